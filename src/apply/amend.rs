@@ -1,4 +1,4 @@
-//! Lines of ours in a file that may also have lines of others.
+//! Our lines in a file that may also have lines of others.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -37,7 +37,7 @@ impl std::fmt::Display for NotAmended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InPlace {
     Yes,
-    /// Only if the file is not a mount of its own, which others may share.
+    /// Only if the file is not a separate mount, which other containers may share.
     UnlessMounted,
 }
 
@@ -74,13 +74,13 @@ pub(crate) fn amend(
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(NotAmended::Because("it has no name".to_owned()));
     };
-    // No other user can change a folder on this path, so none can have put another file
+    // No other user can change a directory on this path, so none can have put another file
     // there.
     let users = [Uid::from_raw(0), user::effective()];
     let folder = Folder::open(folder, &users).map_err(|refused| because(&refused))?;
     let may_be_in_place = |errno| match errno {
         Errno::EBUSY => in_place == InPlace::Yes,
-        // The folder is on a read-only mount; the file may be on a mount of its own.
+        // The directory is on a read-only mount; the file may be on a separate mount.
         Errno::EROFS => in_place == InPlace::Yes,
         Errno::EACCES | Errno::EPERM => true,
         _ => false,
@@ -97,7 +97,7 @@ pub(crate) fn amend(
     }
 }
 
-/// Whether a file is on the mount of its folder, and not a mount of its own.
+/// Returns whether a file is on the mount of its directory, and not a separate mount.
 fn lies_in_its_folder(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let [file, folder] = [path, folder].map(mount::of_path);
@@ -161,7 +161,7 @@ mod tests {
         change().unwrap();
         let status = fs::metadata(&path).unwrap();
         assert_eq!((status.uid(), status.gid(), status.len()), (1234, 2345, 4));
-        // The owner of the folder could have put another file under that name.
+        // The owner of the directory could have put another file under that name.
         std::os::unix::fs::chown(&folder, Some(1234), None).unwrap();
         assert!(change().unwrap_err().contains("another user (uid 1234)"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use crate::facts::environment::Filled;
 
-/// The inherited entries with the filled variables: these replace inherited entries of the same
+/// Returns the inherited entries with the filled variables: these replace inherited entries of the same
 /// name, and the others follow at the end.
 pub(crate) fn with<'a>(
     inherited: Vec<CString>,
@@ -19,7 +19,7 @@ pub(crate) fn with<'a>(
     environment
 }
 
-/// The inherited entries without these variables.
+/// Returns the inherited entries without these variables.
 pub(crate) fn without(mut inherited: Vec<CString>, filled: &[Filled]) -> Vec<CString> {
     inherited.retain(|entry| !filled.iter().any(|one| is_of(entry, &one.variable)));
     inherited

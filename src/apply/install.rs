@@ -1,4 +1,4 @@
-//! Copies this program into a folder that another container shares, for an image that cannot be
+//! Copies this program into a directory that another container shares, for an image that cannot be
 //! rebuilt.
 
 use std::fs;
@@ -19,17 +19,17 @@ const MODE: u32 = 0o755;
 /// The kernel shows here the file that this process was started from, even if its name is gone.
 const OWN: &str = "/proc/self/exe";
 
-/// A copy that is in the wanted folder.
+/// A copy that is in the wanted directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Installed {
     pub path: PathBuf,
-    /// Whether the same copy was there already, byte for byte.
+    /// Whether the same copy already existed, byte for byte.
     pub was_there: bool,
     /// Whether the file system is mounted so that no program on it can be started (`noexec`).
     pub noexec: bool,
 }
 
-/// Puts a copy of the running program into a folder. A process that starts it there finds the old copy
+/// Puts a copy of the running program into a directory. A process that starts it there finds the old copy
 /// or all of the new one. A symbolic link of its name is replaced, never followed.
 ///
 /// # Errors
@@ -130,7 +130,7 @@ mod tests {
             assert!(fs::symlink_metadata(folder.join(NAME)).unwrap().is_file());
             fs::remove_file(folder.join(NAME)).unwrap();
         }
-        // The folder itself may be a link, which is the user's own choice.
+        // The directory itself may be a link, which is the user's own choice.
         symlink(&folder, place.path().join("link")).unwrap();
         assert!(put(&place.path().join("link"), b"program").is_ok());
         assert_eq!(fs::read(folder.join(NAME)).unwrap(), b"program");

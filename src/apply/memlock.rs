@@ -9,7 +9,7 @@ use crate::facts::process::Process;
 use crate::findings::memlock::{self, Pinning};
 use crate::sys::memory;
 
-/// Raises the limit as far as possible, and keeps a capability for the command. Gives the new
+/// Raises the limit as far as possible, and keeps a capability for the command. Returns the new
 /// limit, and what the command can pin according to the rules.
 pub(crate) fn raise(limit: Limit, process: &Process) -> (Limit, Pinning) {
     let wanted = memlock::raised(limit, process);

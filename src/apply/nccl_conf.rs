@@ -13,7 +13,7 @@ use crate::libraries::nccl::conf;
 const NCCL: &str = "etc/nccl.conf";
 const RCCL: &str = "etc/rccl.conf";
 
-/// The files that the libraries of the image read, below the root.
+/// Returns the files that the libraries of the image read, below the root.
 pub(crate) fn files(facts: &Facts) -> impl Iterator<Item = &'static str> {
     let has_rccl = facts.image.as_ref().is_some_and(|image| !image.rccl.is_empty());
     [NCCL].into_iter().chain(has_rccl.then_some(RCCL))
@@ -37,7 +37,7 @@ pub(crate) fn write(
     }
 }
 
-/// The lines of an earlier start, if they are still there and differ from these.
+/// Returns the lines of an earlier start, if they are still there and differ from these.
 pub(crate) fn left_behind(root: &Path, file: &str, lines: &str) -> Option<String> {
     let text = String::from_utf8(read_regular(&root.join(file), LONGEST, Links::Followed).ok()?).ok()?;
     let is_there = block::with(&text, "", conf::keys) != text;
@@ -68,7 +68,7 @@ mod tests {
         let second = fs::read_to_string(&path).unwrap();
         assert!(second.starts_with("NCCL_DEBUG=INFO\n#") && second.contains("\nNCCL_IB_TC=2\n"), "{second}");
         assert!(!second.contains("WARN") && !second.contains("NCCL_IB_TC=1"), "{second}");
-        // A link of the image to a file with the same lines is as good.
+        // A link of the image to a file with the same lines works too.
         fs::remove_file(&path).unwrap();
         symlink("/run/rdma-init/nccl.conf", &path).unwrap();
         assert_eq!(write("NCCL_IB_TC=1\n"), Ok(()));

@@ -14,8 +14,8 @@ use crate::state::mount;
 use crate::sys::user;
 
 /// Puts the names after the user's own, in place of those of an earlier start. Makes the file and
-/// its folder, if there are names. Without `InPlace::Yes`, only what lies on the container's own
-/// mount is touched: a home folder may be that of many nodes.
+/// its directory, if there are names. Without `InPlace::Yes`, only what lies on the container's own
+/// mount is touched: a home directory may be that of many nodes.
 ///
 /// # Errors
 /// A sentence that says why the names cannot be written.
@@ -29,7 +29,7 @@ pub(crate) fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) 
         return Ok(());
     }
     let folder = path.parent().unwrap_or(root);
-    // All folders on the way are missing below this one.
+    // All directories on the path are missing below this one.
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(root);
     if in_place == InPlace::UnlessMounted && mount::of_path(there) != mount::of_path(root) {
         return Err(format!("{} is a mount, which other containers may share", there.display()));
@@ -50,7 +50,7 @@ pub(crate) fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) 
     if is_list { Ok(()) } else { Err("it is no JSON list".to_owned()) }
 }
 
-/// Whether the list needs no change, wherever it lies.
+/// Returns whether the list needs no change, wherever it lies.
 fn has_all(path: &Path, names: &[&str]) -> bool {
     let text =
         read_regular(path, LONGEST, Links::Followed).ok().and_then(|text| String::from_utf8(text).ok());
@@ -77,7 +77,7 @@ mod tests {
         assert!(text.contains("\"MINE\"") && text.contains("\"NCCL_IB_HCA\""), "{text}");
         write(&[]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "[\n  \"MINE\"\n]\n");
-        // What is no list is not repaired.
+        // A file that is not a list is not repaired.
         fs::write(&path, "[\"MINE\",]").unwrap();
         assert_eq!(write(&["NCCL_IB_HCA"]), Err("it is no JSON list".to_owned()));
         assert_eq!(fs::read_to_string(&path).unwrap(), "[\"MINE\",]");

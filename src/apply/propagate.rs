@@ -16,14 +16,14 @@ const PAM: &str = "/etc/environment";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PropagationTarget<'a> {
     pub root: &'a Path,
-    /// The home folder of the user.
+    /// The home directory of the user.
     pub home: Option<&'a Path>,
 }
 
 /// Puts the variables in one place, and adds what could not be done to the list.
 type Put = fn(PropagationTarget, &[(&str, &str)], &mut Vec<String>);
 
-/// Puts the variables into each wanted place, instead of those of an earlier start. Gives what
+/// Puts the variables into each wanted place, instead of those of an earlier start. Returns what
 /// could not be done, each a sentence without its full stop.
 #[must_use]
 pub(crate) fn write(target: PropagationTarget, wanted: Propagate, variables: &[(&str, &str)]) -> Vec<String> {
@@ -36,7 +36,7 @@ pub(crate) fn write(target: PropagationTarget, wanted: Propagate, variables: &[(
     for (_, what, put) in places.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
         let mut problems = Vec::new();
         put(target, variables, &mut problems);
-        // If there is no variable, none is missed.
+        // Without a variable, none is missing.
         told.extend(problems.iter().filter(|_| !variables.is_empty()).map(|why| format!("{what}: {why}")));
     }
     told
@@ -52,14 +52,14 @@ fn for_pam(target: PropagationTarget, variables: &[(&str, &str)], problems: &mut
     problems.extend(put(target, PAM, &lines, keys));
 }
 
-/// The variables that these lines set.
+/// Returns the variables that these lines set.
 fn keys(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
     let plain = lines.map(|line| line.strip_prefix("export ").unwrap_or(line).trim_start());
     plain.filter_map(|line| Some(line.split_once('=')?.0.trim_end().to_owned())).collect()
 }
 
-/// A line for each variable that the format can hold.
+/// Returns a line for each variable that the format can hold.
 fn lines(variables: &[(&str, &str)], writer: Writer, problems: &mut Vec<String>) -> String {
     let (lines, unfit) = written(variables, writer);
     problems.extend(unfit.iter().map(left_out));

@@ -21,7 +21,7 @@ pub(crate) struct StateFiles {
     pub facts: Vec<u8>,
     /// What the env plugin answers; `None` if NCCL is to ask none.
     pub env_plugin: Option<Vec<u8>>,
-    /// Whether the facts have values of a file that not everybody may read.
+    /// Whether the facts have values from a file that is not world-readable.
     pub is_private: bool,
 }
 
@@ -29,13 +29,13 @@ pub(crate) struct StateFiles {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WrittenFiles {
     pub folder: PathBuf,
-    /// Whether only this container can write to the folder.
+    /// Whether only this container can write to the directory.
     pub is_of_container: bool,
     /// The shared object for NCCL, if it is there.
     pub env_plugin: Option<PathBuf>,
 }
 
-/// A folder that could not be used.
+/// A directory that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RefusedFolder {
     pub folder: PathBuf,
@@ -57,10 +57,10 @@ pub(crate) enum FilesOrigin {
     Others,
 }
 
-/// Why the files are not in a folder.
+/// Why the files are not in a directory.
 enum NotWritten {
     Folder(folder::Refused),
-    /// In a folder that is this user's alone.
+    /// In a directory that is this user's alone.
     File(Errno),
 }
 
@@ -84,10 +84,10 @@ impl std::fmt::Display for NotWritten {
     }
 }
 
-/// Writes the files to the first folder that belongs to this user alone. Gives that folder, and
-/// the folders that could not be used. `standing` is a folder whose state has to stay: it and
-/// the folders after it are not tried. `files` gets the path of the shared object for NCCL, if that
-/// may be in the folder. `None` if no state is wanted, or no folder can be used.
+/// Writes the files to the first directory that belongs to this user alone. Returns that directory, and
+/// the directories that could not be used. `standing` is a directory whose state has to stay: it and
+/// the directories after it are not tried. `files` gets the path of the shared object for NCCL, if that
+/// may be in the directory. `None` if no state is wanted, or no directory can be used.
 #[must_use]
 pub(crate) fn write(
     place: &StateDir,
@@ -123,7 +123,7 @@ fn write_to(path: &Path, files: impl Fn(Option<&Path>) -> StateFiles) -> Result<
     let files = files(may_hold_code.then_some(library.as_path()));
     let written = fill(&folder, &files);
     if written.is_err() {
-        // A part of the state, or an older one, would tell other values than the command gets.
+        // A part of the state, or an older one, would have other values than the command gets.
         FILES.iter().for_each(|name| folder.remove(name));
     }
     written.map_err(NotWritten::File)?;
@@ -131,16 +131,16 @@ fn write_to(path: &Path, files: impl Fn(Option<&Path>) -> StateFiles) -> Result<
     Ok(WrittenFiles { folder: path.to_owned(), is_of_container, env_plugin })
 }
 
-/// Whether a start can probably leave code for the job's processes in its state: of all folders, only the
-/// first may be one.
+/// Returns whether a start can probably leave code for the job's processes in its state: of all directories,
+/// only the first may be one.
 pub(crate) fn may_hold_code(place: &StateDir) -> bool {
     let Some(folder) = place.folders(user::effective()).next() else { return false };
     let there = folder.ancestors().find(|part| part.exists());
     !is_for_everybody(&folder) && may_be_made(&folder) && there.is_some_and(mount::is_of_root)
 }
 
-/// Whether a folder is where every user may write, and where the containers of a Pod may share files. No
-/// process is told to load code from there.
+/// Returns whether a directory is where every user may write, and where the containers of a Pod may share
+/// files. No process loads code from there.
 fn is_for_everybody(path: &Path) -> bool {
     ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|shared| path.starts_with(shared))
 }
@@ -172,7 +172,7 @@ fn fill(folder: &Folder, files: &StateFiles) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Those files that programs other than rdma-init read, and would take for ours.
+/// Returns those files that programs other than rdma-init read, and would take for ours.
 fn strange(folder: &Path) -> Vec<&'static str> {
     [ENV_SH, NCCL_CONF].into_iter().filter(|name| folder.join(name).symlink_metadata().is_ok()).collect()
 }

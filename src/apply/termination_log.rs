@@ -10,7 +10,7 @@ const LONGEST: usize = 4096;
 /// The file that the kubelet mounts.
 pub(crate) const DEFAULT: &str = "/dev/termination-log";
 
-/// The reason for the kubelet's file, which is not needed if it is not there; or for another
+/// Returns the reason for the kubelet's file, which is not needed if it is not there; or for another
 /// file (`RDMA_INIT_TERMINATION_LOG`). That file is created if it is not there, and a content that
 /// is not a reason of ours is never overwritten.
 pub(crate) fn last_words(reason: &str, configured: Option<&Path>) -> LastWords {

@@ -7,8 +7,8 @@ use crate::compare::collect::collect;
 use crate::json;
 use crate::report::compare::{Document, write};
 
-/// The exit code if a node differs, failed a check, or has left no report, or one that cannot
-/// be read.
+/// The exit code if a node differs, failed a check, or has no report, or one that
+/// cannot be read.
 const DIFFER: i32 = 1;
 
 /// Returns the exit code.

@@ -48,7 +48,7 @@ pub(super) fn run(
 /// The exit code if a variable was left out.
 const INCOMPLETE: i32 = 1;
 
-/// The state that this container's start has left.
+/// Returns the state that this container's start has left.
 fn kept(config: &Config) -> Option<Run> {
     let found = find(&config.state_dir).ok()?;
     if let Some(loss) = found.loss() {

@@ -33,7 +33,7 @@ use crate::verbs;
 /// # Errors
 /// A sentence for the user.
 pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<i32> {
-    // What was copied here from another node is no wish of the user.
+    // What was copied here from another node is not the user's wish.
     let environment = &environment.without(&copies::of(environment));
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut code = 0;
@@ -110,7 +110,7 @@ fn decide(
     Ok(PlannedHost { profiles, facts, plan })
 }
 
-/// The facts of this container, or those captured elsewhere.
+/// Returns the facts of this container, or those captured elsewhere.
 fn facts(
     host: &crate::cli::Host,
     profiles: &Profiles,

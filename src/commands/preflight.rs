@@ -1,4 +1,4 @@
-//! `rdma-init preflight`: the nodes of a job prove the fabric between all of them, as a step of its
+//! `rdma-init preflight`: the nodes of a job test the fabric between all of them, as a step of its
 //! own.
 
 use std::io::Write;
@@ -44,7 +44,7 @@ pub(super) fn run(
     read::add_extra(&mut facts);
     let scope = Scope::new(Level::Verbs, SIZE, config.preflight_each);
     let report = report(&known::host_name(), &facts, &plan, scope, |_| true);
-    // What all nodes do takes minutes: whether its files can be written shows before.
+    // The preflight takes minutes, so whether its files can be written is checked before.
     if part.judges() {
         let unwritten = files.prepare();
         anyhow::ensure!(unwritten.is_empty(), "{}", unwritten.join("; "));

@@ -63,7 +63,7 @@ pub(super) fn run(out: &mut impl Write, pid: u32, config: &Config) -> anyhow::Re
     Ok(report::process::write(out, pid, settled.is_some(), &variables(&process, &here))?)
 }
 
-/// The environment that a process was started with.
+/// Returns the environment that a process was started with.
 fn environment(pid: u32) -> anyhow::Result<Environment> {
     let folder = format!("/proc/{pid}");
     if !Path::new(&folder).exists() {
@@ -82,8 +82,8 @@ fn environment(pid: u32) -> anyhow::Result<Environment> {
     Ok(Environment::of_process(&bytes))
 }
 
-/// The lines of the conf files that NCCL, and RCCL, read in the process, in the order in which they count. A file
-/// that is named replaces those of the home folder.
+/// Returns the lines of the conf files that NCCL, and RCCL, read in the process, in the order in which they
+/// count. A file that is named replaces those of the home directory.
 fn conf_of(pid: u32, process: &Environment) -> Vec<Assignment> {
     let own = process.get("NCCL_CONF_FILE").filter(|file| !file.is_empty());
     let is_read = |file: &String| own.is_none_or(|own| own == file || file.starts_with("/etc/"));
@@ -92,7 +92,7 @@ fn conf_of(pid: u32, process: &Environment) -> Vec<Assignment> {
     texts.filter_map(|file| of_kernel(folder.join(file))).flat_map(|text| conf::assignments(&text)).collect()
 }
 
-/// The decision that the shared object reads.
+/// Returns the decision that the shared object reads.
 fn decision_of(found: &Found) -> Option<Vec<u8>> {
     let users = [Uid::from_raw(0), user::effective()];
     let folder = Folder::open(found.folder.as_ref()?, &users).ok()?;
@@ -106,7 +106,7 @@ fn is_active(facts: &Facts, hca: &[u8], port: &[u8]) -> bool {
     })
 }
 
-/// The devices that this node has now.
+/// Returns the devices that this node has now.
 fn devices(facts: &Facts) -> (Vec<Device<'_>>, Vec<Device<'_>>) {
     let hcas = facts.rdma.iter().map(|hca| Device {
         name: hca.name.as_bytes(),

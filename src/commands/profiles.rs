@@ -41,7 +41,8 @@ pub(super) fn run(
     }
 }
 
-/// Whether each profile fits this host or the captured one: which of its conditions hold, and which do not.
+/// Returns whether each profile fits this host or the captured one: which of its conditions hold, and which
+/// do not.
 pub(super) fn why(
     out: &mut impl Write,
     host: &crate::cli::Host,

@@ -35,7 +35,7 @@ pub(super) fn report(
                 "NCCL's RAS is off: {ENABLE}={value}. Remove it, and start the job again."
             )));
         }
-        // It is not looked for here.
+        // This does not search for it.
         Ras::TooOld(version) => {
             return Ok(Report::without_answer(format!("NCCL {version} has no RAS.")));
         }
@@ -68,7 +68,7 @@ pub(super) fn report(
     })
 }
 
-/// What helps, or explains the failure.
+/// Returns what helps, or explains the failure.
 fn hint(failure: &Failure) -> &'static str {
     match failure {
         Failure::Refused => {

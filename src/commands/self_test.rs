@@ -1,4 +1,4 @@
-//! `rdma-init self-test`: proves limits, image and fabric.
+//! `rdma-init self-test`: tests limits, image and fabric.
 
 use std::io::Write;
 use std::time::Instant;
@@ -27,7 +27,7 @@ use crate::self_test::run::{self, Scope};
 use crate::self_test::took_us;
 use crate::state::find::find;
 
-/// Runs the self-test. Gives whether no check failed.
+/// Runs the self-test. Returns whether no check failed.
 pub(super) fn run(
     out: &mut impl Write,
     arguments: &SelfTestArguments,
@@ -81,7 +81,7 @@ pub(super) fn run(
     let mut report = run::report(&name, &facts, &plan, extent, is_wanted);
     if let Some(met) = met {
         let found = pair::test(met, &facts, &plan, extent, &mut report).into_iter();
-        // If the other node was not met, the checks that need it have failed as well.
+        // If the other node did not connect, the checks that need it have also failed.
         let counts = |check: &Check| {
             is_wanted(&check.id) || check.outcome == Outcome::Failed && check.id == pair::CONNECT
         };
@@ -99,8 +99,9 @@ pub(super) fn run(
     Ok(report.passed)
 }
 
-/// What the container's start filled in and is wrong now, for a process that was not given it. A process
-/// that leads a library to a GID itself is judged by its own values, as the fix of the finding may be one.
+/// Reports what the container's start filled in and is wrong now, for a process that was not given it. A
+/// process that leads a library to a GID itself is judged by its own values, as the fix of the finding may be
+/// one.
 fn changed(config: &Config, profiles: &Profiles, facts: &Facts) -> Option<Finding> {
     if facts.settings.of_user().0.iter().any(|setting| leads_to_gid(&setting.variable)) {
         return None;
@@ -110,7 +111,7 @@ fn changed(config: &Config, profiles: &Profiles, facts: &Facts) -> Option<Findin
     changed_since(&run, facts.clone(), profiles, config)
 }
 
-/// What is wrong with pinned memory. It is judged as at start-up, but for a captured host only
+/// Reports what is wrong with pinned memory. It is judged as at start-up, but for a captured host only
 /// according to the rules.
 fn memlock_finding(config: &Config, facts: &Facts, plan: &Plan, is_here: bool) -> Option<Finding> {
     let before = facts.limits.memlock.filter(|_| config.memlock != Demand::Off)?;

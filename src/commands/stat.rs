@@ -1,4 +1,4 @@
-//! `rdma-init stat`: shows what goes over the HCAs now.
+//! `rdma-init stat`: shows the current traffic of the HCAs.
 
 use std::io::Write;
 use std::path::Path;
@@ -86,7 +86,7 @@ impl Look {
         (&self.hca, self.port) == (&other.hca, other.port)
     }
 
-    /// What went wrong until a later look, in which the port may be missing.
+    /// Returns what went wrong until a later look, in which the port may be missing.
     fn until(&self, later: Option<&Look>) -> PortRises {
         let gone = PortErrors::default();
         let later = later.map_or(&gone, |later| &later.errors);

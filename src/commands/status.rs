@@ -120,12 +120,12 @@ pub(super) fn run(
     Ok(if why.is_none() { 0 } else { NOT_READY })
 }
 
-/// The env plugin that NCCL asks in every process.
+/// Returns the env plugin that NCCL asks in every process.
 fn env_plugin(run: &Run) -> Option<&str> {
     run.env_plugin().filter(|path| is_whole(Path::new(path)))
 }
 
-/// What has become wrong since the start. Nothing is read of a start that led no library to a GID.
+/// Reports what has become wrong since the start. Nothing is read of a start that led no library to a GID.
 fn changed(run: &Run, config: &Config) -> Option<Finding> {
     run.filled_itself().any(|filled| leads_to_gid(&filled.variable)).then_some(())?;
     let profiles = read::profiles(config).ok()?;
@@ -166,7 +166,7 @@ fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>, fix: Option<&'a 
     }
 }
 
-/// The time since then, in seconds.
+/// Returns the time since then, in seconds.
 fn age(since: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     now.saturating_sub(since)

@@ -1,4 +1,4 @@
-//! Reads the reports of many nodes from files, folders and standard input, one after the other.
+//! Reads the reports of many nodes from files, directories and standard input, one after the other.
 //! Nothing is kept of a file except what is compared.
 
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use crate::text::{shortened, visible};
 /// The number of places that are named; the others are only counted.
 const NAMED: usize = 20;
 
-/// How deep folders in folders are read, as mpirun's --output-filename makes them.
+/// How deep directories in directories are read, as mpirun's --output-filename makes them.
 const DEEPEST: usize = 8;
 
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) struct ReportFault {
     pub why: String,
 }
 
-/// Reads everything; `-` is standard input, a folder means its files.
+/// Reads everything; `-` is standard input, a directory means its files.
 pub(crate) fn collect(sources: &[PathBuf]) -> Collected {
     let mut collected = Collected::default();
     for source in sources {
@@ -69,15 +69,15 @@ pub(crate) fn collect(sources: &[PathBuf]) -> Collected {
 /// What a file should hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// One report or more; if there is none, a node has left none.
+    /// One report or more; if there is none, a node has none.
     Reports,
     /// There may be reports, as in files that lie beside those with reports.
     Anything,
 }
 
 impl Content {
-    /// The content of a file in a folder. mpirun and Slurm write standard error beside standard
-    /// output, and NFS has files of its own.
+    /// Returns the content of a file in a directory. mpirun and Slurm write standard error beside standard
+    /// output, and NFS has its own files.
     fn of(file: &Path) -> Content {
         let is = |part: Option<&std::ffi::OsStr>, texts: &[&str]| {
             part.is_some_and(|part| texts.iter().any(|text| part == *text))
@@ -91,7 +91,7 @@ impl Content {
 }
 
 impl Collected {
-    /// The number of reports, including those that cannot be read.
+    /// Returns the number of reports, including those that cannot be read.
     fn seen(&self) -> usize {
         self.reports + self.unread.count
     }
@@ -105,7 +105,7 @@ impl Collected {
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
-            // A link to a folder is not followed: it may lead back here.
+            // A link to a directory is not followed: it may lead back here.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 match depth.checked_sub(1) {
                     Some(depth) => self.folder(&path, depth),

@@ -84,7 +84,7 @@ pub struct Comparison<'a> {
     pub differing: Vec<&'a str>,
     pub properties: Vec<Compared<'a>>,
     pub failed: Vec<Failed<'a>>,
-    /// The nodes of which there was more than one report.
+    /// The nodes with more than one report.
     pub repeated: Vec<&'a str>,
     /// The repeated nodes whose reports say different things. They may be several nodes with
     /// one name.
@@ -131,7 +131,7 @@ pub struct Failed<'a> {
 }
 
 impl Comparison<'_> {
-    /// Whether nothing needs attention.
+    /// Returns whether nothing needs attention.
     pub fn is_clean(&self) -> bool {
         self.agree && self.failed.is_empty() && self.contradicted.is_empty()
     }
@@ -179,12 +179,12 @@ impl ComparedNodes {
         known.filter(|known| **known == old).for_each(|known| *known = new);
     }
 
-    /// How much memory the nodes take, in bytes. It is an estimate.
+    /// Returns how much memory the nodes take, in bytes. It is an estimate.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The number of a text. Control characters are replaced, so that none can reach a
+    /// Returns the number of a text. Control characters are replaced, so that none can reach a
     /// terminal; two texts that differ only in them stay two.
     fn text(&mut self, text: &str) -> Text {
         let escaped: String;
@@ -209,7 +209,7 @@ impl ComparedNodes {
         self.texts.get_index(text).map_or("", |text| text)
     }
 
-    /// The texts in natural order, each of them once.
+    /// Returns the texts in natural order, each of them once.
     fn sorted(&self, texts: impl IntoIterator<Item = Text>) -> Vec<&str> {
         let mut texts: Vec<&str> = texts.into_iter().map(|text| self.shown(text)).collect();
         order(&mut texts);
@@ -302,7 +302,7 @@ impl ComparedNodes {
             .collect()
     }
 
-    /// The values with their nodes, the largest group first.
+    /// Returns the values with their nodes, the largest group first.
     fn ranked(&self, groups: Groups) -> Vec<(Option<&str>, Vec<Text>)> {
         let groups = groups.into_iter();
         let mut ranked: Vec<(Option<&str>, Vec<Text>)> =
@@ -340,7 +340,7 @@ impl From<Option<String>> for SeenValue {
     }
 }
 
-/// The values of [`PROPERTIES`].
+/// Returns the values of [`PROPERTIES`].
 fn fixed(report: &Brief) -> [SeenValue; PROPERTIES.len()] {
     // The order in which a node lists its HCAs means nothing.
     let mut hcas: Vec<(String, &Rail)> = report.hcas.iter().map(|hca| (name(hca), hca)).collect();
@@ -368,7 +368,7 @@ fn fixed(report: &Brief) -> [SeenValue; PROPERTIES.len()] {
     ]
 }
 
-/// The name of an HCA, with its port unless that is the usual one.
+/// Returns the name of an HCA, with its port unless that is the usual one.
 fn name(hca: &Rail) -> String {
     if hca.port == 1 { hca.hca.clone() } else { format!("{}:{}", hca.hca, hca.port) }
 }

@@ -96,7 +96,7 @@ impl Finder {
 fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> Option<usize> {
     let mut done = 0;
     let mut promises = 0;
-    // No mark is looked at twice.
+    // No mark is examined twice.
     while let Some(mark) = memmem::find(&text[done..], MARK).map(|at| at + done) {
         let after = mark + MARK.len();
         let start = start(&text[done..mark]).map(|at| at + done);
@@ -146,7 +146,7 @@ fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> O
     None
 }
 
-/// The start of the document that has the mark: right before its `"schema"`, or, if the keys
+/// Returns the start of the document that has the mark: right before its `"schema"`, or, if the keys
 /// are in another order, the first brace that a key follows.
 fn start(before: &[u8]) -> Option<usize> {
     let last = memchr::memrchr(b'{', before)?;
@@ -156,7 +156,7 @@ fn start(before: &[u8]) -> Option<usize> {
     if is_first { Some(last) } else { memchr::memchr_iter(b'{', before).find(has_key) }
 }
 
-/// The version in the text that begins with the mark.
+/// Returns the version in the text that begins with the mark.
 fn version(text: &[u8]) -> Option<String> {
     let text = text.get(1..)?;
     let end = memchr::memchr(b'"', &text[..text.len().min(100)])?;
@@ -186,7 +186,7 @@ mod tests {
         Report { schema: SCHEMA.into(), host: host.into(), ..Report::default() }
     }
 
-    /// The lines in which reports begin, with their hosts, or what is wrong with them.
+    /// Returns the lines in which reports begin, with their hosts, or what is wrong with them.
     fn found(text: &[u8]) -> Vec<(usize, String)> {
         let mut all = Vec::new();
         let mut finder = Finder::default();

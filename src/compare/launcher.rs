@@ -1,4 +1,4 @@
-//! What a launcher says about a node that has left no report. Pure.
+//! What a launcher says about a node without a report. Pure.
 
 use memchr::memmem;
 
@@ -16,7 +16,7 @@ const NOTICED: &str = " noticed that process rank ";
 /// remote daemon"; the first daemon is the launcher's own.
 const LOST_DAEMON: &[u8] = b"Remote daemon: [";
 
-/// What the launcher says in this line, if it names a node whose report may be missing.
+/// Returns what the launcher says in this line, if it names a node whose report may be missing.
 ///
 /// Lines that name no node, or another node than the one that failed, are left out:
 /// slurmstepd's `*** STEP 1.0 ON node5 CANCELLED AT ... DUE TO NODE FAILURE ***` comes from the
@@ -33,7 +33,7 @@ fn of_srun(line: &[u8]) -> Option<String> {
     is_of_node.then(|| format!("srun says \"{said}\""))
 }
 
-/// How a task has ended: `node5: task 4: Killed`, `node[5-6]: tasks 4-5: Exited with exit code 125`.
+/// Returns how a task has ended: `node5: task 4: Killed`, `node[5-6]: tasks 4-5: Exited with exit code 125`.
 fn task_end(said: &str) -> Option<&str> {
     let (_, tasks) = said.split_once(": task")?;
     Some(tasks.split_once(": ")?.1)
@@ -55,7 +55,7 @@ fn of_mpirun(line: &[u8]) -> Option<String> {
     Some(format!("{who} says that a signal has ended process rank {rank} on node {node}"))
 }
 
-/// What follows the mark in the line, without the white space at the end.
+/// Returns what follows the mark in the line, without the white space at the end.
 fn after(line: &[u8], mark: &[u8]) -> Option<String> {
     let start = memmem::find(line, mark)? + mark.len();
     Some(String::from_utf8_lossy(&line[start..]).trim_end().to_owned())

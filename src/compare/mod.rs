@@ -1,8 +1,8 @@
-//! The reports of many nodes, side by side: which nodes differ from the others, and which have
-//! left no report.
+//! The reports of many nodes, side by side: which nodes differ from the others, and
+//! which have none.
 //!
-//! [`collect`] reads files and folders line by line, [`finder`] finds reports among the lines
-//! of a log, [`launcher`] what a launcher says of nodes that left none, and [`comparison`] says
+//! [`collect`] reads files and directories line by line, [`finder`] finds reports among the lines
+//! of a log, [`launcher`] what a launcher says about nodes without one, and [`comparison`] says
 //! which nodes are the odd ones out.
 
 pub mod brief;

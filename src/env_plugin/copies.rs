@@ -7,20 +7,20 @@ use crate::facts::environment::{Environment, Filled};
 use crate::facts::identity::Identity;
 use crate::finding::Source;
 
-/// The variables that are copies of another start's, and the marker that says so.
+/// Returns the variables that are copies of another start's, and the marker that says so.
 pub(crate) fn of(environment: &Environment) -> Vec<Filled> {
     with_marker(environment, |marker| of_another(environment, marker, &decision::node()))
 }
 
-/// The variables that this container's start filled in, and the marker that says so. A process that does not
-/// find the state knows them by it.
+/// Returns the variables that this container's start filled in, and the marker that says so. A process that
+/// does not find the state knows them by it.
 pub(crate) fn of_own_start(environment: &Environment) -> Vec<Filled> {
     with_marker(environment, |marker| of_start(environment, marker, &decision::node()))
 }
 
 fn with_marker(environment: &Environment, read: impl Fn(&str) -> Vec<Filled>) -> Vec<Filled> {
     match environment.get(MARKER) {
-        // What does not know itself takes its own values for copies.
+        // A node that does not recognize its own marker takes its own values for copies.
         Some(marker) if Identity::own().is_whole() => read(marker),
         _ => Vec::new(),
     }

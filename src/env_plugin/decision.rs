@@ -18,13 +18,14 @@ use crate::plan::{Plan, Setting, SettingOutcome};
 
 const PREFIX: &str = "NCCL_";
 
-/// This start of this container, in a word that says nothing else about it.
+/// This start of this container, in a word that reveals nothing else about it.
 pub(crate) fn node() -> String {
     name(Identity::own(), fs::metadata("/").map(|root| (root.dev(), root.ino())).ok())
 }
 
 /// The mount namespace has no part in it: a process of the container may have its own (`unshare --mount`).
-/// The root folder, by its file system and inode, tells containers apart that share a PID namespace.
+/// The root directory, identified by its file system and inode, distinguishes containers that share a PID
+/// namespace.
 fn name(identity: &Identity, root: Option<(u64, u64)>) -> String {
     let Identity { boot, namespace, mounts: _, init_started } = identity;
     let hash = Hash::hash(format!("{boot} {namespace} {init_started:?} {root:?}").as_bytes());
@@ -34,9 +35,9 @@ fn name(identity: &Identity, root: Option<(u64, u64)>) -> String {
     })
 }
 
-/// The decision. It has no value that not everybody may read.
+/// Returns the decision. It contains no value from a file that is not world-readable.
 pub(crate) fn text(plan: &Plan, facts: &Facts, node: &str) -> String {
-    // A boot that cannot be read is like none that a process could read.
+    // A boot ID that cannot be read matches no ID that a process could read.
     let boot = Some(Identity::own().boot.as_str()).filter(|boot| !boot.is_empty()).unwrap_or("-");
     let mut lines = vec!["rdma-init env plugin 1".to_owned(), format!("node {node}"), format!("boot {boot}")];
     let filled: Vec<(&str, &str)> = of_nccl(plan).collect();
@@ -74,8 +75,8 @@ pub(crate) fn text(plan: &Plan, facts: &Facts, node: &str) -> String {
     lines.join("\n")
 }
 
-/// The value of [`MARKER`], which says which variables this node filled in, among them the one that names
-/// the shared object. A conf file can hold it.
+/// Returns the value of [`MARKER`], which says which variables this node filled in, among them the one that
+/// names the shared object. A conf file can hold it.
 pub(crate) fn marker(plan: &Plan, node: &str, library: &str) -> String {
     let mut marker = format!("1:{node}:");
     let of_others = own(plan).filter(|(name, _)| !is_asked(name));
@@ -91,12 +92,12 @@ pub(crate) fn marker(plan: &Plan, node: &str, library: &str) -> String {
     marker
 }
 
-/// The variables of NCCL, or RCCL, that rdma-init itself fills in.
+/// Returns the variables of NCCL, or RCCL, that rdma-init itself fills in.
 fn of_nccl(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
     own(plan).filter(|(name, value)| is_asked(name) && conf::fits(name, value))
 }
 
-/// The variables that rdma-init itself fills in. What its configuration sets is the user's.
+/// Returns the variables that rdma-init itself fills in. What its configuration sets is the user's.
 fn own(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
     let is_own = |name: &str| {
         let setting = plan.settings.iter().find(|setting| setting.variable == name);
@@ -105,7 +106,7 @@ fn own(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
     plan.public().filter(move |(name, _)| is_own(name))
 }
 
-/// What rdma-init is only told to keep out of (`keep`) has no value of the user's.
+/// A variable that rdma-init must not set (`keep`) has no value of the user's.
 fn is_of_user(setting: &Setting) -> bool {
     let is_set = match setting.outcome {
         SettingOutcome::User => true,
@@ -115,7 +116,7 @@ fn is_of_user(setting: &Setting) -> bool {
     is_set && is_asked(&setting.variable)
 }
 
-/// The value that everybody may read in a conf file of the user's.
+/// Returns the value in a world-readable conf file of the user.
 fn of_conf_file<'a>(setting: &'a Setting, facts: &Facts) -> Option<&'a str> {
     setting.source.conf_file()?;
     let is_private =
@@ -182,7 +183,7 @@ mod tests {
             let answer = of_copy(name);
             assert!(matches!(answer, Answer::Decided(now) if now.to_bytes() == wanted.as_bytes()), "{name}");
         }
-        // Of a value that is private, only NCCL may know. A variable that is kept out of has none.
+        // Only NCCL may know a private value. A variable of `keep` has none.
         assert_eq!((of_copy("PROTO"), of_copy("IB_SL")), (Answer::OfProcess, Answer::Unset));
         let filled: Vec<(&str, &str)> = of_nccl(&plan).collect();
         assert!(filled.iter().any(|(name, _)| *name == "NCCL_IB_HCA"), "{filled:?}");

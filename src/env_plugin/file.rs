@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Returns whether the file at the path that NCCL was given is whole. If it is not, the dynamic loader refuses it,
-/// and NCCL goes on without it: it reads the program headers first, which are a library's last bytes.
+/// and NCCL continues without it: it reads the program headers first, which are a library's last bytes.
 pub(crate) fn is_whole(path: &Path) -> bool {
     let mut header = [0; 64];
     let Ok(mut file) = File::open(path) else { return false };

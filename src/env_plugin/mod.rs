@@ -10,7 +10,7 @@ pub(crate) mod in_process;
 /// The shared object for this program's architecture; `src/sys/nccl_env_plugin.rs` is its source.
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnccl-env.so"));
 
-/// Its name in the folder of the state, and that of the decision beside it.
+/// Its name in the directory of the state, and that of the decision beside it.
 pub const LIBRARY_FILE: &str = "libnccl-env.so";
 pub const DECISION_FILE: &str = "nccl-env";
 
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The texts of the file, among them what its dynamic section names.
+    /// Returns the texts of the file, among them what its dynamic section names.
     fn texts() -> BTreeSet<&'static str> {
         LIBRARY.split(|byte| *byte == 0).filter_map(|text| str::from_utf8(text).ok()).collect()
     }

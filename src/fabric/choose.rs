@@ -11,7 +11,7 @@ use crate::facts::rdma::LinkLayer;
 /// Which of the usable ports are wanted.
 #[must_use]
 pub enum Wanted<'a> {
-    /// Those that the facts tell to be rails.
+    /// Those that are rails according to the facts.
     Rails(OnDefaultRoute),
     /// All of them.
     All,
@@ -19,7 +19,7 @@ pub enum Wanted<'a> {
     Named { selects: Box<dyn Fn(&Candidate) -> bool + 'a>, by: String },
     /// None of them, for this reason.
     None(SkipReason),
-    /// All of them, and those that need a library of their own.
+    /// All of them, and those that need their own library.
     WithOwnLibrary,
 }
 
@@ -42,7 +42,7 @@ pub fn choose(facts: &Facts, ports: &mut [Candidate], wanted: &Wanted) -> Vec<Na
     Vec::new()
 }
 
-/// Uses those of the ports that lead to NVSwitches for which the condition is true: what is named
+/// Uses those of the ports that connect to NVSwitches for which the condition is true: what is named
 /// stands.
 fn take_nvswitches(ports: &mut [Candidate], condition: impl Fn(&Candidate) -> bool) {
     for port in ports.iter_mut().filter(|port| port.leads_to_nvswitches()) {
@@ -76,7 +76,7 @@ fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRout
     steps
 }
 
-/// The link layer with the most bandwidth among the used ports; on a tie the
+/// Returns the link layer with the most bandwidth among the used ports; on a tie the
 /// one with more ports, then InfiniBand.
 #[must_use]
 pub fn dominant_link_layer(ports: &[Candidate]) -> Option<LinkLayer> {

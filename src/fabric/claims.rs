@@ -8,8 +8,8 @@ use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
 use crate::facts::rdma::{Hca, LinkLayer};
 
-/// Whether a device of a claim is this HCA: by the PCI function, as the HCA may have another name in the
-/// container; by its name if the driver tells no function.
+/// Returns whether a device of a claim is this HCA: by the PCI function, as the HCA may have another name in
+/// the container; by its name if the driver reports no function.
 fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
     match (device.pci_address(), &hca.pci_address) {
         (Some(claimed), Some(own)) => claimed.eq_ignore_ascii_case(own),
@@ -67,7 +67,7 @@ mod tests {
         for (claims, left_out) in [
             (&[][..], &[][..]),
             (&[(PCI, "0000:1D:00.0"), ("dra.net/pciAddress", "0000:2d:00.0")], &["mlx5_0:1", "mlx5_3:1"]),
-            // Without the address of one side, the name tells.
+            // Without the address of one side, the name decides.
             (&[("rdmaDevice", "mlx5_3")], &["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]),
             // A GPU, and a NIC of another machine.
             (&[(PCI, "0000:99:00.0"), ("dra.net/rdmaDevice", "mlx5_9")], &[]),

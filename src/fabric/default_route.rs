@@ -13,7 +13,7 @@ use crate::facts::net::Interface;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
 
-/// What becomes of a port whose interface carries a default route.
+/// What to do with a port whose interface carries a default route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDefaultRoute {
     /// It is left out, unless it is a rail.
@@ -61,7 +61,7 @@ pub(crate) fn decide(
     }
 }
 
-/// Whether the user or a profile says that a port is used although its interface
+/// Returns whether the user or a profile says that a port is used although its interface
 /// carries a default route.
 pub(crate) fn wanted(facts: &Facts, what: OnDefaultRoute) -> impl Fn(&Candidate) -> bool {
     let best = match what {
@@ -98,12 +98,12 @@ impl<'a> BestRoutes<'a> {
     }
 }
 
-/// Whether a port's interface is the one named, in our own network namespace.
+/// Returns whether a port's interface is the one named, in our own network namespace.
 pub(crate) fn carries(facts: &Facts, hca: &Hca, port: &Port, interface: &str) -> bool {
     facts.net.interface(interface).is_some_and(|interface| is_of(hca, port, interface))
 }
 
-/// Whether an interface is a port's: by the GID of one of our addresses, or by the PCI device.
+/// Returns whether an interface is a port's: by the GID of one of our addresses, or by the PCI device.
 fn is_of(hca: &Hca, port: &Port, interface: &Interface) -> bool {
     let by_gid = port.link_layer == LinkLayer::Ethernet
         && port.gids.slots.iter().any(|gid| {
@@ -164,18 +164,18 @@ impl<'a, 'b> Split<'a, 'b> {
         self.rest.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max)
     }
 
-    /// Whether there is a rest, and it is as fast as these.
+    /// Returns whether there is a rest, and it is as fast as these.
     fn rest_is_as_fast(&self) -> bool {
         let fastest = self.some.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max);
         !self.rest.is_empty() && self.fastest_rest() >= fastest
     }
 
-    /// The number of HCAs of the rest and the number of GPUs, if there are more GPUs. An HCA
+    /// Returns the number of HCAs of the rest and the number of GPUs, if there are more GPUs. An HCA
     /// with its interface in another network namespace cannot be a rail. But if that is so
     /// for all of them, they count: they are the rails, and a person forgot to give the
     /// container their network.
     fn shortage(&self, facts: &Facts, interfaces: &Index) -> Option<(usize, usize)> {
-        // A rail that has lost its cable is a rail all the same, and no other HCA takes its place.
+        // A rail that has lost its cable is a rail anyway, and no other HCA takes its place.
         let down = self.others.iter().filter(|port| has_lost_its_link(interfaces, port));
         let rails = self.rest.iter().chain(down).copied();
         let (here, elsewhere): (Vec<&Candidate>, Vec<&Candidate>) =
@@ -186,7 +186,7 @@ impl<'a, 'b> Split<'a, 'b> {
         (hcas < gpus).then_some((hcas, gpus))
     }
 
-    /// Whether the rest is as fast, and enough for the GPUs. It need not be enough if these
+    /// Returns whether the rest is as fast, and enough for the GPUs. It need not be enough if these
     /// are slower than the rest, and so not rails.
     fn can_do_without(&self, facts: &Facts, interfaces: &Index) -> bool {
         let is_slower = self.some.iter().all(|port| port.port.gigabits() < self.fastest_rest());
@@ -194,9 +194,9 @@ impl<'a, 'b> Split<'a, 'b> {
     }
 }
 
-/// Whether a RoCE port that is DOWN, the only one of its HCA, is a rail that has lost its link.
+/// Returns whether a RoCE port that is DOWN, the only one of its HCA, is a rail that has lost its link.
 /// Drivers report Disabled both without a link and for an interface that was never brought up
-/// (`mlx5_query_port_roce`); the flags of the interface tell which, if it is in this
+/// (`mlx5_query_port_roce`); the flags of the interface show which, if it is in this
 /// container.
 fn has_lost_its_link(interfaces: &Index, port: &Candidate) -> bool {
     let is_down = matches!(&port.verdict, Verdict::LeftOut(SkipReason::PortState(state)) if state == "DOWN");
@@ -212,7 +212,7 @@ fn leave_out(ports: &mut [Candidate], carriers: &[Carrier], which: WhichRoute, b
     }
 }
 
-/// What a message calls one of these routes.
+/// Returns what a message calls one of these routes.
 fn which_route(routes: &[&Route]) -> WhichRoute {
     match routes.iter().all(|route| route.interface == routes[0].interface) {
         true => WhichRoute::Only,
@@ -220,7 +220,7 @@ fn which_route(routes: &[&Route]) -> WhichRoute {
     }
 }
 
-/// What was left out and what was kept, and those that are kept as rails.
+/// Returns what was left out and what was kept, and those that are kept as rails.
 fn steps(
     facts: &Facts,
     interfaces: &Index,
@@ -281,7 +281,7 @@ mod tests {
         facts
     }
 
-    /// The verdicts, and what was done.
+    /// Returns the verdicts, and what was done.
     fn decided(facts: &Facts, what: OnDefaultRoute) -> (Vec<Verdict>, Vec<NarrowingStep>) {
         let mut ports = candidates(facts);
         let steps = choose(facts, &mut ports, &Wanted::Rails(what));
@@ -398,7 +398,7 @@ mod tests {
         // Two HCAs are of other containers: with the third alone there are too few.
         facts.net.interfaces.truncate(2);
         assert!(kept(&facts).is_some_and(|kept| kept.rails[0].0 == "mlx5_0:1"));
-        // None has an interface here: that has to be mended, and is no reason to use another.
+        // No port has an interface here: that has to be mended, and is no reason to use another.
         facts.net.interfaces.truncate(1);
         assert_eq!(used(&facts, OnDefaultRoute::Judged), [1, 2, 3]);
     }

@@ -20,7 +20,7 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// Whether what is between the two is PCIe switches alone, so that GPUDirect RDMA
+    /// Returns whether what is between the two is PCIe switches alone, so that GPUDirect RDMA
     /// does not go through the host.
     pub fn is_near(self) -> bool {
         self <= Distance::Pxb
@@ -37,7 +37,7 @@ impl Distance {
     }
 }
 
-/// How far an HCA is from a GPU; `None` if the place of one of them is not known.
+/// Returns how far an HCA is from a GPU; `None` if the place of one of them is not known.
 pub(crate) fn of_hca(gpu: &PciDevice, hca: &Hca) -> Option<Distance> {
     let path = hca.pci_path.clone()?;
     between(gpu, &PciDevice { path, numa_node: hca.numa_node })
@@ -60,7 +60,7 @@ pub(crate) fn between(one: &PciDevice, other: &PciDevice) -> Option<Distance> {
     })
 }
 
-/// The host bridge, the bridges below it, and the device.
+/// Returns the host bridge, the bridges below it, and the device.
 fn chain(path: &str) -> Option<Vec<&str>> {
     let parts: Vec<&str> = path.split('/').collect();
     // Some domains hang below a device of another: the last host bridge counts.

@@ -3,7 +3,7 @@
 use super::port::Candidate;
 use crate::facts::Facts;
 
-/// Whether there are at least as many ports in use as GPUs, and no rail is missing. One is
+/// Returns whether there are at least as many ports in use as GPUs, and no rail is missing. One is
 /// missing if the `missing` ports would make the number a multiple of the number of GPUs:
 /// four GPUs with seven of eight rails are one rail short. `None` if the number of GPUs is
 /// not known.
@@ -29,7 +29,7 @@ mod tests {
             let port = Candidate { hca: &hca, port: &port, verdict: Verdict::Used };
             enough(&facts, &vec![port; used], missing)
         };
-        // DGX Spark, dual-port cards with one cable, cards for storage.
+        // DGX Spark, dual-port adapters with one cable, adapters for storage.
         for (gpus, used, missing) in [(1, 2, 2), (8, 8, 8), (8, 8, 2), (8, 10, 1), (4, 4, 4)] {
             assert_eq!(enough(Some(gpus), used, missing), Some(true), "{gpus} {used} {missing}");
         }

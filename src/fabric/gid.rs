@@ -1,4 +1,4 @@
-//! The GIDs with an address of this container: the slots of each RoCE port that are right.
+//! The GIDs with an address of this container: the indexes of each RoCE port that are right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ impl OwnAddresses {
         OwnAddresses(facts.net.own_addresses().collect())
     }
 
-    /// The slots that hold a routable RoCE v2 GID of one of our own addresses, IPv4
+    /// Returns the indexes that hold a routable RoCE v2 GID of one of our own addresses, IPv4
     /// first. The netdev does not decide: its name may be another namespace's. A link-local address
     /// of IPv4 counts only on a port that has no other.
     pub(crate) fn slots<'a>(&self, port: &'a Port) -> Vec<&'a Gid> {
@@ -45,13 +45,13 @@ pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
     OwnAddresses::of(facts).slots(port)
 }
 
-/// The network of the interface that has an address.
+/// Returns the network of the interface that has an address.
 pub(crate) fn own_network(facts: &Facts, address: IpAddr) -> Option<IpNet> {
     let mut nets = facts.net.interfaces.iter().flat_map(|interface| &interface.addresses);
     nets.find(|net| net.addr() == address).map(|net| net.trunc())
 }
 
-/// The narrowest network that holds all of these; `None` if they are of two families.
+/// Returns the narrowest network that holds all of these; `None` if they are of two families.
 pub(crate) fn common_network(nets: &[IpNet]) -> Option<IpNet> {
     let (first, rest) = nets.split_first()?;
     rest.iter().try_fold(first.trunc(), |mut common, net| {
@@ -62,7 +62,7 @@ pub(crate) fn common_network(nets: &[IpNet]) -> Option<IpNet> {
     })
 }
 
-/// A used RoCE port, with the slots that would be right.
+/// A used RoCE port, with the indexes that would be right.
 #[derive(Clone)]
 pub(crate) struct RailGids<'a> {
     /// As [`Candidate::name`] has it.
@@ -72,7 +72,7 @@ pub(crate) struct RailGids<'a> {
 }
 
 impl<'a> RailGids<'a> {
-    /// The GID of a slot, if that slot is right.
+    /// Returns the GID of an index, if that index is right.
     pub(crate) fn at(&self, index: u32) -> Option<&'a Gid> {
         self.slots.iter().find(|gid| gid.index == index).copied()
     }
@@ -82,15 +82,15 @@ impl<'a> RailGids<'a> {
     }
 }
 
-/// The used RoCE ports.
+/// Returns the used RoCE ports.
 pub(crate) fn rails<'a>(facts: &Facts, ports: &[Candidate<'a>]) -> Vec<RailGids<'a>> {
     let used = ports.iter().filter(|port| port.is_used() && port.port.link_layer == LinkLayer::Ethernet);
     let own = OwnAddresses::of(facts);
     used.map(|port| RailGids { name: port.name(), port: port.port, slots: own.slots(port.port) }).collect()
 }
 
-/// Each rail with its IPv4 slots if every rail has one, else with its IPv6
-/// slots if every rail has one, else with what there is.
+/// Returns each rail with its IPv4 indexes if every rail has one, else with its IPv6
+/// indexes if every rail has one, else with what there is.
 pub(crate) fn of_one_family<'a>(rails: &[RailGids<'a>]) -> Vec<RailGids<'a>> {
     let of = |ipv6: bool| -> Option<Vec<RailGids>> {
         let filtered: Vec<RailGids> = rails
@@ -105,7 +105,7 @@ pub(crate) fn of_one_family<'a>(rails: &[RailGids<'a>]) -> Vec<RailGids<'a>> {
     of(false).or_else(|| of(true)).unwrap_or_else(|| rails.to_vec())
 }
 
-/// Whether a slot is right on every rail, with GIDs of one family: an IPv4 GID cannot reach an
+/// Returns whether an index is right on every rail, with GIDs of one family: an IPv4 GID cannot reach an
 /// IPv6 one.
 #[must_use]
 pub(crate) fn is_right_everywhere(rails: &[RailGids], index: u32) -> bool {
@@ -114,14 +114,14 @@ pub(crate) fn is_right_everywhere(rails: &[RailGids], index: u32) -> bool {
     families.next().is_some_and(|first| families.all(|family| family == first))
 }
 
-/// The lowest slot that is right on every rail.
+/// Returns the lowest index that is right on every rail.
 #[must_use]
 pub(crate) fn common_index(rails: &[RailGids]) -> Option<u32> {
     let slots = rails.first()?.slots.iter().map(|gid| gid.index);
     slots.filter(|index| rails.iter().all(|rail| rail.has(*index))).min()
 }
 
-/// The slot that is right on the most rails, the lowest of several, and on how many.
+/// Returns the index that is right on the most rails, the lowest of several, and on how many.
 #[must_use]
 pub(crate) fn most_common_index(rails: &[RailGids]) -> Option<(u32, usize)> {
     let mut count: BTreeMap<u32, usize> = BTreeMap::new();
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Rails by their slots, each an index and an address.
+    /// Rails by their indexes, each an index and an address.
     fn with_rails<T>(rails: &[&[(u32, &str)]], look: impl Fn(&[RailGids]) -> T) -> T {
         let gid = |(index, address): &(u32, &str)| Gid::of(*index, address, GidType::RoceV2);
         let gids: Vec<Vec<Gid>> = rails.iter().map(|slots| slots.iter().map(gid).collect()).collect();

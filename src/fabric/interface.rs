@@ -29,7 +29,7 @@ pub enum Because {
 }
 
 impl Because {
-    /// The variable that has the address of the job's master, if that decides.
+    /// Returns the variable that has the address of the job's master, if that decides.
     pub fn variable(self) -> Option<&'static str> {
         match self {
             Because::HasMaster(_) | Because::RouteToMaster(_) => Some("MASTER_ADDR"),
@@ -48,7 +48,7 @@ pub enum InterfaceSearch {
     Only,
 }
 
-/// Each way in turn, up to the first that finds an interface.
+/// Tries each way in turn, up to the first that finds an interface.
 #[must_use]
 pub(crate) fn tries(facts: &Facts) -> Vec<(InterfaceSearch, Option<InterfaceChoice>)> {
     let mut tries = Vec::new();
@@ -113,7 +113,7 @@ fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
     Some(InterfaceChoice { name: route.interface.clone(), because: Because::RouteToMaster(master) })
 }
 
-/// The default routes, the one that the kernel prefers first: those of IPv4, or those of IPv6
+/// Returns the default routes, the one that the kernel prefers first: those of IPv4, or those of IPv6
 /// if IPv4 has none. Routers announce default routes of IPv6 on rails, too.
 pub(crate) fn default_routes(facts: &Facts) -> Vec<&Route> {
     let is_ipv6 = |route: &&Route| route.destination.addr().is_ipv6();
@@ -132,7 +132,7 @@ fn usable_routes(facts: &Facts, which: impl Fn(&Route) -> bool) -> impl Iterator
     routes.filter(move |route| by_name.get(route.interface.as_str()).is_some_and(|found| is_eligible(found)))
 }
 
-/// The interfaces over which other nodes may be reached.
+/// Returns the interfaces over which other nodes may be reached.
 pub(crate) fn candidates(facts: &Facts) -> impl Iterator<Item = &Interface> {
     let usable =
         |interface: &&Interface| is_eligible(interface) && interface.is_up() && has_global_address(interface);

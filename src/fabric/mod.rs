@@ -32,19 +32,19 @@ pub use nvswitch::NvSwitch;
 pub use port::{Candidate, SkipReason, Verdict, candidates, needs_own_library};
 pub use step::{KeptRails, NarrowingStep, WhichRoute};
 
-/// What was decided for the job, as each library is told it.
+/// The decision for the job, as each library gets it.
 #[derive(Clone, Copy)]
 pub struct Rails<'a> {
-    /// All ports that were looked at, used or not.
+    /// All ports that were examined, used or not.
     pub ports: &'a [Candidate<'a>],
-    /// The slot that is right on every port, if there is one.
+    /// The index that is right on every port, if there is one.
     pub gid_index: Option<u32>,
     /// The interface over which the processes find each other.
     pub interface: Option<&'a str>,
 }
 
 impl Rails<'_> {
-    /// The ports that the job uses, as `mlx5_1:1`.
+    /// Returns the ports that the job uses, as `mlx5_1:1`.
     #[must_use]
     pub fn port_names(&self) -> Vec<String> {
         self.ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect()

@@ -40,7 +40,7 @@ pub(crate) fn leave_out_far(
     (!names.is_empty()).then_some(NarrowingStep::FarLeftOut(names))
 }
 
-/// Whether the places of all GPUs are known, and each GPU has an HCA of the job's link layer
+/// Returns whether the places of all GPUs are known, and each GPU has an HCA of the job's link layer
 /// behind its own switch. A rail with a port that is down counts: no other HCA becomes a rail
 /// instead.
 pub(crate) fn every_gpu_has_one(facts: &Facts, interfaces: &Index, ports: &[Candidate]) -> bool {
@@ -58,12 +58,12 @@ pub(crate) fn every_gpu_has_one(facts: &Facts, interfaces: &Index, ports: &[Cand
         && gpus.iter().all(|gpu| rails.iter().any(|hca| of_hca(gpu, hca).is_some_and(Distance::is_near)))
 }
 
-/// How far the nearest GPU is; `None` if that is not known.
+/// Returns how far the nearest GPU is; `None` if that is not known.
 fn nearest(facts: &Facts, hca: &Hca) -> Option<Distance> {
     facts.gpu.devices.iter().filter_map(|gpu| of_hca(gpu, hca)).min()
 }
 
-/// The rails near each GPU, in the order of the GPUs' numbers. Nothing if no HCA was skipped
+/// Returns the rails near each GPU, in the order of the GPUs' numbers. Nothing if no HCA was skipped
 /// for being far.
 #[must_use]
 pub(crate) fn rails_of_gpus(facts: &Facts, ports: &[Candidate]) -> Vec<Vec<(String, Distance)>> {
@@ -111,7 +111,7 @@ mod tests {
             (&[1, 1, 2, 2], &[3, 1, 2], &[1, 2]),
             (&[1], &[1, 2, 3], &[0]),
             (&[1, 2], &[1, 1, 2, 2], &[0, 1, 2, 3]),
-            // One GPU has none near it: what is near tells nothing.
+            // One GPU has none near it: distance decides nothing.
             (&[1, 2], &[1, 3], &[0, 1]),
             (&[1], &[2, 3], &[0, 1]),
             (&[], &[1, 2], &[0, 1]),

@@ -1,4 +1,4 @@
-//! HCAs that lead to the NVSwitches of the machine, and to no network. HGX B100, B200 and B300
+//! HCAs that connect to the NVSwitches of the machine, and to no network. HGX B100, B200 and B300
 //! manage their NVSwitches through a ConnectX-7: it has two ports, each with two PCI functions, and
 //! all four are InfiniBand, ACTIVE, and behind the switch of a GPU (NVIDIA Fabric Manager User
 //! Guide, "Systems Using Fourth Generation NVSwitches"). A virtual machine may have two of them, as
@@ -10,7 +10,7 @@ use super::port::Candidate;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
 
-/// How it is known that an HCA leads to NVSwitches.
+/// How it is known that an HCA connects to NVSwitches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NvSwitch {
     /// Its vital product data say so.
@@ -28,7 +28,8 @@ pub enum NvSwitch {
 /// machines.)
 const MODELS: [&str; 3] = ["B100", "B200", "B300"];
 
-/// How it is known that an HCA leads to NVSwitches; `None` if it does not, or if that is not known.
+/// Returns how it is known that an HCA connects to NVSwitches; `None` if it does not, or if that is not
+/// known.
 pub(crate) fn sign(facts: &Facts, hca: &Hca) -> Option<NvSwitch> {
     // Only a ConnectX is one, and only InfiniBand.
     if hca.driver.as_deref() != Some("mlx5_core") || !is_infiniband(hca) {
@@ -54,8 +55,8 @@ pub(crate) fn sign(facts: &Facts, hca: &Hca) -> Option<NvSwitch> {
         .then(|| NvSwitch::FourFunctions { model: model.to_owned() })
 }
 
-/// Ports in use that may lead to NVSwitches, although nothing shows it: on such a machine, two or
-/// four InfiniBand ports that are one NIC or have a rate of their own, beside enough others for the
+/// Ports in use that may connect to NVSwitches, although nothing shows it: on such a machine, two or
+/// four InfiniBand ports that are one NIC or have their own rate, beside enough others for the
 /// GPUs. Empty if there are none.
 #[must_use]
 pub(crate) fn suspects<'a, 'b>(facts: &Facts, ports: &'b [Candidate<'a>]) -> Vec<&'b Candidate<'a>> {
@@ -93,7 +94,7 @@ fn is_infiniband(hca: &Hca) -> bool {
     !hca.ports.is_empty() && hca.ports.iter().all(|port| port.link_layer == LinkLayer::InfiniBand)
 }
 
-/// Whether an HCA may be a rail: it has a port of a network, and nothing shows that it leads to
+/// Returns whether an HCA may be a rail: it has a port of a network, and nothing shows that it leads to
 /// NVSwitches.
 fn may_be_rail(hca: &Hca) -> bool {
     let is_of_network =
@@ -101,7 +102,7 @@ fn may_be_rail(hca: &Hca) -> bool {
     hca.ports.iter().any(|port| port.is_active() && is_of_network(&port.link_layer))
 }
 
-/// Whether two HCAs are functions of one NIC, or the same one.
+/// Returns whether two HCAs are functions of one NIC, or the same one.
 fn are_of_one_nic(one: &Hca, other: &Hca) -> bool {
     one.name == other.name || one.system_guid.is_some() && one.system_guid == other.system_guid
 }
@@ -174,7 +175,7 @@ mod tests {
             // Other machines.
             ("NVIDIA H100 80GB HBM3", &bridges, 0),
             ("NVIDIA GB200", &bridges, 0),
-            // A card for storage with two ports, and two cards.
+            // An adapter for storage with two ports, and two adapters.
             ("NVIDIA B200", &with(&[(8, 200), (8, 200)]), 0),
             ("NVIDIA B200", &with(&[(8, 200), (8, 200), (9, 200), (9, 200)]), 0),
             // Without the four there would be too few.

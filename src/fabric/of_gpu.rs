@@ -15,7 +15,7 @@ pub(crate) struct GpuHca<'a> {
 }
 
 /// For each GPU, in the order of their numbers, an HCA of the job that none is nearer than. GPUs
-/// that have the same nearest HCAs share them evenly. `None` if the places do not tell: a GPU
+/// that have the same nearest HCAs share them evenly. `None` if the places do not decide: a GPU
 /// or an HCA without a place, HCAs that are all as near, or a GPU that would lose a near HCA,
 /// because it has several for itself.
 #[must_use]
@@ -68,7 +68,7 @@ mod tests {
                 &[(0, 1), (1, 2)],
                 Some(vec!["mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"]),
             ),
-            // As on GB200: NUMA alone tells.
+            // As on GB200: only NUMA decides.
             (
                 &[(0, 1), (0, 2), (1, 3), (1, 4)],
                 &[(0, 5), (0, 6), (1, 7), (1, 8)],

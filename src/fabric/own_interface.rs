@@ -19,7 +19,7 @@ pub(crate) struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// All interfaces, in the kernel's order.
+    /// Returns all interfaces, in the kernel's order.
     pub(crate) fn of(facts: &'a Facts) -> Index<'a> {
         Index::of_these(facts.net.interfaces.iter().collect())
     }
@@ -42,7 +42,7 @@ impl<'a> Index<'a> {
     /// Returns the interface that has an address of one of the port's GIDs, link-local ones included, or
     /// that is on the same PCI device.
     pub(crate) fn find(&self, hca: &Hca, port: &Port) -> Option<&'a Interface> {
-        // A GID may tell no name, and an address may have a label for its own name.
+        // A GID may have no name, and an address may have a label for its own name.
         let found = self.by_name(port).or_else(|| self.by_address(port)).or_else(|| self.by_device(hca));
         found.map(|position| self.interfaces[position])
     }
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// The interface of a RoCE port with one GID, which tells this name.
+    /// Returns the interface of a RoCE port with one GID, which has this name.
     fn found(interfaces: &[Interface], netdev: Option<&str>) -> Option<String> {
         let mut facts = Facts::default();
         facts.net.interfaces = interfaces.to_vec();

@@ -23,7 +23,7 @@ pub enum Verdict {
     LeftOut(SkipReason),
 }
 
-/// Why a port is not used. The phrase `by` tells who says so.
+/// Why a port is not used. The phrase `by` names the origin of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SkipReason {
     NotAllotted,
@@ -46,7 +46,7 @@ pub enum SkipReason {
         library: Flavor,
     },
     NodeType(String),
-    /// It leads to the NVSwitches of this machine, and to no network.
+    /// It connects to the NVSwitches of this machine, and to no network.
     NvSwitch(NvSwitch),
     CarriesDefaultRoute {
         interface: String,
@@ -70,7 +70,7 @@ pub enum SkipReason {
     NoOwnGid,
     /// Its only addresses are link-local ones of IPv4, and the other ports have others.
     LinkLocal,
-    /// Its GID is not in this slot, which is set for the other ports.
+    /// Its GID is not in this index, which is set for the other ports.
     GidElsewhere(u32),
     /// A setting names the ports to use, and this is not one of them.
     NotNamed {
@@ -92,7 +92,7 @@ impl Candidate<'_> {
         format!("{}:{}", self.hca.name, self.port.number)
     }
 
-    /// Whether the port works, but leads to NVSwitches.
+    /// Returns whether the port works, but connects to NVSwitches.
     pub fn leads_to_nvswitches(&self) -> bool {
         matches!(self.verdict, Verdict::LeftOut(SkipReason::NvSwitch(_)))
     }
@@ -102,7 +102,7 @@ impl Candidate<'_> {
     }
 }
 
-/// Every port, with the verdict of whether programs for verbs can use it at all.
+/// Returns every port, with the verdict of whether programs for verbs can use it at all.
 #[must_use]
 pub fn candidates(facts: &Facts) -> Vec<Candidate<'_>> {
     facts
@@ -142,12 +142,12 @@ fn obstacle(facts: &Facts, hca: &Hca, port: &Port) -> Option<SkipReason> {
     nvswitch::sign(facts, hca).map(SkipReason::NvSwitch)
 }
 
-/// Whether programs for verbs know the link layer. They do not know EFA's.
+/// Returns whether programs for verbs know the link layer. They do not know EFA's.
 fn has_known_link_layer(port: &Port) -> bool {
     matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)
 }
 
-/// Whether a port works, but only a library made for its device can use it. EFA is such a device:
+/// Returns whether a port works, but only a library made for its device can use it. EFA is such a device:
 /// programs for verbs know neither its node type nor its link layer.
 #[must_use]
 pub fn needs_own_library(hca: &Hca, port: &Port) -> bool {

@@ -2,7 +2,7 @@
 
 use super::subnet::Prefix;
 
-/// What has narrowed the rails down, and what came of it, by the names of the ports.
+/// What has narrowed down the rails, and the result, by the names of the ports.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NarrowingStep {
@@ -18,7 +18,7 @@ pub enum NarrowingStep {
     Kept(KeptRails),
 }
 
-/// Ports that carry a default route, and are rails all the same.
+/// Ports that carry a default route, and are rails anyway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptRails {
     /// The name of each port, and of its interface.

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(Prefix(0xfec0_0000_0000_0007).to_string(), "fec0:0:0:7::/64");
     }
 
-    /// The numbers of the ports that are left out, on a host with ports by subnet and rate.
+    /// Returns the numbers of the ports that are left out, on a host with ports by subnet and rate.
     fn left_out(gpus: Option<u32>, ports: &[(u32, u32)], down: usize) -> Vec<usize> {
         let mut facts = Facts::default();
         facts.gpu.count = gpus;
@@ -127,7 +127,7 @@ mod tests {
             (Some(1), &[rail, rail, (2, 200)], 0, &[]),
             (Some(2), &[rail, rail, rail, rail, storage], 0, &[4]),
             (Some(4), &[rail, rail, rail, rail, storage, (3, 100)], 0, &[4, 5]),
-            // It cannot be told: two planes, a rail that is missing, a subnet for each rail.
+            // Undecidable: two planes, a rail that is missing, a subnet for each rail.
             (Some(2), &[rail, rail, storage, storage], 0, &[]),
             (Some(2), &[rail, storage], 0, &[]),
             (Some(2), &[rail, rail, rail, storage], 0, &[]),

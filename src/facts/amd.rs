@@ -8,8 +8,8 @@ use super::reader::Reader;
 /// The device through which a job uses all GPUs.
 const DEVICE: &str = "/dev/kfd";
 
-/// The folder with a folder for each CPU and each GPU, by number; HIP counts the GPUs in this
-/// order. A GPU whose render node the container's cgroup denies does not tell its properties.
+/// The directory with a directory for each CPU and each GPU, by number; HIP counts the GPUs in this
+/// order. A GPU whose render node the container's cgroup denies does not report its properties.
 const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 
 /// The most nodes that are read; a machine with 8 GPUs of 8 partitions each has 66.
@@ -62,7 +62,7 @@ struct GpuNode {
     location: u32,
 }
 
-/// The GPU of this number; `None` for a CPU, and for what the container may not see.
+/// Returns the GPU of this number; `None` for a CPU, and for what the container may not see.
 fn gpu(reader: &Reader, number: &str) -> Option<GpuNode> {
     let text = reader.text_if_readable(format!("{NODES}/{number}/properties"))?;
     let property = |name: &str| {

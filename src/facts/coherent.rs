@@ -30,7 +30,7 @@ impl CoherentMemory {
         *self == CoherentMemory::default()
     }
 
-    /// Whether a NUMA node has memory and no CPU.
+    /// Returns whether a NUMA node has memory and no CPU.
     pub fn is_without_cpu(&self, node: u32) -> bool {
         self.without_cpu
             .as_deref()
@@ -46,7 +46,7 @@ pub(crate) fn read(reader: &Reader) -> CoherentMemory {
     let list = |file: &str| reader.text_if_readable(format!("{NODES}/{file}")).unwrap_or_default();
     let with_cpu = numbers(&list("has_cpu"));
     let mut without: Vec<u32> = numbers(&list("has_memory"));
-    // A kernel that does not tell which nodes have a CPU has no such nodes.
+    // A kernel that does not report which nodes have a CPU has no such nodes.
     without.retain(|node| !with_cpu.is_empty() && !with_cpu.contains(node));
     let gpus = reader.names("/proc/driver/nvidia/gpus");
     let has_node = |gpu: &&String| {
@@ -65,7 +65,7 @@ pub(crate) fn read(reader: &Reader) -> CoherentMemory {
 /// The most NUMA nodes of a kernel (`MAX_NUMNODES`).
 const MOST_NODES: u32 = 1024;
 
-/// The runs of a list such as `0-1,4` (`lib/bitmap.c`), each with its first and last number.
+/// Returns the runs of a list such as `0-1,4` (`lib/bitmap.c`), each with its first and last number.
 fn runs(list: &str) -> impl Iterator<Item = (u32, u32)> {
     let runs = list.trim().split(',').take(MOST_NODES as usize);
     runs.filter_map(|run| {
@@ -74,13 +74,13 @@ fn runs(list: &str) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// All numbers of a list, in their order.
+/// Returns all numbers of a list, in their order.
 fn numbers(list: &str) -> Vec<u32> {
     let numbers: BTreeSet<u32> = runs(list).flat_map(|(first, last)| first..=last).collect();
     numbers.into_iter().collect()
 }
 
-/// A sorted list of numbers, written as the kernel writes it: `0-1,4`.
+/// Returns a sorted list of numbers, written as the kernel writes it: `0-1,4`.
 fn ranges(numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {

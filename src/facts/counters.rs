@@ -45,7 +45,7 @@ pub(crate) const OF_TRANSPORT: &[&str] = &[
     "rx_pps_limit_drop_cnt",
 ];
 
-/// The counters of a port that show trouble, by the kernel's names, since the driver was loaded
+/// Returns the counters of a port that show trouble, by the kernel's names, since the driver was loaded
 /// or a user cleared them. Empty if the kernel shows none of them here.
 pub(crate) fn read(counters: &PortCounters) -> BTreeMap<String, u64> {
     let of_port = OF_LINK.iter().map(|name| (*name, counters.of_port(name)));

@@ -3,17 +3,17 @@
 //! (`drivers/infiniband/hw/mlx5/data_direct.c`).
 //!
 //! No file shows which HCA a function belongs to. The driver compares serial numbers in the PCI
-//! configuration space, and tells the result only to a program that opens the HCA through verbs
+//! configuration space, and reports the result only to a program that opens the HCA through verbs
 //! (`mlx5dv_get_data_direct_sysfs_path`).
 
 use super::pci::{self, PciDevice};
 use super::rdma::is_pci_address;
 use super::reader::Reader;
 
-/// The folder of the functions' PCI driver. (The driver of the HCAs themselves is `mlx5_core`.)
+/// The directory of the functions' PCI driver. (The driver of the HCAs themselves is `mlx5_core`.)
 const DRIVER: &str = "/sys/bus/pci/drivers/mlx5_ib";
 
-/// The most functions that are looked at.
+/// The most functions to examine.
 const MOST: usize = 64;
 
 /// Reads all functions of the host, in the order of their PCI addresses.

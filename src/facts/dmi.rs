@@ -1,4 +1,4 @@
-//! What the firmware calls the machine: `/sys/class/dmi/id`.
+//! The machine's name in the firmware: `/sys/class/dmi/id`.
 
 use serde::{Deserialize, Serialize};
 

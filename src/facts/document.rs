@@ -8,8 +8,8 @@ use super::secret::{is_secret, shown};
 use super::settings::without_secret;
 use crate::json;
 
-/// The document's version. It changes when a field changes its meaning or goes;
-/// a new field alone does not change it.
+/// The document's version. It changes if a field changes its meaning or is
+/// removed; a new field alone does not change it.
 pub const SCHEMA: &str = "rdma-init/facts/1";
 
 /// The facts with what a reader needs to know about them.

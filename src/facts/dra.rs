@@ -2,7 +2,7 @@
 //! as each driver describes them in the container (KEP-5304, `DeviceMetadata` of
 //! `metadata.resource.k8s.io`; alpha in Kubernetes 1.36, beta in 1.37).
 //!
-//! A driver may leave these files out, so their absence means nothing.
+//! A driver may not write these files, so their absence means nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ const SUFFIX: &str = "-metadata.json";
 /// that are read here are the same in all versions so far (v1alpha1, v1beta1).
 const GROUP: &str = "metadata.resource.k8s.io/";
 
-/// The most entries that are looked at in each folder, and the most devices. A Pod may have 64 claims
+/// The most entries to examine in each directory, and the most devices. A Pod may have 64 claims
 /// (`PodSpec.resourceClaims`), and a claim 32 requests and 32 devices.
 const MOST_ENTRIES: usize = 128;
 const MOST_DEVICES: usize = 512;
@@ -50,34 +50,35 @@ pub struct ClaimedDevice {
 }
 
 impl ClaimedDevice {
-    /// The address of its PCI function, `0000:8d:00.0`: the standard attribute, or the one of DRANET before
-    /// that, or of NVIDIA's driver for GPUs.
+    /// Returns the address of its PCI function, `0000:8d:00.0`: the standard attribute, or the one of DRANET
+    /// before that, or of NVIDIA's driver for GPUs.
     #[must_use]
     pub fn pci_address(&self) -> Option<&str> {
         let names = ["resource.kubernetes.io/pciBusID", "dra.net/pciAddress", "gpu.nvidia.com/pciBusID"];
         names.iter().find_map(|name| self.attribute(name))
     }
 
-    /// The RDMA device on the node (DRANET). In exclusive mode, it may have another name in the container.
+    /// Returns the RDMA device on the node (DRANET). In exclusive mode, it may have another name in the
+    /// container.
     #[must_use]
     pub fn rdma_device(&self) -> Option<&str> {
         self.attribute("dra.net/rdmaDevice")
     }
 
-    /// The type of the instance, as DRANET takes it from the cloud's metadata.
+    /// Returns the type of the instance, as DRANET takes it from the cloud's metadata.
     #[must_use]
     pub fn instance_type(&self) -> Option<&str> {
         ["alibaba.dra.net/instanceType", "azure.dra.net/vmSize"].iter().find_map(|name| self.attribute(name))
     }
 
-    /// The placement group of the instance. On Azure, instances of different placement groups do not share
-    /// an InfiniBand fabric (DRANET's documentation for Azure).
+    /// Returns the placement group of the instance. On Azure, instances of different placement groups do not
+    /// share an InfiniBand fabric (DRANET's documentation for Azure).
     #[must_use]
     pub fn placement_group(&self) -> Option<&str> {
         self.attribute("azure.dra.net/placementGroupId")
     }
 
-    /// An attribute by its whole name. A driver may leave its own domain out of a name.
+    /// Returns an attribute by its whole name. A driver may omit its own domain from a name.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&str> {
         let plain = || {
@@ -122,7 +123,7 @@ fn first_names(reader: &Reader, folder: &str) -> Vec<String> {
     names
 }
 
-/// The first object of a version that is known.
+/// Returns the first object of a version that is known.
 fn described(text: &str) -> Result<Metadata, String> {
     for object in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
         let object = object.map_err(|error| format!("is not JSON: {error}"))?;
@@ -203,7 +204,7 @@ impl Described {
     }
 }
 
-/// A text of another party's driver, short and without control characters.
+/// Returns a text of another party's driver, short and without control characters.
 fn harmless(text: &str) -> String {
     let mut end = text.len().min(LONGEST);
     while !text.is_char_boundary(end) {
@@ -217,7 +218,7 @@ mod tests {
     use super::*;
     use crate::facts::fake_root::FakeRoot;
 
-    /// Reads these files, each by its path below the folder.
+    /// Reads these files, each by its path below the directory.
     fn read_files(files: &[(&str, &str)]) -> (Vec<ClaimedDevice>, Vec<String>) {
         let root = FakeRoot::new();
         root.files(&FOLDER[1..], files);

@@ -12,7 +12,7 @@ use crate::finding::Source;
 pub struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    /// The environment without these variables.
+    /// Returns the environment without these variables.
     pub fn without(&self, filled: &[Filled]) -> Environment {
         let is_other = |(name, _): &&(String, String)| !filled.iter().any(|known| known.variable == *name);
         Environment(self.0.iter().filter(is_other).cloned().collect())
@@ -39,7 +39,7 @@ impl Environment {
         Environment::new(&entries.collect::<Vec<_>>())
     }
 
-    /// The value of a variable. The first entry of a name counts, as for getenv(3).
+    /// Returns the value of a variable. The first entry of a name counts, as for getenv(3).
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
@@ -59,7 +59,7 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
     }
 }
 
-/// Whether a text can name a variable for every shell, file and launcher that it
+/// Returns whether a text can name a variable for every shell, file and launcher that it
 /// may go through.
 pub fn is_variable_name(text: &str) -> bool {
     text.chars().all(is_of_name) && text.starts_with(|c: char| !c.is_ascii_digit())
@@ -71,12 +71,12 @@ pub fn is_variable_name(text: &str) -> bool {
 pub struct Filled {
     pub variable: String,
     pub value: String,
-    /// Who decided: the facts, or a profile.
+    /// The origin of the decision: the facts, or a profile.
     pub source: Source,
     pub rule: String,
 }
 
-/// Whether a variable's name may have this character.
+/// Returns whether a variable's name may have this character.
 pub fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }

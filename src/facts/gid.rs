@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::{self, AttributeFolder, Reader};
 
-/// The GID table of a port. Only slots that are in use are kept.
+/// The GID table of a port. Only entries that are in use are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GidTable {
-    /// Number of slots, used and empty.
+    /// Number of entries, used and empty.
     pub size: u32,
-    /// Number of slots read, from slot 0.
+    /// Number of entries read, from index 0.
     pub scanned: u32,
     pub slots: Vec<Gid>,
 }
 
-/// A slot in use.
+/// An entry in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gid {
     pub index: u32,
@@ -28,7 +28,7 @@ pub struct Gid {
     #[serde(rename = "type", default)]
     pub kind: GidType,
     /// The network interface that the GID comes from, by the name that it has in
-    /// its own network namespace. So the name alone does not tell a host's eth0
+    /// its own network namespace. So the name alone does not distinguish a host's eth0
     /// from a container's.
     #[serde(default)]
     pub netdev: Option<String>,
@@ -85,22 +85,22 @@ impl Gid {
         self.gid.to_ipv4_mapped().map_or(IpAddr::V6(self.gid), IpAddr::V4)
     }
 
-    /// Whether the GID is that of an address in 169.254.0.0/16, which a host gives itself, and no
+    /// Returns whether the GID is that of an address in 169.254.0.0/16, which a host gives itself, and no
     /// router forwards (RFC 3927).
     pub fn is_link_local_ipv4(&self) -> bool {
         self.gid.to_ipv4_mapped().is_some_and(|address| address.is_link_local())
     }
 
-    /// Whether the GID is in fe80::/10, which cannot be routed.
+    /// Returns whether the GID is in fe80::/10, which cannot be routed.
     pub fn is_link_local(&self) -> bool {
         self.gid.is_unicast_link_local()
     }
 }
 
-/// An unbroken run of empty slots after which the scan may end. The kernel puts
-/// a new GID into the lowest free slot (`drivers/infiniband/core/cache.c`,
-/// `find_gid`), so a gap this long needs as many addresses to have been there
-/// at once and to have gone.
+/// An unbroken run of empty entries after which the scan may end. The kernel puts
+/// a new GID into the lowest free entry (`drivers/infiniband/core/cache.c`,
+/// `find_gid`), so a gap this long means that as many addresses existed at
+/// the same time and were removed.
 const LONG_GAP: u32 = 128;
 
 /// The same if nothing behind the gap can matter, but what stands close together is read.
@@ -116,12 +116,12 @@ pub struct GidQuery<'a> {
     pub of_device: &'a [IpAddr],
     /// Whether this container may use the HCA.
     pub is_usable: bool,
-    /// The slots before this one are read in any case, because a variable names one of them.
+    /// The entries before this one are read in any case, because a variable names one of them.
     pub at_least: u32,
 }
 
 impl GidQuery<'_> {
-    /// The number of empty slots after which the scan ends, once these GIDs were found.
+    /// Returns the number of empty entries after which the scan ends, once these GIDs were found.
     fn gap(&self, found: &[Gid]) -> u32 {
         let has = |address: &IpAddr| {
             found.iter().any(|gid| gid.kind == GidType::RoceV2 && gid.address() == *address)
@@ -132,20 +132,20 @@ impl GidQuery<'_> {
         } else if found.iter().any(|gid| self.own.contains(&gid.address())) {
             LONG_GAP
         } else {
-            // A GID of an address of our own may still come.
+            // A GID of one of our own addresses may still follow.
             u32::MAX
         }
     }
 }
 
-/// Reads a table, empty slots with three system calls and used ones with nine.
+/// Reads a table, empty entries with three system calls and used ones with nine.
 ///
 /// After a gap the rest is left unread. How long the gap has to be depends on what was found so
 /// far.
 pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
     let gids = format!("{port}/gids");
     let mut size = 0;
-    // The names of the folder's entries are their numbers, so counting them is enough.
+    // The names of the directory's entries are their numbers, so counting them is enough.
     reader.each_name(&gids, |_| size += 1);
     let mut table = GidTable { size, ..GidTable::default() };
     if size == 0 {
@@ -165,7 +165,7 @@ pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
         let name = index.to_string();
         let text = match gids.attribute(&name) {
             Ok(text) => text,
-            // Drivers give these errors for a slot that holds nothing.
+            // Drivers give these errors for an entry that holds nothing.
             Err(Errno::EINVAL | Errno::ENOENT) => continue,
             Err(errno) => {
                 reader.remember(&gids.path(&name), reader::describe(errno));
@@ -220,7 +220,7 @@ mod tests {
         (table, reader.into_unreadable().into_iter().map(|u| u.error).collect())
     }
 
-    /// How much is read of tables of 255 slots makes the difference on a host with hundreds of
+    /// How much of a table is read, with 255 entries makes the difference on a host with hundreds of
     /// functions.
     #[test]
     fn no_more_is_read_than_can_matter() {

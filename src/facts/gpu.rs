@@ -24,11 +24,11 @@ pub struct Gpus {
     /// one of those that NCCL or RCCL looks for (`ncclIbGdrSupport`).
     pub peer_memory: Option<String>,
     /// Whether NVIDIA's driver lets a GPU write to the registers of an HCA (`PeerMappingOverride=1`
-    /// in its options); `None` if it does not tell.
+    /// in its options); `None` if it does not say so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_mapping: Option<bool>,
-    /// Where the GPUs of this container are, in the order of their numbers. Empty if that
-    /// does not show, and on a host that cannot have an HCA, because nothing depends on it there.
+    /// Where the GPUs of this container are, in the order of their numbers. Empty if
+    /// that is unknown, and on a host that cannot have an HCA, because nothing depends on it there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<PciDevice>,
 }
@@ -61,7 +61,7 @@ impl Make {
 }
 
 impl Gpus {
-    /// The first model whose name has one of these words.
+    /// Returns the first model whose name has one of these words.
     pub fn model_of(&self, words: &[&str]) -> Option<&str> {
         self.models.iter().map(String::as_str).find(|model| words.iter().any(|word| model.contains(word)))
     }
@@ -81,7 +81,7 @@ const PEER_MEMORY: &[&str] = &[
     "/sys/module/nvidia_peermem/version",
 ];
 
-/// The folder with a folder for each GPU, named by its PCI address.
+/// The directory with a directory for each GPU, named by its PCI address.
 const FOLDER: &str = "/proc/driver/nvidia/gpus";
 
 /// Reads the GPUs. Their places are read only on request: without an HCA they decide nothing.
@@ -134,7 +134,7 @@ struct DriverGpu {
     information: String,
 }
 
-/// The places of the GPUs. The driver may list all GPUs of the host; those of this container
+/// Returns the places of the GPUs. The driver may list all GPUs of the host; those of this container
 /// have a device node.
 fn devices(reader: &Reader, mut listed: Vec<DriverGpu>) -> Vec<PciDevice> {
     // The addresses are hexadecimal and of one length, so the order of the texts is that of the
@@ -148,12 +148,12 @@ fn devices(reader: &Reader, mut listed: Vec<DriverGpu>) -> Vec<PciDevice> {
     listed.iter().filter(is_here).filter_map(device).collect()
 }
 
-/// The text after a word at the start of a line.
+/// Returns the text after a word at the start of a line.
 fn value<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(word)).map(str::trim)
 }
 
-/// Whether this is a name such as `nvidia0`, and not `nvidiactl`.
+/// Returns whether this is a name such as `nvidia0`, and not `nvidiactl`.
 fn is_gpu(node: &str) -> bool {
     node.strip_prefix("nvidia").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,4 +1,4 @@
-//! The user's home folder. There may be two of them: NCCL before 2.30 asks the user database
+//! The user's home directory. There may be two of them: NCCL before 2.30 asks the user database
 //! (`getpwuid`), later releases ask the environment.
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::reader::Reader;
 pub struct Homes {
     /// The value of `HOME`.
     pub variable: Option<String>,
-    /// The home folder of the real user id in `/etc/passwd`. Only the image's own libc can ask
+    /// The home directory of the real user id in `/etc/passwd`. Only the image's own libc can ask
     /// other databases, such as LDAP.
     pub database: Option<String>,
 }
@@ -22,7 +22,7 @@ pub(crate) fn read(reader: &Reader, environment: &Environment) -> Homes {
     Homes { variable: environment.get("HOME").map(str::to_owned), database: of_user(&passwd, &uid) }
 }
 
-/// The home folder in `name:password:uid:gid:comment:home:shell`; the first line of a user
+/// Returns the home directory in `name:password:uid:gid:comment:home:shell`; the first line of a user
 /// counts.
 fn of_user(passwd: &str, uid: &str) -> Option<String> {
     let line = passwd

@@ -1,13 +1,13 @@
 //! Lists of hosts as Slurm writes them, such as `node[07-09,12],login1`. Pure.
 //!
 //! The grammar is that of `hostlist(3)` in Slurm (`src/common/hostlist.c`, 25.05): names with
-//! commas between them; in brackets numbers and ranges, whose first number tells how many digits
+//! commas between them; in brackets numbers and ranges, whose first number shows how many digits
 //! there are at least; more than one pair of brackets in a name.
 
 /// More hosts than this are not listed.
 const MOST: usize = 65_536;
 
-/// The hosts of a list. `None` if it is none, or too long.
+/// Returns the hosts of a list. `None` if it is none, or too long.
 pub(crate) fn expand(list: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for name in names(list)? {
@@ -16,7 +16,7 @@ pub(crate) fn expand(list: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// The names of a list, with their brackets.
+/// Returns the names of a list, with their brackets.
 fn names(list: &str) -> Option<Vec<&str>> {
     let (mut start, mut inside, mut names) = (0, false, Vec::new());
     for (at, c) in list.char_indices() {
@@ -62,8 +62,8 @@ fn expand_name(rest: &str, before: String, all: &mut Vec<String>) -> Option<()> 
     Some(())
 }
 
-/// The hosts as one list. Names that differ in the number at their end alone share a pair of
-/// brackets; the order of the first of each stays.
+/// Returns the hosts as one list. Names that differ only in the number at their end share a
+/// pair of brackets; the first name of each keeps its place.
 pub(crate) fn compress<T: AsRef<str>>(hosts: &[T]) -> String {
     let mut groups: indexmap::IndexMap<&str, Vec<&str>> = indexmap::IndexMap::new();
     for host in hosts.iter().map(AsRef::as_ref) {
@@ -88,7 +88,7 @@ pub(crate) fn compress<T: AsRef<str>>(hosts: &[T]) -> String {
     names.join(",")
 }
 
-/// The number at the end, if it is one that a range can hold.
+/// Returns the number at the end, if it is one that a range can hold.
 fn split(host: &str) -> (&str, &str) {
     let digits = host.bytes().rev().take_while(u8::is_ascii_digit).count();
     if digits > 18 { (host, "") } else { host.split_at(host.len() - digits) }
@@ -115,7 +115,7 @@ fn ranges(mut numbers: Vec<&str>) -> String {
     runs.join(",")
 }
 
-/// Whether this is what a range writes whose numbers have so many digits at least.
+/// Returns whether this is what a range writes whose numbers have this many digits at least.
 fn is_wide(number: &str, width: usize) -> bool {
     number.len() == width || number.len() > width && !number.starts_with('0')
 }

@@ -1,5 +1,5 @@
-//! Identifies one start of one container: files that an earlier start has left in a folder must
-//! not count.
+//! Identifies one start of one container: rdma-init must not use files that an earlier start has left
+//! in a directory.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -17,16 +17,16 @@ pub struct Identity {
     /// The PID namespace, such as `pid:[4026531836]`.
     pub namespace: String,
     /// The mount namespace, such as `mnt:[4026532204]`: containers may share a PID namespace
-    /// and a folder.
+    /// and a directory.
     pub mounts: String,
-    /// When PID 1 of the container was started, in ticks of the machine's clock. It is 0 for
+    /// The start time of the container's PID 1, in ticks of the machine's clock. It is 0 for
     /// the machine's own PID 1, which is started once for each `boot`. `None` if the kernel
     /// hides it (`hidepid`, proc(5)).
     pub init_started: Option<u64>,
 }
 
 impl Identity {
-    /// The identity of this process, which is read once.
+    /// Returns the identity of this process, which is read once.
     pub fn own() -> &'static Identity {
         static OWN: OnceLock<Identity> = OnceLock::new();
         OWN.get_or_init(Identity::read)
@@ -43,20 +43,20 @@ impl Identity {
         }
     }
 
-    /// Whether both belong to the same start. This distinguishes starts and proves nothing: all
+    /// Returns whether both belong to the same start. This distinguishes starts and proves nothing: all
     /// of it can be read, and copied. An identity with a missing field matches none.
     pub fn is(&self, other: &Identity) -> bool {
         self.is_whole() && self == other
     }
 
-    /// Whether both are one start, whose processes are in two mount namespaces (`unshare --mount`), or two
-    /// containers that share a PID namespace.
+    /// Returns whether both are one start, whose processes are in two mount namespaces (`unshare --mount`),
+    /// or two containers that share a PID namespace.
     pub(crate) fn has_other_mounts(&self, other: &Identity) -> bool {
         let same_mounts = Identity { mounts: self.mounts.clone(), ..other.clone() };
         other.is_whole() && self.mounts != other.mounts && self.is(&same_mounts)
     }
 
-    /// Whether no field is missing.
+    /// Returns whether no field is missing.
     pub(crate) fn is_whole(&self) -> bool {
         let parts = [&self.boot, &self.namespace, &self.mounts];
         parts.iter().all(|part| !part.is_empty()) && self.init_started.is_some()
@@ -74,14 +74,14 @@ pub(crate) fn namespace(kind: &str) -> String {
 const OF_MACHINE: &str = "pid:[4026531836]";
 
 impl Identity {
-    /// Whether this is a container with processes of its own. If not, there may be other jobs
+    /// Returns whether this is a container with processes of its own. If not, there may be other jobs
     /// here, now or later.
     pub fn is_container(&self) -> bool {
         !self.namespace.is_empty() && self.namespace != OF_MACHINE
     }
 }
 
-/// When a process was started, in ticks since the machine was started (proc(5), field 22 of
+/// The start time of a process, in ticks since the machine was started (proc(5), field 22 of
 /// `/proc/PID/stat`). `None` if there is no such process, if it has ended and was not reaped,
 /// or if it is hidden.
 pub(crate) fn started(pid: i32) -> Option<u64> {
@@ -93,12 +93,12 @@ pub(crate) fn started(pid: i32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// How long ago that was, in seconds; `None` if it is not known.
+/// Returns how long ago that was, in seconds; `None` if it is not known.
 pub(crate) fn age(started: u64) -> Option<u64> {
     Some(now()?.saturating_sub(started) / ticks_per_second()?)
 }
 
-/// What the clock of [`started`] shows now.
+/// Returns what the clock of [`started`] shows now.
 pub(crate) fn now() -> Option<u64> {
     let uptime = of_kernel("/proc/uptime")?;
     let (seconds, rest) = uptime.split_whitespace().next()?.split_once('.')?;

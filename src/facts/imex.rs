@@ -2,7 +2,7 @@
 //! nodes of an NVLink domain (`kernel-open/nvidia/nv-caps-imex.c` of NVIDIA's open kernel
 //! modules).
 //!
-//! The driver's files do not tell whether the GPUs of this node have joined a domain, nor which
+//! The driver's files do not show whether the GPUs of this node have joined a domain, nor which
 //! clique of it: only NVML does (`nvmlDeviceGetGpuFabricInfoV`), and a static program cannot load
 //! NVML safely.
 
@@ -50,24 +50,24 @@ pub struct ImexChannel {
     /// The processes of a job that share memory must all use the same channel.
     pub number: u32,
     pub access: Access,
-    /// The major number of the device file; `None` if this is no character device.
+    /// The major number of the device file; `None` if this is not a character device.
     pub major: Option<u32>,
 }
 
 impl Imex {
-    /// Whether the driver would take this channel for one of its own.
+    /// Returns whether the driver would take this channel for one of its own.
     pub fn is_usable(&self, channel: &ImexChannel) -> bool {
         channel.access == Access::Opened && !self.is_stale(channel)
     }
 
-    /// Whether the driver does not take the file for a channel, because the file has a major
-    /// number that the driver has no longer, or is no character device
+    /// Returns whether the driver does not take the file for a channel, because the file has a major
+    /// number that the driver has no longer, or is not a character device
     /// (`nv_caps_imex_channel_get`).
     pub fn is_stale(&self, channel: &ImexChannel) -> bool {
         self.major.is_some() && channel.major != self.major
     }
 
-    /// The channels that a process of this container can use.
+    /// Returns the channels that a process of this container can use.
     pub fn usable(&self) -> impl Iterator<Item = &ImexChannel> {
         self.channels.iter().filter(|channel| self.is_usable(channel))
     }
@@ -77,7 +77,7 @@ impl Imex {
     }
 }
 
-/// Reads the channels of this container, and what the driver tells of its own.
+/// Reads the channels of this container, and what the driver reports about its own.
 pub(crate) fn read(reader: &Reader) -> Imex {
     let mut numbers = Vec::new();
     reader.each_name(FOLDER, |name| {

@@ -3,7 +3,7 @@
 use nix::sys::resource::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-/// The limits of this process; a field is `None` if the kernel does not tell.
+/// The limits of this process; a field is `None` if the kernel does not report it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessLimits {
@@ -45,7 +45,7 @@ impl Amount {
         if rlim == nix::libc::RLIM_INFINITY { Amount::UNLIMITED } else { Amount::Limited(rlim) }
     }
 
-    /// The number for setrlimit(2).
+    /// Returns the number for setrlimit(2).
     pub fn to_rlim(self) -> u64 {
         match self {
             Amount::Limited(number) => number,

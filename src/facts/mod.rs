@@ -1,8 +1,8 @@
 //! What the container has: plain data, and the readers that collect it.
 //!
 //! Readers do the I/O and judge nothing. Absence is normal and becomes `None` or
-//! an empty list; what is there but cannot be read becomes an [`Unreadable`].
-//! Values that the kernel may extend some day are kept as it wrote them.
+//! an empty list; what exists but cannot be read becomes an [`Unreadable`].
+//! Values that a later kernel may extend are kept as the kernel wrote them.
 
 pub(crate) mod amd;
 pub(crate) mod coherent;
@@ -100,7 +100,7 @@ pub struct Facts {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dra: Vec<dra::ClaimedDevice>,
     pub platform: platform::Platform,
-    /// The names of this host and of the job's master; `None` if they were not looked at.
+    /// The names of this host and of the job's master; `None` if they were not examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<names::Names>,
     /// The libraries of the container's image; `None` if they were not read.
@@ -111,7 +111,7 @@ pub struct Facts {
     /// What the command line says to `ray start`, if that is the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ray_start: Option<ray_start::RayStart>,
-    /// The user's home folders; `None` if they were not read.
+    /// The user's home directories; `None` if they were not read.
     pub homes: Option<home::Homes>,
     /// The variables that the user set, and where.
     pub settings: settings::Settings,
@@ -128,30 +128,30 @@ pub struct Facts {
     /// The files that variables name for NCCL to read, and whether they exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_files: Vec<named_files::NamedFile>,
-    /// Whether this user may make the state folder, and files in it; `None` if that was not
+    /// Whether this user may make the state directory, and files in it; `None` if that was not
     /// looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_writable: Option<bool>,
-    /// What is there but could not be read.
+    /// What exists but could not be read.
     pub unreadable: Vec<Unreadable>,
 }
 
 impl Facts {
-    /// The port of this number of an HCA.
+    /// Returns the port of this number of an HCA.
     pub fn port(&self, hca: &str, number: u32) -> Option<(&rdma::Hca, &rdma::Port)> {
         let hca = self.rdma.iter().find(|known| known.name == hca)?;
         Some((hca, hca.ports.iter().find(|port| port.number == number)?))
     }
 
-    /// Whether the facts hold a value of a conf file that not everybody may read.
+    /// Returns whether the facts hold a value of a conf file that is not world-readable.
     pub fn has_private_values(&self) -> bool {
         self.settings.0.iter().any(|setting| setting.private)
             || self.conf_lines.iter().any(|line| line.private)
     }
 }
 
-/// Where facts come from: a root folder, so that tests can lay out a host of
-/// their own, and the parts of the live system that no file shows.
+/// Where facts come from: a root directory, so that tests can lay out
+/// their own host, and the parts of the live system that no file shows.
 pub struct Sources<'a> {
     pub root: &'a Path,
     /// How the command is started.
@@ -162,12 +162,12 @@ pub struct Sources<'a> {
     pub parse_conf: settings::Parse,
     /// Whether a variable's presence matters, besides those that always do.
     pub is_marker: &'a dyn Fn(&str) -> bool,
-    /// The files and folders whose presence matters.
+    /// The files and directories whose presence matters.
     pub files: &'a [&'a str],
     /// The addresses of the interfaces, in the kernel's order.
     pub addresses: fn() -> Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
     /// The routes and rules that matter in a network namespace with these addresses; if that
-    /// fails, the files below the root tell of routes.
+    /// fails, the files below the root show the routes.
     pub routing: fn(&BTreeSet<IpAddr>) -> Result<rtnetlink::Routing, nix::errno::Errno>,
     /// How the name of the job's master is looked up, if no file has it.
     pub look_up: names::LookUp,
@@ -264,7 +264,7 @@ pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> F
     }
 }
 
-/// The highest slot of a GID table that a variable of any library names.
+/// Returns the highest index of a GID table that a variable of any library names.
 fn highest_gid_index(known: &Facts, environment: &environment::Environment) -> Option<u32> {
     let of_files = known.settings.0.iter().map(|setting| (setting.variable.as_str(), setting.value.as_str()));
     let indexes = of_files.chain(environment.iter()).filter(|(name, _)| name.contains("GID_INDEX"));

@@ -12,7 +12,7 @@ use super::start::Start;
 /// and what Google's tuner plugin reads.
 pub(crate) const VARIABLES: [&str; 3] = ["NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_PATH"];
 
-/// The most files that are looked at; a conf file may name any number.
+/// The most files to examine; a conf file may name any number.
 const MOST: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,13 +24,13 @@ pub struct NamedFile {
 }
 
 impl NamedFile {
-    /// Whether there is no such file. Documents keep the error as [`describe`] has it.
+    /// Returns whether there is no such file. Documents keep the error as [`describe`] has it.
     pub fn is_missing(&self) -> bool {
         self.error.as_deref() == Some(describe(Errno::ENOENT).as_str())
     }
 }
 
-/// All files that are named anywhere; the plan knows which of them count.
+/// Returns all files that are named anywhere; the plan knows which of them count.
 pub(crate) fn read(reader: &Reader, start: Start, settings: &Settings) -> Vec<NamedFile> {
     let named = settings.0.iter().filter(|setting| VARIABLES.contains(&setting.variable.as_str()));
     let mut files: Vec<NamedFile> = Vec::new();

@@ -1,5 +1,5 @@
 //! The names by which the processes of a job look each other up: that of this host, as far as a
-//! file tells, and that of the job's master, as far as a file or DNS tells.
+//! file tells, and that of the job's master, as far as a file or DNS shows.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::reader::Reader;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Names {
-    /// The name of this host, as gethostname(2) tells it.
+    /// The name of this host, as gethostname(2) returns it.
     pub host: String,
     /// What `/etc/hosts` says about it, in the order of the lines. If there are none, DNS
     /// is asked, which is not done here.
@@ -22,20 +22,20 @@ pub struct Names {
     /// order counts, in which `files` is one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
-    /// Where `MASTER_ADDR` leads; `None` if it is not set, or if no lookup is needed: an
+    /// What `MASTER_ADDR` resolves to; `None` if it is not set, or if no lookup is needed: an
     /// address, this host's own name, the only node of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master: Option<Master>,
 }
 
 impl Names {
-    /// Whether getaddrinfo(3) looks into `/etc/hosts` at all.
+    /// Returns whether getaddrinfo(3) looks into `/etc/hosts` at all.
     pub fn asks_file(&self) -> bool {
         self.services.is_empty() || self.services.iter().any(|service| service == "files")
     }
 }
 
-/// Where the name of the job's master leads.
+/// What the name of the job's master resolves to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Master {
@@ -70,7 +70,7 @@ fn is_address(text: &str) -> bool {
     text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
-/// Whether two names begin with the same label: one of them may have the domain, and the other not.
+/// Returns whether two names begin with the same label: one of them may have the domain, and the other not.
 pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
     let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     label(one) == label(other)

@@ -23,8 +23,8 @@ pub struct Net {
     /// Unicast routes of every table but the local one, IPv4 first. Of a table that a rule has to
     /// choose, only those that matter.
     pub routes: Vec<Route>,
-    /// Which table is for which packet, in the kernel's order, IPv4 first. `None` if the rules
-    /// were not read, or the kernel does not tell; `routes` may then be of the main table
+    /// The rules that select a table for each packet, in the kernel's order, IPv4 first. `None` if the rules
+    /// were not read, or the kernel does not report it; `routes` may then be of the main table
     /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RoutingRule>>,
@@ -67,7 +67,7 @@ impl Interface {
         self.flags.iter().any(|f| f == flag)
     }
 
-    /// Whether this is a Wi-Fi interface: by the kernel, or by the name that systemd gives it.
+    /// Returns whether this is a Wi-Fi interface: by the kernel, or by the name that systemd gives it.
     pub fn is_wireless(&self) -> bool {
         self.wireless || self.name.starts_with("wl")
     }
@@ -76,7 +76,7 @@ impl Interface {
         self.has_flag("UP") && self.has_flag("RUNNING")
     }
 
-    /// Its addresses but the loopback's.
+    /// Returns its addresses but the loopback's.
     fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses.iter().map(|net| net.addr()).filter(|address| !address.is_loopback())
     }
@@ -91,7 +91,7 @@ impl Net {
         })
     }
 
-    /// All interfaces by their names, to look up many; of several with one name, the first one.
+    /// Returns all interfaces by their names, to look up many; of several with one name, the first one.
     pub fn by_name(&self) -> HashMap<&str, &Interface> {
         let mut interfaces = HashMap::with_capacity(self.interfaces.len());
         for interface in &self.interfaces {
@@ -100,7 +100,7 @@ impl Net {
         interfaces
     }
 
-    /// Every address of this network namespace but the loopback's.
+    /// Returns every address of this network namespace but the loopback's.
     pub fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let own = self.interfaces.iter().flat_map(Interface::own_addresses);
         #[cfg(test)]
@@ -109,7 +109,7 @@ impl Net {
     }
 }
 
-/// The addresses of the live system, in the kernel's order.
+/// Returns the addresses of the live system, in the kernel's order.
 ///
 /// # Errors
 /// The error of the netlink socket.
@@ -135,7 +135,7 @@ fn flag_names(flags: InterfaceFlags) -> Vec<String> {
     FLAGS.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect()
 }
 
-/// The names of the network devices of this container, a small part of what [`read`] finds.
+/// Returns the names of the network devices of this container, a small part of what [`read`] finds.
 /// `None` if the file cannot be read.
 pub fn devices(reader: &Reader) -> Option<Vec<String>> {
     // Unlike /sys, this file always shows the network namespace of the process that reads it.
@@ -165,7 +165,7 @@ pub fn read(
         interfaces[position].addresses.extend(entry.address);
     }
     let own = interfaces.iter().flat_map(Interface::own_addresses).collect();
-    // In a sandbox rtnetlink often cannot be asked; the files then tell less.
+    // In a sandbox, rtnetlink often does not answer; the files then show less.
     let routing =
         routing(&own).unwrap_or_else(|_| Routing { routes: route::read(reader), ..Routing::default() });
     if let Some(trouble) = routing.trouble {
@@ -174,7 +174,7 @@ pub fn read(
     Net { interfaces, routes: routing.routes, rules: routing.rules }
 }
 
-/// The place for a new name. The label of an address, `eth0:1`, belongs to the addresses of its
+/// Returns the place for a new name. The label of an address, `eth0:1`, belongs to the addresses of its
 /// link, before those of the next link. NCCL takes it for an interface.
 fn place(interfaces: &[Interface], name: &str) -> usize {
     let link = |name: &str| name.split(':').next().map(str::to_owned);

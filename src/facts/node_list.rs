@@ -1,6 +1,6 @@
 //! vLLM's list of the variables that Ray's workers do not get from the driver
 //! (`vllm/ray/ray_env.py`, earlier `vllm/executor/ray_distributed_executor.py`; since 0.8.0). vLLM
-//! copies all others to them, and with that the values of another node.
+//! copies all others to them, including another node's values.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use super::reader::Reader;
 use crate::block::list;
 use crate::image::Image;
 
-/// The file, in vLLM's folder of settings.
+/// The file, in vLLM's directory of settings.
 const FILE: &str = "ray_non_carry_over_env_vars.json";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeList {
-    /// If vLLM's folder is named from the working folder, it is so here, and was not read: it is
-    /// another file for each process.
+    /// A relative path if vLLM's directory is relative to the working directory. It was not read, because
+    /// it is a different file for each process.
     pub path: String,
     pub holds: Holds,
     /// The names in the list, those of an earlier start of rdma-init among them; no more than
@@ -73,7 +73,7 @@ pub(crate) fn read(
     Some(NodeList { path, holds, names })
 }
 
-/// vLLM's folder of settings (`vllm/envs.py`, `VLLM_CONFIG_ROOT`).
+/// vLLM's directory of settings (`vllm/envs.py`, `VLLM_CONFIG_ROOT`).
 fn folder(environment: &Environment, homes: Option<&Homes>) -> Option<String> {
     let home = homes.and_then(|homes| homes.variable.as_deref().or(homes.database.as_deref()));
     let folder = match environment.get("VLLM_CONFIG_ROOT") {

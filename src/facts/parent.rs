@@ -12,17 +12,17 @@ use super::start::LookedAfterBy;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ParentProcess {
-    /// The name that PID 1 has given itself, without the folder: `sh`.
+    /// The name that PID 1 has given itself, without the directory: `sh`.
     pub program: String,
-    /// Whether it was given more than options: a script, or commands. A shell at a terminal was
+    /// Whether its command line has more than options: a script, or commands. A shell at a terminal was
     /// not.
     pub has_operand: bool,
     /// Whether it has a handler for SIGTERM.
     pub catches_term: bool,
 }
 
-/// `None` if PID 1 is ours, if something else started this process, on the machine itself, and
-/// if /proc does not tell. If a subreaper of ours is in between, PID 1 must have started that
+/// `None` if PID 1 is ours, if another program started this process, on the machine itself, and if
+/// /proc does not show it. If a subreaper of ours is in between, PID 1 must have started that
 /// one.
 pub(crate) fn read(reader: &Reader, keeper: LookedAfterBy) -> Option<ParentProcess> {
     let parent = getppid().as_raw();

@@ -22,18 +22,18 @@ pub struct PciDevice {
     /// The path of everything above the device, and of the device:
     /// `/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0`.
     pub path: String,
-    /// -1 if the firmware does not tell.
+    /// -1 if the firmware does not report it.
     pub numa_node: Option<i32>,
 }
 
-/// The place of a device in `/sys/bus/pci/devices`; `None` if it is not there.
+/// Returns the place of a device in `/sys/bus/pci/devices`; `None` if it is not there.
 pub(crate) fn place(reader: &Reader, folder: &str) -> Option<PciDevice> {
     let numa_node = reader.text_if_readable(format!("{folder}/numa_node"));
     let numa_node = numa_node.and_then(|text| text.parse().ok());
     Some(PciDevice { path: reader.resolved(folder)?, numa_node })
 }
 
-/// Vendor and device of the function in this folder, as `lspci -n` shows them.
+/// Vendor and device of the function in this directory, as `lspci -n` shows them.
 pub(crate) fn id(reader: &Reader, device: &str) -> Option<String> {
     let number = |file: &str| {
         let text = reader.text_if_readable(format!("{device}/{file}"))?;
@@ -57,7 +57,7 @@ pub(crate) fn read(reader: &Reader, device: &str) -> Option<PciLink> {
 }
 
 impl PciLink {
-    /// Whether the link runs with less than both ends could.
+    /// Returns whether the link is slower or narrower than both ends support.
     pub fn is_degraded(&self) -> bool {
         let speed = |text: &str| text.split(' ').next().and_then(|number| number.parse::<f64>().ok());
         let slower = speed(&self.speed).zip(speed(&self.most_speed)).is_some_and(|(now, most)| now < most);

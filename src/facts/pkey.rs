@@ -5,19 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::{self, Reader};
 
-/// The P_Key table of an InfiniBand port, which the subnet manager fills. Only slots that
+/// The P_Key table of an InfiniBand port, which the subnet manager fills. Only entries that
 /// are in use are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PkeyTable {
-    /// Number of slots, used and empty.
+    /// Number of entries, used and empty.
     pub size: u32,
-    /// Number of slots read, from slot 0.
+    /// Number of entries read, from index 0.
     pub scanned: u32,
     pub slots: Vec<PkeySlot>,
 }
 
-/// A slot in use.
+/// An entry in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PkeySlot {
     pub index: u32,
@@ -30,7 +30,7 @@ pub struct PkeySlot {
 pub struct Pkey(pub u16);
 
 impl Pkey {
-    /// Whether the port is a full member. Two limited members cannot talk to each other
+    /// Returns whether the port is a full member. Two limited members cannot talk to each other
     /// (InfiniBand Architecture Specification, volume 1, 10.9.1.2).
     pub fn is_full_member(self) -> bool {
         self.0 & 0x8000 != 0
@@ -69,19 +69,19 @@ impl std::fmt::Display for PkeyTable {
 }
 
 impl PkeyTable {
-    /// The key in a slot; `None` if the slot is empty or was not read.
+    /// Returns the key in an entry; `None` if the entry is empty or was not read.
     pub fn at(&self, index: u32) -> Option<Pkey> {
         self.slots.iter().find(|slot| slot.index == index).map(|slot| slot.pkey)
     }
 
-    /// Whether a slot is certainly empty.
+    /// Returns whether an entry is certainly empty.
     pub fn is_empty_at(&self, index: u32) -> bool {
         self.at(index).is_none() && (index < self.scanned || index >= self.size)
     }
 }
 
-/// After this many empty slots, the rest is not read: a subnet manager fills the table from its
-/// start, and reading a slot may send a command to the device.
+/// After this many empty entries, the rest is not read: a subnet manager fills the table from its
+/// start, and reading an entry may send a command to the device.
 const GAP: u32 = 16;
 
 /// Reads a table; `None` if there is none.

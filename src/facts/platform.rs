@@ -1,4 +1,4 @@
-//! Who started the container, as the names in its environment tell.
+//! The platform that started the container, by the names in its environment.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub struct Platform {
     pub markers: Vec<String>,
     /// Where the processes of the job meet (`MASTER_ADDR`).
     pub master_addr: Option<String>,
-    /// How many nodes the job has, and the number of this one, counted from 0, if a launcher tells
+    /// How many nodes the job has, and the number of this one, counted from 0, if a launcher reports
     /// both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Nodes>,
@@ -28,7 +28,7 @@ pub struct Platform {
     /// The program that made the container, if a file in it says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
-    /// The files and folders that are there, of those that profiles ask for.
+    /// The files and directories that exist, of those that profiles ask for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
     /// Those files that the command line names, as a script does that a shell is to source.
@@ -42,7 +42,7 @@ pub struct Platform {
 pub enum Engine {
     Docker,
     Podman,
-    /// One that a later version of this program knows.
+    /// One that only a later version of this program knows.
     #[serde(other)]
     Other,
 }
@@ -53,7 +53,8 @@ pub enum Engine {
 const ENGINES: [(&str, Engine); 2] =
     [("/.dockerenv", Engine::Docker), ("/run/.containerenv", Engine::Podman)];
 
-/// Who runs the container, as far as the names in its environment and the files in its root tell.
+/// The platform that runs the container, as far as the names in its environment and the files in its root
+/// show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunBy {
     Kubernetes,
@@ -62,7 +63,7 @@ pub enum RunBy {
 }
 
 impl Platform {
-    /// Who runs the container; `None` if nothing tells.
+    /// The platform that runs the container; `None` if nothing shows it.
     #[must_use]
     pub fn run_by(&self) -> Option<RunBy> {
         let has = |is: fn(&str) -> bool| self.markers.iter().any(|marker| is(marker));
@@ -105,10 +106,10 @@ const NAMES: &[&str] = &[
     "WORLD_SIZE",
 ];
 
-/// The most words of a command line that are looked at.
+/// The most words of a command line to examine.
 const MOST_WORDS: usize = 256;
 
-/// The most files that are looked for; a folder of profiles may ask for any number.
+/// The most files to look for; a directory of profiles may ask for any number.
 const MOST_FILES: usize = 256;
 
 /// `also` says which variables matter beside those that always do; `files`, which files do.
@@ -145,8 +146,8 @@ pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, f
     }
 }
 
-/// The files that are there, in their order. Platforms keep several in one folder, which most hosts lack: then
-/// nothing in it is asked for.
+/// Returns the files that exist, in their order. Platforms keep several in one directory, which most
+/// hosts lack: then nothing in it is asked for.
 fn there(reader: &Reader, files: &[&str]) -> Vec<String> {
     let mut known: Option<(&Path, bool)> = None;
     let mut there = Vec::new();
@@ -163,11 +164,11 @@ fn there(reader: &Reader, files: &[&str]) -> Vec<String> {
     there
 }
 
-/// The folder of a platform that holds both files, such as `/opt/microsoft`; folders such as `/opt` are
-/// everywhere.
+/// Returns the directory of a platform that holds both files, such as `/opt/microsoft`; directories such as
+/// `/opt` are everywhere.
 fn common_folder<'a>(file: &'a Path, other: &Path) -> Option<&'a Path> {
     let folder = file.ancestors().find(|folder| other.starts_with(folder))?;
-    // The root, the folder in it, and the platform's.
+    // The root, the directory in it, and the platform's.
     (folder.components().count() >= 3).then_some(folder)
 }
 

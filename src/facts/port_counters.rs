@@ -1,5 +1,6 @@
-//! The counters of a port, wherever the kernel shows them: in /sys, and by RDMA netlink, which tells those of
-//! the hardware in a network namespace that shares the HCAs of the host's, where /sys has none.
+//! The counters of a port, from either place in which the kernel shows them: /sys, and RDMA netlink, which
+//! reports those of the hardware in a network namespace that shares the HCAs of the host's, where /sys has
+//! none.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -7,7 +8,8 @@ use std::collections::BTreeMap;
 use super::rdma_statistics::Statistics;
 use super::reader::Reader;
 
-/// The folders of the counters below a port's: those of the InfiniBand specification, and those of the hardware.
+/// The directories of the counters below a port's: those of the InfiniBand specification, and those of the
+/// hardware.
 const OF_PORT: &str = "counters";
 const OF_HARDWARE: &str = "hw_counters";
 
@@ -23,7 +25,7 @@ impl<'a> Counters<'a> {
         Counters { reader, statistics: OnceCell::new() }
     }
 
-    /// The counters of one port, from now on.
+    /// Returns the counters of one port, from now on.
     pub(crate) fn of(&self, hca: &str, port: u32) -> PortCounters<'_> {
         PortCounters {
             looked: self,
@@ -34,8 +36,8 @@ impl<'a> Counters<'a> {
         }
     }
 
-    /// What RDMA netlink tells of a port; nothing if it does not know the device. It knows this machine's alone,
-    /// and not those of a tree below another root.
+    /// Returns what RDMA netlink reports about a port; nothing if it does not know the device. It knows this
+    /// machine's alone, and not those of a tree below another root.
     fn told(&self, hca: &str, port: u32) -> BTreeMap<String, u64> {
         let open = || self.reader.is_of_this_machine().then(|| Statistics::open().ok()).flatten();
         let statistics = self.statistics.get_or_init(open).as_ref();
@@ -50,17 +52,18 @@ pub(crate) struct PortCounters<'a> {
     folder: String,
     hca: String,
     port: u32,
-    /// What RDMA netlink tells of the hardware.
+    /// What RDMA netlink reports about the hardware.
     told: OnceCell<BTreeMap<String, u64>>,
 }
 
 impl PortCounters<'_> {
-    /// A counter of `counters`; `None` if the device does not have it: no file, an error, or `N/A (no PMA)`.
+    /// Returns a counter of `counters`; `None` if the device does not have it: no file, an error, or `N/A (no
+    /// PMA)`.
     pub(crate) fn of_port(&self, name: &str) -> Option<u64> {
         self.file(OF_PORT, name)
     }
 
-    /// A counter of `hw_counters`, by the driver's name for it.
+    /// Returns a counter of `hw_counters`, by the driver's name for it.
     pub(crate) fn of_hardware(&self, name: &str) -> Option<u64> {
         self.file(OF_HARDWARE, name).or_else(|| self.told().get(name).copied())
     }
@@ -72,15 +75,15 @@ impl PortCounters<'_> {
         text.split(':').next()?.trim().parse().ok()
     }
 
-    /// All counters of `counters`, by the kernel's names.
+    /// Returns all counters of `counters`, by the kernel's names.
     pub(crate) fn all_of_port(&self) -> BTreeMap<String, u64> {
         self.files(OF_PORT)
     }
 
-    /// All counters of the hardware, by the driver's names.
+    /// Returns all counters of the hardware, by the driver's names.
     pub(crate) fn all_of_hardware(&self) -> BTreeMap<String, u64> {
         let mut all = self.files(OF_HARDWARE);
-        // The time between two readings of the device, which is no count.
+        // The time between two readings of the device, which is not a count.
         all.remove("lifespan");
         if all.is_empty() { self.told().clone() } else { all }
     }

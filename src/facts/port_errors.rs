@@ -1,5 +1,6 @@
-//! What a port has counted of trouble: links that went down, queue pairs that ended, packets that were lost.
-//! Each driver names its counters in its own way, and some counters are so small that they reach their end.
+//! The errors that a port has counted: links that went down, queue pairs that ended, packets that were lost.
+//! Each driver names its counters in its own way, and some counters are so small that they reach their
+//! maximum.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,14 +31,14 @@ pub(crate) enum Trouble {
     ReceiverNotReady,
 }
 
-/// How a counter behaves at its end.
+/// What a counter does at its maximum.
 #[derive(Debug, Clone, Copy)]
 enum Width {
     /// It keeps this value.
     StopsAt(u64),
     /// After 32 bits, it begins anew.
     Wraps,
-    /// It has 64 bits, and never reaches its end.
+    /// It has 64 bits, and never reaches its maximum.
     Endless,
 }
 
@@ -101,11 +102,11 @@ pub(crate) struct Rise {
     /// The name of the counter.
     pub counter: &'static str,
     pub count: u64,
-    /// Whether the counter has reached its end, so there may have been more.
+    /// Whether the counter has reached its maximum, so that the real number may be larger.
     pub is_least: bool,
 }
 
-/// The counts of a port since its driver was loaded.
+/// Returns the counts of a port since its driver was loaded.
 pub(crate) fn read(counters: &PortCounters) -> PortErrors {
     let count = |Counter(_, place, name, _): &Counter| match place {
         Port => counters.of_port(name),
@@ -115,7 +116,8 @@ pub(crate) fn read(counters: &PortCounters) -> PortErrors {
 }
 
 impl PortErrors {
-    /// What was counted since an earlier look. A counter that one of both does not show says nothing.
+    /// Returns what was counted since an earlier look. A counter that one of the two does not show is left
+    /// out.
     pub(crate) fn since(&self, before: &PortErrors) -> Vec<Rise> {
         let pairs = COUNTERS.iter().zip(self.counts.iter().zip(&before.counts));
         let rises = pairs.filter_map(|(Counter(trouble, _, counter, width), (now, before))| {
@@ -125,7 +127,8 @@ impl PortErrors {
         rises.collect()
     }
 
-    /// Whether the port was ACTIVE at an earlier look, and is not now: it has another state, or is not there.
+    /// Returns whether the port was ACTIVE at an earlier look, and is not now: it has another state, or is
+    /// not there.
     pub(crate) fn is_lost_since(&self, before: &PortErrors) -> bool {
         let is_gone = || self.state.is_none() && self.counts.iter().all(Option::is_none);
         before.state == Some(ACTIVE) && (self.state.is_some_and(|state| state != ACTIVE) || is_gone())

@@ -1,4 +1,4 @@
-//! What a port shows of itself at one moment: its state, and its counters since the driver was loaded.
+//! A port at one moment: its state, and its counters since the driver was loaded.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct PortSample {
     pub of_hardware: BTreeMap<String, u64>,
 }
 
-/// All ports that are there now, in natural order.
+/// Returns all ports that exist now, in natural order.
 pub(crate) fn all(reader: &Reader) -> Vec<PortSample> {
     let counters = Counters::new(reader);
     traffic::ports(reader).into_iter().map(|(hca, port)| one(reader, &counters, hca, port)).collect()

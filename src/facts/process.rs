@@ -1,4 +1,4 @@
-//! Who this process is: user, capabilities, user namespace.
+//! The identity of this process: user, capabilities, user namespace.
 
 use caps::CapSet;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct Process {
     pub capabilities: Capabilities,
     /// Whether a program with file capabilities or set-user-ID gains nothing.
     pub no_new_privs: bool,
-    /// Whether user ids are those of the machine. If not, the kernel honours no capability for
+    /// Whether user ids are those of the machine. If not, the kernel honors no capability for
     /// pinning memory.
     pub initial_user_namespace: bool,
 }
@@ -62,8 +62,8 @@ impl From<CapabilitySet> for String {
     }
 }
 
-/// What holds if the C library has taken entries out of the environment, and they cannot be
-/// found again.
+/// The warning if the C library has removed entries from the environment, and they
+/// cannot be recovered.
 const CUT: &str = "the C library takes LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR and others from a program whose file has a capability (setcap), and the memory of this process does not show them any more: the command starts without them";
 
 pub(crate) fn read(reader: &Reader) -> Process {
@@ -97,7 +97,7 @@ pub(crate) fn read(reader: &Reader) -> Process {
             ambient: set("CapAmb", CapSet::Ambient),
         },
         no_new_privs: field("NoNewPrivs") == Some("1"),
-        // If /proc does not tell, pinning is tried later.
+        // If /proc does not show it, pinning is tried later.
         initial_user_namespace: reader.text("/proc/self/uid_map").is_none_or(|map| is_initial(&map)),
     }
 }

@@ -1,5 +1,5 @@
-//! With what the kernel starts a program's file: the interpreter of a script, or the dynamic
-//! loader of an ELF file.
+//! The file with which the kernel starts a program: the interpreter of a script, or the
+//! dynamic loader of an ELF file.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ impl Starter {
     }
 }
 
-/// The first of these files that can be read and names what starts it. Relative paths, of files
-/// and of interpreters, start at `folder`, the working folder.
+/// Returns the first of these files that can be read and names what starts it. Relative paths, of files
+/// and of interpreters, start at `folder`, the working directory.
 pub(crate) fn first<'a>(
     reader: &Reader,
     folder: &Path,
@@ -59,7 +59,7 @@ fn starter(reader: &Reader, path: &Path) -> Option<Starter> {
     }
 }
 
-/// The interpreter's path as the kernel reads it: up to the first space, tab or end of the
+/// Returns the interpreter's path as the kernel reads it: up to the first space, tab or end of the
 /// line. A carriage return is part of the name.
 fn interpreter(line: &[u8]) -> Option<String> {
     let line = line.split(|byte| *byte == b'\n').next()?;

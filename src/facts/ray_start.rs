@@ -4,24 +4,24 @@ use std::ffi::CString;
 
 use serde::{Deserialize, Serialize};
 
-/// The options that lead Ray to the address of this node.
+/// The options that give Ray the address of this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RayStart {
     /// `--node-ip-address`, as it is written: a shell may put a value in the place of a variable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_ip_address: Option<String>,
-    /// `--address`, which a node other than the first one is given.
+    /// `--address`, which every node but the first one gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
 
-/// The most words of a command line that are looked at.
+/// The most words of a command line to examine.
 const MOST_WORDS: usize = 256;
 /// In bytes: the longest value of an option that is kept.
 const LONGEST: usize = 256;
 
-/// `None` if the command line has no `ray start`, or several of them, of which a script chooses one.
+/// `None` if the command line has no `ray start`, or several of them, so that a script chooses one.
 pub(crate) fn read(command: &[CString]) -> Option<RayStart> {
     let texts = command.iter().filter_map(|word| word.to_str().ok());
     let words: Vec<&str> = texts.flat_map(str::split_ascii_whitespace).take(MOST_WORDS).collect();
@@ -55,7 +55,7 @@ fn is_ray(word: &str) -> bool {
     word.rsplit('/').next() == Some("ray") || word == "ray.scripts.scripts"
 }
 
-/// A word without the signs around it that a shell takes for its own.
+/// Returns a word without the signs around it that a shell takes for its own.
 fn bare(word: &str) -> &str {
     word.trim_end_matches(';').trim_matches(['\'', '"', '(', ')'])
 }

@@ -39,7 +39,7 @@ pub struct Hca {
     /// Vendor and device of the PCI function, as `15b3:101e`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_id: Option<String>,
-    /// -1 if the firmware does not tell.
+    /// -1 if the firmware does not report it.
     pub numa_node: Option<i32>,
     pub node_type: NodeType,
     pub node_guid: Option<String>,
@@ -99,7 +99,7 @@ pub struct Uverbs {
     /// `uverbs0`.
     pub name: String,
     pub access: Access,
-    /// The ABI that the kernel's driver speaks with its provider of libibverbs (`abi_version`;
+    /// The ABI that the kernel's driver uses with its provider of libibverbs (`abi_version`;
     /// `uverbs_abi_ver` of the driver). Each driver counts its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abi: Option<u32>,
@@ -182,7 +182,7 @@ pub fn remember_hidden(reader: &Reader, node: &str) {
     reader.remember(&path, format!("shows no device, but /dev/infiniband/{node} exists; is /sys mounted?"));
 }
 
-/// Whether there may be an HCA: [`read`] finds none without this folder of the kernel.
+/// Returns whether there may be an HCA: [`read`] finds none without this directory of the kernel.
 pub fn may_be_there(reader: &Reader) -> bool {
     reader.may_be_there(CLASS)
 }
@@ -199,7 +199,7 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// `named` is the highest slot that a variable names.
+    /// `named` is the highest index that a variable names.
     pub fn for_gids(net: &Net, named: Option<u32>) -> Looked {
         let mut by_device: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
         // The addresses of a bond's member are those of the bond.
@@ -275,7 +275,7 @@ fn port(reader: &Reader, wanted: gid::GidQuery, hca: &str, number: u32) -> Port 
         link_layer,
         state: after_colon(&text("state")),
         physical_state: after_colon(&text("phys_state")),
-        // A port that is down may refuse to tell its rate.
+        // A port that is down may not report its rate.
         rate: reader.text_unless(format!("{folder}/rate"), &[Errno::EINVAL]).unwrap_or_default(),
         lid: reader.text(format!("{folder}/lid")).and_then(|lid| hexadecimal(&lid)),
         gids: gid::read(reader, folder, wanted),
@@ -285,7 +285,7 @@ fn port(reader: &Reader, wanted: gid::GidQuery, hca: &str, number: u32) -> Port 
     }
 }
 
-/// The part after the colon: `ACTIVE` of `4: ACTIVE`.
+/// Returns the part after the colon: `ACTIVE` of `4: ACTIVE`.
 fn after_colon(text: &str) -> String {
     text.split_once(':').map_or(text, |(_, name)| name).trim().to_owned()
 }
@@ -294,13 +294,13 @@ fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
 }
 
-/// Which uverbs node belongs to which HCA.
+/// Returns which uverbs node belongs to which HCA.
 fn uverbs_by_hca(reader: &Reader) -> BTreeMap<String, String> {
     let nodes = reader.names(VERBS_CLASS).into_iter().filter(|name| name.starts_with("uverbs"));
     nodes.filter_map(|name| Some((reader.text(format!("{VERBS_CLASS}/{name}/ibdev"))?, name))).collect()
 }
 
-/// Whether this is an address such as `0000:17:00.0`.
+/// Returns whether this is an address such as `0000:17:00.0`.
 pub fn is_pci_address(name: &str) -> bool {
     let part = |text: Option<&str>, length: usize| {
         text.is_some_and(|t| t.len() >= length && t.chars().all(|c| c.is_ascii_hexdigit()))

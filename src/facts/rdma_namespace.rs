@@ -37,7 +37,7 @@ pub(crate) fn system_mode() -> Result<Mode, Errno> {
     mode(netlink::receive(&socket, &mut [0; BUFFER])?).ok_or(Errno::EBADMSG)
 }
 
-/// What the kernel's answer says; `None` if it is not that answer.
+/// Returns what the kernel's answer says; `None` if it is not that answer.
 fn mode(received: &[u8]) -> Option<Mode> {
     let packet = NetlinkBuffer::new_checked(received).ok()?;
     if packet.message_type() != SYS_GET {
@@ -51,11 +51,11 @@ fn mode(received: &[u8]) -> Option<Mode> {
     })
 }
 
-/// The uverbs node of a device that no folder of the kernel shows, with whether the device is in another
-/// namespace; `None` if there is no such node.
+/// Returns the uverbs node of a device that no directory of the kernel shows, with whether the device is in
+/// another namespace; `None` if there is no such node.
 pub(crate) fn node_alone(reader: &Reader, ask: fn() -> Result<Mode, Errno>) -> Option<(String, bool)> {
     let node = reader.names("/dev/infiniband").into_iter().find(|name| name.starts_with("uverbs"))?;
-    // Without the folder, /sys is hidden, and nothing shows whatever the mode is.
+    // Without the directory, /sys is hidden, and nothing shows whatever the mode is.
     let is_elsewhere = super::rdma::may_be_there(reader) && ask() == Ok(Mode::Exclusive);
     Some((node, is_elsewhere))
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::facts::fake_root::FakeRoot;
 
-    /// An answer of Linux 6.1 with these attributes, each of one byte.
+    /// Returns an answer of Linux 6.1 with these attributes, each of one byte.
     fn answer(kind: u16, attributes: &[(u16, u8)]) -> Vec<u8> {
         let mut message = Vec::new();
         for (attribute, value) in attributes {

@@ -1,4 +1,4 @@
-//! The counters of a port by RDMA netlink, as rdma-statistic(8) shows them. The kernel tells them to any
+//! The counters of a port by RDMA netlink, as rdma-statistic(8) shows them. The kernel reports them to any
 //! user in any network namespace that sees the device, even if /sys has none of them.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const HWCOUNTERS: u16 = 80;
 const HWCOUNTER_NAME: u16 = 82;
 const HWCOUNTER_VALUE: u16 = 83;
 
-/// The bits of an attribute's kind that are no number (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
+/// The bits of an attribute's kind that are not a number (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
 const FLAGS: u16 = 0xc000;
 
 /// In bytes: an attribute of four bytes.
@@ -60,7 +60,7 @@ impl Statistics {
         Ok(Statistics { socket, indices })
     }
 
-    /// The counters of a port, by the driver's names.
+    /// Returns the counters of a port, by the driver's names.
     ///
     /// # Errors
     /// The socket's error, or the kernel's: ENODEV for a device that this namespace does not see, EOPNOTSUPP
@@ -87,7 +87,7 @@ fn ask(fd: &OwnedFd, command: u16, flags: u16, attributes: &[(u16, u32)]) -> Res
     netlink::ask(fd, command, flags, 0, &bytes)
 }
 
-/// Gives each message of the answer to `take`, which says whether more of them are to come.
+/// Passes each message of the answer to `take`, which says whether more of them are to come.
 fn answers(fd: &OwnedFd, mut take: impl FnMut(u16, &[u8]) -> bool) -> Result<(), Errno> {
     let mut buffer = vec![0; BUFFER];
     for _ in 0..MOST {
@@ -112,7 +112,7 @@ fn answers(fd: &OwnedFd, mut take: impl FnMut(u16, &[u8]) -> bool) -> Result<(),
     Err(Errno::EBADMSG)
 }
 
-/// The name and the index of the device that this message is about.
+/// Returns the name and the index of the device that this message is about.
 fn device_of(payload: &[u8]) -> Option<(String, u32)> {
     let attributes = || NlasIterator::new(payload).filter_map(Result::ok);
     let name = attributes().find(|attribute| attribute.kind() & !FLAGS == DEV_NAME)?;

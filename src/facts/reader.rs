@@ -19,13 +19,13 @@ use serde::{Deserialize, Serialize};
 /// In bytes: no file that is read here is longer, so a longer one is not what it seems to be.
 const LIMIT: u64 = 256 * 1024;
 
-/// The most entries of a folder that are looked at; no folder of the kernel has as many.
+/// The most entries of a directory to examine; no directory of the kernel has as many.
 const ENTRIES: usize = 65_536;
 
 /// Room for nearly every file that is read here, so that one system call gets it.
 const USUAL: usize = 4096;
 
-/// Something that is there but could not be read.
+/// Something that exists but could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {
     pub path: PathBuf,
@@ -34,7 +34,7 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// Whether the path belongs to RDMA devices.
+    /// Returns whether the path belongs to RDMA devices.
     pub fn is_of_rdma(&self) -> bool {
         ["/sys/class/infiniband", "/dev/infiniband"].iter().any(|prefix| self.path.starts_with(prefix))
     }
@@ -51,12 +51,12 @@ impl Reader {
         Reader { root: root.to_owned(), unreadable: RefCell::default() }
     }
 
-    /// A reader that finds nothing.
+    /// Returns a reader that finds nothing.
     pub fn nowhere() -> Reader {
         Reader::new(Path::new("/proc/self/nowhere"))
     }
 
-    /// Whether it reads what the kernel shows of this machine, and not a copy of another one's files.
+    /// Returns whether it reads what the kernel shows of this machine, and not a copy of another one's files.
     pub fn is_of_this_machine(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -65,13 +65,13 @@ impl Reader {
         self.unreadable.into_inner()
     }
 
-    /// The path below the root.
+    /// Returns the path below the root.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The text of a file without the last newline; `None` when it is absent
+    /// Returns the text of a file without the last newline; `None` when it is absent
     /// (remembering nothing) or unreadable (remembering it).
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         self.text_unless(path, &[])
@@ -90,14 +90,14 @@ impl Reader {
         self.unless_absent(&path, absent, read_regular(&path, LIMIT, Links::Followed)).map(decoded)
     }
 
-    /// The bytes of a file, which may be longer than other files, up to this limit; `None` as
+    /// Returns the bytes of a file, which may be longer than other files, up to this limit; `None` as
     /// for [`Reader::text`].
     pub fn bytes(&self, path: impl AsRef<Path>, limit: u64) -> Option<Vec<u8>> {
         let path = self.path(path);
         self.unless_absent(&path, &[], read_regular(&path, limit, Links::Followed))
     }
 
-    /// Opens a regular file, of which parts are to be read; `None` as for [`Reader::text`].
+    /// Opens a regular file, to read parts of it; `None` as for [`Reader::text`].
     pub fn regular(&self, path: impl AsRef<Path>) -> Option<File> {
         let path = self.path(path);
         self.unless_absent(&path, &[], open_regular(&path, OpenFor::Read, Links::Followed))
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// The text of a file that only saves work. Nothing is remembered if the file does not
+    /// Returns the text of a file that only saves work. Nothing is remembered if the file does not
     /// exist or cannot be read.
     pub fn text_if_readable(&self, path: impl AsRef<Path>) -> Option<String> {
         self.long_text_if_readable(path, LIMIT)
@@ -126,7 +126,7 @@ impl Reader {
         read_regular(&self.path(path), limit, Links::Followed).ok().map(clean)
     }
 
-    /// The first bytes of a file, at most so many. Nothing is remembered if the file does not
+    /// Returns the first bytes of a file, at most this many. Nothing is remembered if the file does not
     /// exist or cannot be read.
     pub fn start_if_readable(&self, path: impl AsRef<Path>, most: u64) -> Option<Vec<u8>> {
         let file = open_regular(&self.path(path), OpenFor::Read, Links::Followed).ok()?;
@@ -135,13 +135,13 @@ impl Reader {
         Some(bytes)
     }
 
-    /// The text of a kernel attribute of which there are many, with the
+    /// Returns the text of a kernel attribute that many devices have, with the
     /// fewest system calls: open, read, close.
     pub fn attribute(&self, path: &Path) -> Result<String, Errno> {
         short_text(open(path, OpenFor::Read, Links::Followed)?)
     }
 
-    /// A folder with very many attributes. It may not be there: then each of them is missing.
+    /// Returns a directory with very many attributes. It may not be there: then each of them is missing.
     pub fn folder(&self, path: impl AsRef<Path>) -> AttributeFolder {
         let path = self.path(path);
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -149,7 +149,7 @@ impl Reader {
         AttributeFolder { path, open }
     }
 
-    /// The text of a file as a number. A text that is not a number is remembered.
+    /// Returns the text of a file as a number. A text that is not a number is remembered.
     pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         let text = self.text(&path)?;
         let number = text.trim().parse().ok();
@@ -159,7 +159,7 @@ impl Reader {
         number
     }
 
-    /// The names in a folder in natural order (`mlx5_2` before `mlx5_10`);
+    /// Returns the names in a directory in natural order (`mlx5_2` before `mlx5_10`);
     /// empty when it is absent or unreadable.
     pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let mut names = Vec::new();
@@ -168,8 +168,8 @@ impl Reader {
         names
     }
 
-    /// Shows the names in a folder one by one, in no order: the first 65,536 of them, or none
-    /// if the folder is absent or unreadable.
+    /// Shows the names in a directory one by one, in no order: the first 65,536 of them, or none
+    /// if the directory is absent or unreadable.
     pub fn each_name(&self, path: impl AsRef<Path>, mut show: impl FnMut(&str)) {
         let path = self.path(path);
         match list(&path, ENTRIES, &mut show) {
@@ -179,29 +179,29 @@ impl Reader {
     }
 
     /// As [`Reader::each_name`], for the first `most` entries. Nothing is remembered if the
-    /// folder does not exist or cannot be listed.
+    /// directory does not exist or cannot be listed.
     pub fn each_name_if_listable(&self, path: impl AsRef<Path>, most: usize, mut show: impl FnMut(&str)) {
         let _ = list(&self.path(path), most, &mut show);
     }
 
-    /// Whether every user may read a file, by its mode and the modes of the folders on the way
-    /// to it. `false` if that cannot be told.
+    /// Returns whether every user may read a file, by its mode and the modes of the directories on the way
+    /// to it. `false` if that cannot be determined.
     pub fn is_for_everybody(&self, path: impl AsRef<Path>) -> bool {
         let may = |path: &Path, bit: u32| fs::metadata(path).is_ok_and(|status| status.mode() & bit != 0);
         let (Ok(root), Ok(path)) = (fs::canonicalize(&self.root), fs::canonicalize(self.path(path))) else {
             return false;
         };
         let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&root));
-        // In a test, the root is a folder that only its user may enter.
+        // In a test, the root is a directory that only its user may enter.
         may(&path, 0o004) && folders.filter(|folder| *folder != root).all(|folder| may(folder, 0o001))
     }
 
-    /// Whether something exists here, or may exist, as far as this process can tell.
+    /// Returns whether something exists here, or may exist, as far as this process can tell.
     pub fn may_be_there(&self, path: impl AsRef<Path>) -> bool {
         access(&self.path(path), AccessFlags::F_OK) != Err(Errno::ENOENT)
     }
 
-    /// Whether something exists here. What this process may not see is not there.
+    /// Returns whether something exists here. What this process may not see is not there.
     pub fn is_there(&self, path: impl AsRef<Path>) -> bool {
         access(&self.path(path), AccessFlags::F_OK).is_ok()
     }
@@ -214,27 +214,27 @@ impl Reader {
         access(&self.path(path), AccessFlags::R_OK)
     }
 
-    /// The last component of the path that a link leads to (`driver -> .../mlx5_core`).
+    /// Returns the last component of the path that a link leads to (`driver -> .../mlx5_core`).
     pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// The path without links in it, below the root; `None` if the links cannot be followed.
+    /// Returns the path without links in it, below the root; `None` if the links cannot be followed.
     pub fn resolved(&self, path: impl AsRef<Path>) -> Option<String> {
         let path = fs::canonicalize(self.path(path)).ok()?;
         let below = path.strip_prefix(fs::canonicalize(&self.root).ok()?).ok()?;
         Some(format!("/{}", below.to_str()?))
     }
 
-    /// Remembers a path that could not be made sense of.
+    /// Remembers a path that could not be understood.
     pub fn remember(&self, path: &Path, error: impl Into<String>) {
         let shown = path.strip_prefix(&self.root).map_or(path.to_owned(), |p| Path::new("/").join(p));
         self.unreadable.borrow_mut().push(Unreadable { path: shown, error: error.into() });
     }
 }
 
-/// A folder of the kernel. The path to an attribute in it is not looked up again for each: that
+/// A directory of the kernel. The path to an attribute in it is not looked up again for each: that
 /// is most of the work of reading one.
 pub struct AttributeFolder {
     path: PathBuf,
@@ -242,7 +242,7 @@ pub struct AttributeFolder {
 }
 
 impl AttributeFolder {
-    /// The path of an attribute.
+    /// Returns the path of an attribute.
     pub fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -256,7 +256,7 @@ impl AttributeFolder {
     }
 }
 
-/// The text of an attribute, up to 256 bytes.
+/// Returns the text of an attribute, up to 256 bytes.
 fn short_text(mut file: File) -> Result<String, Errno> {
     let mut buffer = [0; 256];
     let length = file.read(&mut buffer).map_err(errno)?;
@@ -295,7 +295,7 @@ impl std::fmt::Display for ReadFailure {
     }
 }
 
-/// An error as text: `EACCES (Permission denied)`.
+/// Returns an error as text: `EACCES (Permission denied)`.
 pub(crate) fn describe(errno: Errno) -> String {
     format!("{errno:?} ({})", errno.desc())
 }
@@ -329,7 +329,7 @@ fn list(path: &Path, most: usize, show: &mut impl FnMut(&str)) -> Result<(), Err
 }
 
 /// Opens an existing regular file. Anything else with that name, such as a FIFO, a device or a
-/// folder, is left alone, and never waited for.
+/// directory, is not opened, and never waited for.
 ///
 /// # Errors
 /// The error of open(2), or that it is not a regular file.
@@ -345,13 +345,13 @@ pub(crate) fn open_regular(path: &Path, access: OpenFor, links: Links) -> Result
     Ok(file)
 }
 
-/// The text of a kernel file, such as one about a process; `None` if it cannot be read, or is
+/// Returns the text of a kernel file, such as one about a process; `None` if it cannot be read, or is
 /// longer than any such file.
 pub(crate) fn of_kernel(path: impl AsRef<Path>) -> Option<String> {
     read_regular(path.as_ref(), LIMIT, Links::Followed).ok().map(decoded)
 }
 
-/// All bytes of a regular file that has no more than `limit`.
+/// Returns all bytes of a regular file that has no more than `limit`.
 ///
 /// # Errors
 /// As for [`open_regular`], or that the file is longer.
@@ -359,7 +359,7 @@ pub(crate) fn read_regular(path: &Path, limit: u64, links: Links) -> Result<Vec<
     read_all(open_regular(path, OpenFor::Read, links)?, limit)
 }
 
-/// All bytes of an open file that has no more than `limit`.
+/// Returns all bytes of an open file that has no more than `limit`.
 ///
 /// # Errors
 /// The error of read(2), or that the file is longer.

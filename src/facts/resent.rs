@@ -1,5 +1,5 @@
 //! How often a port has sent packets again, because the other end missed some of them. Each driver counts it
-//! under names of its own, and also counts how many packets it has sent.
+//! under its own names, and also counts how many packets it has sent.
 
 use super::port_counters::PortCounters;
 use super::traffic;
@@ -28,7 +28,7 @@ pub(crate) struct Resent {
 }
 
 impl Resent {
-    /// The difference to an earlier look.
+    /// Returns the difference to an earlier look.
     pub(crate) fn since(self, before: Resent) -> Resent {
         let packets = self.packets.zip(before.packets).map(|(now, before)| now.saturating_sub(before));
         Resent { packets, again: self.again.saturating_sub(before.again) }

@@ -45,13 +45,13 @@ impl Route {
         self.destination.prefix_len() == 0
     }
 
-    /// Whether every packet may take the route: no rule of the administrator's has to choose
+    /// Returns whether every packet may take the route: no rule of the administrator's has to choose
     /// its table, and it is not limited to some sources.
     pub fn is_for_all(&self) -> bool {
         self.needs_no_rule() && self.source.is_none()
     }
 
-    /// Whether the kernel looks in the route's table by its own rules.
+    /// Returns whether the kernel looks in the route's table by its own rules.
     pub fn needs_no_rule(&self) -> bool {
         [MAIN, DEFAULT].contains(&self.table)
     }

@@ -29,13 +29,13 @@ const FAMILIES: [u8; 2] = [libc::AF_INET as u8, IPV6];
 pub struct Routing {
     /// The routes, IPv4 first. Of a table that a rule has to choose, only those that matter.
     pub routes: Vec<Route>,
-    /// The rules in the order in which the kernel applies them; `None` if it does not tell.
+    /// The rules in the order in which the kernel applies them; `None` if it does not say so.
     pub rules: Option<Vec<RoutingRule>>,
     /// What was left out, as a sentence without its subject.
     pub trouble: Option<String>,
 }
 
-/// The most entries of a list that are looked at: more than the routes of the whole Internet
+/// The most entries of a list to examine: more than the routes of the whole Internet
 /// for IPv4. The rest is left unread.
 const MOST_READ: usize = 1 << 20;
 
@@ -126,7 +126,7 @@ impl Socket {
         Ok(Socket { fd, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
-    /// What `add` makes of the payloads of all messages of a kind, and whether these were all, not
+    /// Returns what `add` makes of the payloads of all messages of a kind, and whether these were all, not
     /// just about the first [`MOST_READ`].
     fn dump<T: Default>(&mut self, asked: Question, add: impl Fn(&mut T, &[u8])) -> Result<(T, bool), Errno> {
         let mut tries = 0;
@@ -218,7 +218,7 @@ impl<F: FnMut(&[u8])> Dump<F> {
     }
 }
 
-/// The errno in a `struct nlmsgerr`; 0 would be no error.
+/// Returns the errno in a `struct nlmsgerr`; 0 would be no error.
 fn error(payload: &[u8]) -> Errno {
     let number = payload.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
     if number == 0 { Errno::EBADMSG } else { Errno::from_raw(number.wrapping_neg()) }

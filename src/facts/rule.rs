@@ -56,7 +56,7 @@ impl Family {
 }
 
 impl RoutingRule {
-    /// Whether this is one of the rules with which every network namespace begins, at most
+    /// Returns whether this is one of the rules with which every network namespace begins, at most
     /// three for each family.
     pub fn is_of_the_kernel(&self) -> bool {
         let table = match self.priority {
@@ -94,7 +94,7 @@ pub enum RuleEffect {
 }
 
 impl RuleEffect {
-    /// Whether the search ends, so that no later rule is asked.
+    /// Returns whether the search ends, so that no later rule is asked.
     pub fn ends(&self) -> bool {
         matches!(self, RuleEffect::Blackhole | RuleEffect::Unreachable | RuleEffect::Prohibit)
     }

@@ -10,14 +10,14 @@ const WORDS: [&str; 5] = ["TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL"];
 /// (InfiniBand specification, P_Key). Libraries other than NCCL have such a variable, too.
 const PARTITION_KEY: &str = "IB_PKEY";
 
-/// Whether the variable of this name may hold a secret. No variable that NCCL itself reads
+/// Returns whether the variable of this name may hold a secret. No variable that NCCL itself reads
 /// does; a test goes through them.
 pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace(PARTITION_KEY, "");
     WORDS.iter().any(|word| name.contains(word))
 }
 
-/// What everybody may see of a variable's value.
+/// Returns the public form of a variable's value.
 pub(crate) fn shown<'a>(name: &str, value: &'a str) -> &'a str {
     if is_secret(name) { HIDDEN } else { value }
 }

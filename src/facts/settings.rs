@@ -26,7 +26,7 @@ pub struct UserSetting {
     pub variable: String,
     pub value: String,
     pub origin: Source,
-    /// Whether the value comes from a file that not everybody may read.
+    /// Whether the value comes from a file that is not world-readable.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub private: bool,
 }
@@ -55,7 +55,7 @@ impl fmt::Display for UserSetting {
 pub struct ConfLine {
     pub origin: Source,
     pub text: String,
-    /// Whether the line comes from a file that not everybody may read.
+    /// Whether the line comes from a file that is not world-readable.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub private: bool,
 }
@@ -69,17 +69,17 @@ impl Settings {
         })
     }
 
-    /// The settings that rdma-init has not put there itself.
+    /// Returns the settings that rdma-init has not put there itself.
     pub fn of_user(&self) -> Settings {
         Settings(self.0.iter().filter(|setting| setting.origin != Source::AtStart).cloned().collect())
     }
 
-    /// A text about these settings without the values that not everybody may read.
+    /// Returns a text about these settings without values from files that are not world-readable.
     pub fn without_private_values(&self, text: &str) -> String {
         let private = self.0.iter().filter(|setting| setting.private && !setting.value.is_empty());
         private.fold(text.to_owned(), |text, UserSetting { variable, value, .. }| {
             let text = text.replace(&format!("{variable}={value}"), variable);
-            // A number stays: it may also be that of a slot, or of a line.
+            // A number stays: it may also be that of an entry, or of a line.
             if value.parse::<i64>().is_ok() { text } else { without_word(&text, value) }
         })
     }
@@ -92,7 +92,7 @@ impl Settings {
     }
 }
 
-/// The text, with `...` instead of each place where this word stands as a whole.
+/// Returns the text, with `...` instead of each place where this word stands as a whole.
 fn without_word(text: &str, word: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
@@ -107,7 +107,7 @@ fn without_word(text: &str, word: &str) -> String {
     kept + rest
 }
 
-/// Whether a variable of this name always matters.
+/// Returns whether a variable of this name always matters.
 fn concerns_us(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "CUDA_LAUNCH_BLOCKING",
@@ -158,7 +158,7 @@ const MOST_ODD: usize = 64;
 pub fn read(
     reader: &Reader,
     start: Start,
-    // The home folder in the user database, if it is known.
+    // The home directory in the user database, if it is known.
     database: Option<&str>,
     parse: Parse,
     also: impl Fn(&str) -> bool,
@@ -166,7 +166,7 @@ pub fn read(
     let environment = start.environment;
     let mut settings: Vec<UserSetting> = environment
         .iter()
-        // In an image, this variable only tells the version of its NCCL.
+        // In an image, this variable is only the version of its NCCL.
         .filter(|(name, _)| *name != "NCCL_VERSION" && (concerns_us(name) || also(name)))
         .map(|(name, value)| UserSetting::new(name, value, origin(start, name, value)))
         .collect();
@@ -215,7 +215,7 @@ fn origin(start: Start, name: &str, value: &str) -> Source {
     if is_ours { Source::AtStart } else { Source::Environment }
 }
 
-/// The line up to the first value or word: the rest may be a secret.
+/// Returns the line up to the first value or word: the rest may be a secret.
 fn without_rest(line: &str) -> String {
     let key = line.find('=').map_or(0, |equals| equals + 1);
     let wanted = if key == 0 { 2 } else { 1 };
@@ -231,7 +231,7 @@ fn without_rest(line: &str) -> String {
     kept
 }
 
-/// The text up to the first name that may belong to a secret.
+/// Returns the text up to the first name that may belong to a secret.
 pub(super) fn without_secret(text: String) -> String {
     let mut start = 0;
     for name in text.split(|c| !is_of_name(c)) {
@@ -246,7 +246,7 @@ pub(super) fn without_secret(text: String) -> String {
     text
 }
 
-/// The lines that seem to set a variable of ours. Nothing else in the file is looked at.
+/// Returns the lines that seem to set a variable of ours. Nothing else in the file is examined.
 fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
     let is_odd = move |line: &str| {
         let start = line.split('=').next().unwrap_or_default();
@@ -260,7 +260,7 @@ fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
     })
 }
 
-/// All conf files that some release of NCCL or RCCL reads; the plan knows which of them counts.
+/// Returns all conf files that some release of NCCL or RCCL reads; the plan knows which of them counts.
 pub(crate) fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> {
     let own = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
     let homes = environment.get("HOME").into_iter().chain(database);

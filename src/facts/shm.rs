@@ -13,7 +13,7 @@ pub struct Shm {
     pub size: u64,
     /// In bytes.
     pub available: u64,
-    /// Whether this user may make files there; `None` if that was not looked at.
+    /// Whether this user may make files there; `None` if that was not examined.
     #[serde(default)]
     pub writable: Option<bool>,
 }

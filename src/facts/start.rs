@@ -9,7 +9,7 @@ use super::environment::{Environment, Filled};
 pub struct Start<'a> {
     /// The environment as it was inherited.
     pub environment: &'a Environment,
-    /// The working folder, at which relative paths start; `None` if it does not matter.
+    /// The working directory, at which relative paths start; `None` if it does not matter.
     pub folder: Option<&'a Path>,
     /// The command's first word, if a command is started.
     pub command: Option<&'a str>,
@@ -33,7 +33,7 @@ pub enum LookedAfterBy {
 }
 
 impl Start<'_> {
-    /// A path as the command would understand it; an empty path is the working folder.
+    /// Returns a path as the command would understand it; an empty path is the working directory.
     pub fn path(&self, path: &str) -> Option<PathBuf> {
         if path.starts_with('/') { Some(PathBuf::from(path)) } else { Some(self.folder?.join(path)) }
     }

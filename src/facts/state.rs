@@ -1,4 +1,4 @@
-//! Whether the state folder can be made.
+//! Whether the state directory can be made.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use nix::unistd::{AccessFlags, faccessat};
 
 use super::reader::Reader;
 
-/// The state folder, unless `state-dir` names another one.
+/// The state directory, unless `state-dir` names another one.
 pub const FOLDER: &str = "/run/rdma-init";
 
-/// Whether this user may make files in the folder, and make the folder if it does not exist.
+/// Returns whether this user may make files in the directory, and make the directory if it does not exist.
 pub(crate) fn is_writable(reader: &Reader) -> bool {
     may_be_made(&reader.path(FOLDER))
 }
 
-/// The same of any folder.
+/// Returns the same of any directory.
 pub(crate) fn may_be_made(folder: &Path) -> bool {
-    // The nearest folder that exists decides.
+    // The nearest directory that exists decides.
     let mut answers = folder.ancestors().map(may_make_files_in);
     answers.find(|answer| *answer != Err(Errno::ENOENT)).is_some_and(|answer| answer.is_ok())
 }
@@ -26,7 +26,7 @@ pub(crate) fn may_be_made(folder: &Path) -> bool {
 /// Asks for the effective user, because that is the user who writes. A read-only mount shows
 /// itself here, too.
 fn may_make_files_in(folder: &Path) -> nix::Result<()> {
-    // Only a folder has an entry ".", so anything else gives an error.
+    // Only a directory has an entry ".", so anything else gives an error.
     let inside = folder.join(".");
     faccessat(AT_FDCWD, &inside, AccessFlags::W_OK | AccessFlags::X_OK, AtFlags::AT_EACCESS)
 }

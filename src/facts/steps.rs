@@ -12,7 +12,7 @@ pub(crate) fn step() {
     STEPS.set(STEPS.get() + 1);
 }
 
-/// The number of comparisons that this thread makes in `work`.
+/// Returns the number of comparisons that this thread makes in `work`.
 pub(crate) fn of<T>(work: impl FnOnce() -> T) -> u64 {
     let before = STEPS.get();
     work();

@@ -24,7 +24,7 @@ pub(crate) struct CounterValue {
 }
 
 impl Traffic {
-    /// The difference to an earlier look.
+    /// Returns the difference to an earlier look.
     pub(crate) fn since(self, before: Traffic) -> Traffic {
         Traffic {
             sent: self.sent.since(before.sent),
@@ -37,7 +37,7 @@ impl Traffic {
         self.is_amount_known() || self.requests.is_some()
     }
 
-    /// Whether all that moves in one direction is counted, and not only what peers ask for.
+    /// Returns whether all that moves in one direction is counted, and not only what peers ask for.
     pub(crate) fn is_amount_known(self) -> bool {
         self.sent.is_known() || self.received.is_known()
     }
@@ -121,7 +121,7 @@ const RECEIVED: CounterSources = CounterSources {
 /// What peers ask for: drivers/infiniband/hw/mlx5/counters.c.
 const REQUESTS: &[&str] = &["rx_write_requests", "rx_read_requests", "rx_atomic_requests"];
 
-/// The counts of a port since its driver was loaded.
+/// Returns the counts of a port since its driver was loaded.
 pub(crate) fn read(counters: &PortCounters) -> Traffic {
     let amount = |sources: &CounterSources| CounterValue {
         bytes: first(counters, sources.bytes),
@@ -135,7 +135,7 @@ pub(crate) fn read(counters: &PortCounters) -> Traffic {
     Traffic { requests: requests.reduce(u64::saturating_add), ..traffic }
 }
 
-/// Every port of every HCA, in natural order.
+/// Returns every port of every HCA, in natural order.
 pub(crate) fn ports(reader: &Reader) -> Vec<(String, u32)> {
     let mut ports = Vec::new();
     for hca in reader.names("/sys/class/infiniband") {

@@ -1,5 +1,5 @@
-//! The vital product data (VPD) of HCAs, which tell the HCAs that lead to NVSwitches from those of a
-//! network: `/sys/class/infiniband/*/device/vpd` (`drivers/pci/vpd.c`). Only root may read it.
+//! The vital product data (VPD) of HCAs, which distinguish the HCAs that connect to NVSwitches from those of
+//! a network: `/sys/class/infiniband/*/device/vpd` (`drivers/pci/vpd.c`). Only root may read it.
 //!
 //! On HGX B200 and B300, NVSwitches are not PCI devices. The host manages them through a
 //! ConnectX-7, whose functions look like any other HCA. The VPD of those that Fabric Manager uses

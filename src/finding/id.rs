@@ -24,7 +24,7 @@ macro_rules! ids {
                 }
             }
 
-            /// What is wrong where this is found; for the manual.
+            /// Returns what is wrong where this is found; for the manual.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self {
@@ -32,7 +32,7 @@ macro_rules! ids {
                 }
             }
 
-            /// What to do, in general; a finding's own fix knows the host. For the manual.
+            /// Returns what to do, in general; a finding's own fix knows the host. For the manual.
             #[must_use]
             pub fn remedy(self) -> &'static str {
                 match self {
@@ -84,7 +84,7 @@ ids! {
     UverbsDenied = "uverbs-denied", "Request the device through the RDMA device plugin (Docker: `--device /dev/infiniband`), and check the mode of the node if the container does not run as root.";
     /// The driver of the Alibaba Cloud eRDMA device is in its iWARP mode, which NCCL cannot use.
     ErdmaIwarp = "erdma-iwarp", "Load the driver on the node in its compat or ofed mode.";
-    /// An HCA speaks iWARP, which NCCL cannot use.
+    /// An HCA uses iWARP, which NCCL cannot use.
     Iwarp = "iwarp", "If the NIC supports RoCE, switch the driver to it.";
     /// A device is not a channel adapter, or its link layer is neither InfiniBand nor
     /// Ethernet, so NCCL's own transport cannot use it.
@@ -264,7 +264,7 @@ ids! {
     /// The command has ended, and nothing moved over a few of the rails, while gigabytes moved over
     /// each of the others.
     IdleRail = "idle-rail", "Start the job with `NCCL_DEBUG=INFO` and look for the HCA in the lines with NET/IB; `rdma-init preflight` tests each rail between the nodes. If the job did not use all GPUs, this is not a fault.";
-    /// The link of a port of the job went down while the command ran, or the port is not active any more.
+    /// The link of a port of the job went down while the command ran, or the port is no longer active.
     LinkDown = "link-down", "Check the cable, the transceiver and the switch's port. The kernel's log (`dmesg` on the host) has the times.";
     /// Queue pairs ended with an error while the command ran, because the peer did not answer or was not ready.
     /// NCCL reports it as error 12 or 13. If this command failed, or another node's, it may be the
@@ -290,7 +290,7 @@ ids! {
     /// network than NCCL's bootstrap.
     NodeAddress = "node-address", "Remove the variable that the finding names: rdma-init fills in the right address if it is needed. Start Ray with `--node-ip-address`, because no variable gives it an address.";
 
-    // Libraries beside NCCL.
+    // Libraries other than NCCL.
 
     /// A variable names no existing interface, in the syntax of the library that reads it: Gloo and
     /// TensorPipe support neither prefixes nor NCCL's signs `^` and `=`.
@@ -311,7 +311,7 @@ ids! {
     /// it.
     LibraryLoopback = "library-loopback", "Name the interface through which the nodes reach each other. On a single node, no action is needed.";
 
-    /// The image has several releases of a library beside NCCL, or several packages of it.
+    /// The image has several releases of a library other than NCCL, or several packages of it.
     LibraryVersionsDiffer = "library-versions-differ", "Keep one of them. `rdma-init inspect` shows all of them.";
     /// Libraries of a package are missing, although pip has recorded it as installed.
     LibraryBroken = "library-broken", "Reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`.";

@@ -32,7 +32,7 @@ const FACTS: &str = "facts";
 const PROFILE: &str = "profile ";
 
 impl Source {
-    /// The path of the conf file, if the source is one.
+    /// Returns the path of the conf file, if the source is one.
     #[must_use]
     pub fn conf_file(&self) -> Option<&str> {
         match self {
@@ -41,7 +41,7 @@ impl Source {
         }
     }
 
-    /// Whether the environment of this process has the value.
+    /// Returns whether the environment of this process has the value.
     #[must_use]
     pub fn is_environment(&self) -> bool {
         matches!(self, Source::Environment | Source::AtStart)

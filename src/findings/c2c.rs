@@ -8,7 +8,7 @@ use crate::libraries::nccl::data_direct::{GpuPaths, ways};
 use crate::libraries::nccl::version::{NEWEST, nccl};
 use crate::plan::{Fabric, Plan};
 
-/// The finding, if NCCL copies through the memory of the CPU and could do without.
+/// Returns the finding, if NCCL copies through the memory of the CPU and could do without.
 pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let model = facts.gpu.model_of(MODELS).filter(|_| plan.fabric == Fabric::Verbs)?;
     let version = plan.nccl.unwrap_or(NEWEST);

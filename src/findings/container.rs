@@ -23,7 +23,7 @@ pub(super) fn shared_memory(facts: &Facts) -> Option<Finding> {
 
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 
-/// The finding, if PID 1 is a shell that runs us. The kernel gives PID 1 no signal that it
+/// Returns the finding, if PID 1 is a shell that runs us. The kernel gives PID 1 no signal that it
 /// has no handler for, and a shell has one only if a script sets a trap.
 pub(super) fn parent(facts: &Facts) -> Option<Finding> {
     let shell = facts.parent.as_ref().filter(|parent| {

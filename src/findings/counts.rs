@@ -13,7 +13,7 @@ use crate::plan::{Context, on_default_route};
 use crate::text::condensed;
 
 /// Findings about the HCAs that the plan chose.
-/// `of_nvswitches` are the names of ports that have a finding of their own.
+/// `of_nvswitches` are the names of ports that have their own finding.
 pub(super) fn findings(
     context: &Context,
     interfaces: &Index,
@@ -77,7 +77,7 @@ const TRAYS: &[&str] = &["GB200", "GB300"];
 /// ... and that of any other machine, such as one with 16 rails.
 const OF_MACHINE: usize = 8;
 
-/// Whether the machine has the same number of like HCAs for each of its GPUs, so that none of them is
+/// Returns whether the machine has the same number of like HCAs for each of its GPUs, so that none of them is
 /// for storage: they have one rate, and the container has all GPUs, as far as that can be known.
 fn is_by_design(facts: &Facts, rails: &[&Candidate], gpus: usize) -> bool {
     let has_all_gpus = match facts.gpu.models.is_empty() {

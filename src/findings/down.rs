@@ -10,7 +10,7 @@ use crate::finding::{Finding, Id};
 use crate::plan::Context;
 use crate::text::{condensed, counted};
 
-/// What a port that is DOWN is taken for.
+/// What rdma-init assumes about a port that is DOWN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DownKind {
     /// A rail that does not work.
@@ -19,7 +19,7 @@ enum DownKind {
     OtherHalf,
     /// The GPUs have their rails without it.
     Spare,
-    /// The cards here have one cable each.
+    /// The adapters here have one cable each.
     SecondPort,
     /// An administrator has turned it off.
     TurnedOff,
@@ -80,7 +80,7 @@ fn kind(facts: &Facts, interfaces: &Index, ports: &[Candidate], port: &Candidate
     }
 }
 
-/// Whether another port of its card is in use, and no card has two of its ports in use.
+/// Returns whether another port of its adapter is in use, and no adapter has two of its ports in use.
 fn is_second_port(ports: &[Candidate], port: &Candidate) -> bool {
     let used_ports = |of: &Candidate| {
         let others = ports.iter().filter(|other| other.is_used() && card(other) == card(of));
@@ -89,7 +89,7 @@ fn is_second_port(ports: &[Candidate], port: &Candidate) -> bool {
     used_ports(port) == 1 && ports.iter().all(|other| used_ports(other) < 2)
 }
 
-/// The card of a port: the PCI device, which may have a function for each port, else the HCA.
+/// Returns the adapter of a port: the PCI device, which may have a function for each port, else the HCA.
 fn card<'a>(port: &Candidate<'a>) -> &'a str {
     let address = port.hca.pci_address.as_deref().and_then(|address| address.rsplit_once('.'));
     address.map_or(port.hca.name.as_str(), |(device, _)| device)

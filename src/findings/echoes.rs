@@ -1,15 +1,15 @@
-//! One cause has one finding: what only repeats another finding goes, and the one that knows the cause
-//! says what comes of it.
+//! One cause has one finding: findings that only repeat another one are dropped, and the one that knows
+//! the cause states the consequence.
 
 use crate::finding::{Finding, Id, Severity};
 use crate::libraries::nccl::{devices, network};
 
-/// The findings about `NCCL_IB_HCA` that know why it selects no HCA, and whether each says what comes
-/// of that by itself.
+/// The findings about `NCCL_IB_HCA` that know why it selects no HCA, and whether each states
+/// the consequence itself.
 const CAUSES: [(Id, bool); 4] =
     [(Id::StaleHca, true), (Id::ListSeparator, false), (Id::RepeatedSign, false), (Id::ConfLine, false)];
 
-/// The findings without those that only repeat another one.
+/// Returns the findings without those that only repeat another one.
 pub(super) fn without(mut findings: Vec<Finding>) -> Vec<Finding> {
     no_hca_selected(&mut findings);
     no_network(&mut findings);
@@ -44,7 +44,7 @@ fn no_network(findings: &mut Vec<Finding>) {
     }
 }
 
-/// A list of HCAs in a container that has none, if a warning says so, and what comes of it.
+/// A list of HCAs in a container that has none, if a warning states that, and the consequence.
 fn no_rdma(findings: &mut Vec<Finding>) {
     if findings.iter().any(|finding| finding.id == Id::NoRdma && finding.severity == Severity::Warning) {
         findings.retain(|finding| finding.id != Id::StaleHca || !is_about(finding, devices::LIST));
@@ -80,7 +80,7 @@ mod tests {
 
         let no_rdma = Finding::warning(Id::NoRdma, "None.");
         assert_eq!(without(vec![no_rdma.clone(), stale()]), [no_rdma]);
-        // With NVLink between the nodes, that there is none is no more than a note.
+        // With NVLink between the nodes, a missing one is only a note.
         let note = Finding::info(Id::NoRdma, "None.");
         assert_eq!(without(vec![note.clone(), stale()]), [note, stale()]);
     }

@@ -99,7 +99,7 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
         .about_variables(forced.map(|setting| &setting.variable))
         .about_ports(ports.iter().map(Candidate::name))
         .about_interfaces(why.interface());
-    // Each port then has a finding with a fix of its own.
+    // Each port then has a finding with its own fix.
     let explained = all(|reason| !matches!(reason, SkipReason::NotAllotted));
     vec![match &profile.hint {
         Some(hint) if !explained => finding.with_fix(hint.clone()),
@@ -107,7 +107,7 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
     }]
 }
 
-/// A device that the container was given, and cannot use.
+/// Reports a device that the container was given, and cannot use.
 fn elsewhere(node: &str) -> Finding {
     let message = format!(
         "/dev/infiniband/{node} exists, but its RDMA device is in another network namespace (`rdma system` of the node: netns exclusive): no library can open the device, and the job will run on TCP."
@@ -117,7 +117,7 @@ fn elsewhere(node: &str) -> Finding {
     )
 }
 
-/// A job of several nodes with GPUs that goes over TCP, and whose user has not asked for that.
+/// Reports a job of several nodes with GPUs that goes over TCP, and whose user has not asked for that.
 fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
     if over_tcp::nodes(context.facts) != Some(over_tcp::Nodes::Several)
         || matches!(plan.fabric, Fabric::None(NoRdmaReason::Hidden { .. }))
@@ -126,7 +126,7 @@ fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
     {
         return None;
     }
-    // If it ends with an error, another finding says so.
+    // If it fails, another finding says so.
     let is_tcp = |Forecast { prediction, .. }: &Forecast| {
         matches!(prediction.transport, Transport::Sockets { .. })
             && !matches!(prediction.bootstrap, Bootstrap::Fails(_))
@@ -157,7 +157,7 @@ fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
 
 const REQUEST: &str = "Request the node's RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband.";
 
-/// Whether NCCL looks for GPUs of other nodes that NVLink reaches, and has what it needs to use them.
+/// Returns whether NCCL looks for GPUs of other nodes that NVLink reaches, and has what it needs to use them.
 fn uses_nvlink(facts: &Facts, plan: &Plan) -> bool {
     let version = plan.nccl.unwrap_or(NEWEST);
     facts.imex.usable().next().is_some()

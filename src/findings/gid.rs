@@ -1,4 +1,4 @@
-//! What the choice of the GID has shown.
+//! Findings of the choice of the GID.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ pub(super) const GIVE_ADDRESSES: &str = "Give the container an address on each R
 /// A message shows at most this many GIDs of a port.
 const FOREIGN: usize = 4;
 
-/// The finding for ports without a GID of ours, with what is in their tables instead.
+/// Returns the finding for ports without a GID of ours, with what is in their tables instead.
 pub(super) fn without_own(facts: &Facts, rails: &[&Candidate]) -> Finding {
     let holds = |rail: &&Candidate| {
         let slots = &rail.port.gids.slots;
@@ -75,7 +75,7 @@ pub(super) fn without_own(facts: &Facts, rails: &[&Candidate]) -> Finding {
     .with_fix(format!("{GIVE_ADDRESSES}."))
 }
 
-/// The finding if our GIDs are in slots that no queue pair can name.
+/// Returns the finding if our GIDs are in indexes that no queue pair can name.
 fn behind(facts: &Facts, rails: &[&Candidate]) -> Option<Finding> {
     let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
     let of_rail = |rail: &&Candidate| {
@@ -97,9 +97,9 @@ fn behind(facts: &Facts, rails: &[&Candidate]) -> Option<Finding> {
     )
 }
 
-/// The finding if the rails have their GIDs in different slots.
-/// `index` is right for so many of all ports (`agreeing`, `of`), and not for the `rest`, which are used
-/// all the same if it is not set.
+/// Returns the finding if the rails have their GIDs in different indexes.
+/// `index` is right for this many of all ports (`agreeing`, `of`), and not for the `rest`, which are used
+/// anyway if it is not set.
 pub(super) fn slots_differ(
     version: Option<Version>,
     index: u32,

@@ -1,4 +1,4 @@
-//! What has become of the GIDs to which rdma-init led NCCL and other libraries when the container started:
+//! The GIDs that rdma-init made NCCL and other libraries use when the container started, as they are now:
 //! one finding for all of them, because one change of the tables is behind it.
 
 use super::slots::{self, Slots};
@@ -18,7 +18,7 @@ struct Changed {
     /// Whether nothing can be reached with it.
     is_dead: bool,
     ports: Vec<String>,
-    /// What leads a new process to the right slots: a variable for an index, and its value.
+    /// What leads a new process to the right indexes: a variable for an index, and its value.
     instead: Option<(&'static str, u32)>,
 }
 
@@ -75,7 +75,7 @@ fn of_nccl(decided: &Decided) -> Option<Changed> {
     (!wrong.is_empty()).then_some(Changed { variable, wrong, is_dead, ports, instead })
 }
 
-/// The slot that is right on all of these ports.
+/// Returns the index that is right on all of these ports.
 fn right_for(facts: &Facts, used: &[PortUse]) -> Option<u32> {
     let roce = used.iter().filter(|used| used.gid.is_some());
     let own = OwnAddresses::of(facts);

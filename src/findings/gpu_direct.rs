@@ -9,7 +9,7 @@ use crate::plan::{Fabric, Plan};
 /// NCCL's other way, DMA-BUF (`ncclIbDmaBufSupport`).
 const USES_DMABUF: Version = Version::new(2, 13, 0);
 
-/// The finding if neither nvidia_peermem nor DMA-BUF is available. Only NVIDIA's open
+/// Returns the finding if neither nvidia_peermem nor DMA-BUF is available. Only NVIDIA's open
 /// kernel module has DMA-BUF. For AMD's GPUs no file shows what RCCL will find out: it looks for
 /// a symbol of the kernel, and asks the driver of the NIC.
 pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {

@@ -1,4 +1,4 @@
-//! Whether anything can tell why a job hangs, if it does.
+//! Whether any tool can show why a job hangs, if it does.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
@@ -16,7 +16,7 @@ const RECORDERS: [&str; 2] = ["TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_S
 /// What loads NCCL's Inspector, or another profiler.
 const PROFILER: &str = "NCCL_PROFILER_PLUGIN";
 
-/// The finding, if a job of several nodes has none of them.
+/// Returns the finding, if a job of several nodes has none of them.
 pub(super) fn finding(facts: &Facts, user: &User) -> Option<Finding> {
     let get = |name: &str| user.get(name).map(|setting| setting.value.as_str());
     let records = |name: &&str| get(name).and_then(strtoll).is_some_and(|size| size > 0);

@@ -1,4 +1,4 @@
-//! What the choice of the HCAs has shown.
+//! Findings of the choice of the HCAs.
 
 use crate::fabric::KeptRails;
 use crate::finding::{Finding, Id};

@@ -1,4 +1,4 @@
-//! What the choice of the interface for the bootstrap has shown.
+//! Findings of the choice of the interface for the bootstrap.
 
 use crate::fabric::interface::{InterfaceChoice, candidates};
 use crate::facts::Facts;

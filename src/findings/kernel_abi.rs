@@ -8,11 +8,11 @@ use crate::libraries::nccl::libibverbs::{Loaded, OtherAbi};
 use crate::plan::{Plan, PortVerdict};
 use crate::text::{condensed, grouped};
 
-/// The ABI that the drivers of the Linux kernel speak, of vendors that also have drivers of their own
+/// The ABI that the drivers of the Linux kernel speak, of vendors that also have their own drivers
 /// with other ABIs (`include/uapi/rdma/bnxt_re-abi.h`, `ionic-abi.h`).
 const OF_LINUX: u32 = 1;
 
-/// A finding for each provider and ABI.
+/// Returns a finding for each provider and ABI.
 pub(super) fn findings(facts: &Facts, verbs: &Loaded, plan: &Plan) -> Vec<Finding> {
     let used: Vec<&str> = plan.ports.iter().filter(|port| port.used).map(|port| port.hca.as_str()).collect();
     let left_out = facts.rdma.iter().filter(|hca| used.contains(&hca.name.as_str()));

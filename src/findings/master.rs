@@ -11,7 +11,7 @@ use crate::finding::{Finding, Id};
 const FIX: &str =
     "Set MASTER_ADDR to an address of the first node, or to a name that resolves to it on each node.";
 
-/// The finding, if the name leads to the loopback, or nowhere.
+/// Returns the finding, if the name leads to the loopback, or nowhere.
 pub(super) fn finding(facts: &Facts) -> Option<Finding> {
     let name = facts.platform.master_addr.as_deref()?;
     let node = facts.platform.nodes;
@@ -47,7 +47,7 @@ fn on_first(name: &str, count: u32) -> Option<Finding> {
     (address.is_loopback() && count > 1).then(|| finding.with_fix(FIX))
 }
 
-/// The address of the loopback to which the name leads, and how it does so.
+/// Returns the address of the loopback to which the name leads, and how it does so.
 fn on_loopback(name: &str, found: Option<&Master>) -> Option<(IpAddr, String)> {
     if let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
         return address.is_loopback().then(|| (address, String::new()));
@@ -88,7 +88,7 @@ mod tests {
     use crate::facts::names::Names;
     use crate::facts::platform::Platform;
 
-    /// What is said on a node whose host is `node-1`, and which is 127.0.1.1 in its own file.
+    /// Returns the message on a node whose host is `node-1`, and which is 127.0.1.1 in its own file.
     fn said(name: &str, this: Option<u32>, master: Option<Master>) -> Option<&'static str> {
         let nodes = this.map(|this| Nodes { count: 2, this });
         let platform = Platform { master_addr: Some(name.to_owned()), nodes, ..Platform::default() };

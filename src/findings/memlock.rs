@@ -41,7 +41,7 @@ impl Pinning {
 /// less, RDMA fails at once.
 const NEXT_TO_NOTHING: u64 = 8 * 1024 * 1024;
 
-/// The limit that the program can raise this one to.
+/// Returns the limit that the program can raise this one to.
 pub(crate) fn raised(limit: Limit, process: &Process) -> Limit {
     let may_raise_hard =
         process.capabilities.effective.has(CAP_SYS_RESOURCE) && process.initial_user_namespace;
@@ -49,7 +49,7 @@ pub(crate) fn raised(limit: Limit, process: &Process) -> Limit {
     Limit { soft: hard, hard }
 }
 
-/// What the command will be able to pin with this limit.
+/// Returns what the command will be able to pin with this limit.
 pub(crate) fn pinning(limit: Limit, process: &Process) -> Pinning {
     // A root process keeps its capabilities through the exec; another one keeps
     // what the program raises to ambient.
@@ -97,7 +97,7 @@ fn why_no_capability(process: &Process) -> String {
     }
 }
 
-/// What helps on the platform that the container runs on; for an unknown one, what helps on each.
+/// Returns what helps on the platform that the container runs on; for an unknown one, what helps on each.
 fn fix(process: &Process, platform: &Platform) -> String {
     if !process.initial_user_namespace {
         return "Raise the limit of the runtime that makes the user namespace (its LimitMEMLOCK or --ulimit memlock=-1:-1), or use the host's user namespace (Docker: --userns=host, Kubernetes: hostUsers: true)."
@@ -130,7 +130,7 @@ fn in_kubernetes(process: &Process) -> String {
     }
 }
 
-/// How an engine gives the capability.
+/// Returns how an engine gives the capability.
 fn by_capability(process: &Process) -> String {
     match process.uid {
         0 => "with --cap-add IPC_LOCK".to_owned(),
@@ -139,12 +139,12 @@ fn by_capability(process: &Process) -> String {
     }
 }
 
-/// Whether the container has the capability. Only root gets it from there.
+/// Returns whether the container has the capability. Only root gets it from there.
 fn is_granted(process: &Process) -> bool {
     process.capabilities.bounding.has(CAP_IPC_LOCK)
 }
 
-/// How a user other than root comes by a capability that the container has.
+/// Returns how a user other than root comes by a capability that the container has.
 fn to_other_user(process: &Process) -> String {
     let escalate = if process.no_new_privs { "allow privilege escalation and " } else { "" };
     format!("run as root, or {escalate}run `setcap cap_ipc_lock+p` on rdma-init in the image")

@@ -12,7 +12,7 @@
 //!   [`nvlink`].
 //! * The container: [`container`], [`image`], [`verbs`], [`kernel_abi`], [`memlock`], [`unreadable`].
 //! * What only repeats another finding: [`echoes`].
-//! * What can tell later why a job hangs: [`hang`].
+//! * What can show later why a job hangs: [`hang`].
 //! * What processes get that enter later: [`nccl_conf`], [`secrets`].
 //! * What the job has moved when it has ended: [`traffic`].
 
@@ -63,7 +63,7 @@ use crate::plan::remark::Remark;
 use crate::plan::{Decided, Plan};
 use crate::text::reworded;
 
-/// The plan with its findings, all that need nothing but the facts.
+/// Returns the plan with its findings, all that need nothing but the facts.
 pub fn add(decided: Decided) -> Plan {
     let Decided { facts, user, ports, remarks, plan, profile, .. } = &decided;
     let context = decided.context();
@@ -118,7 +118,7 @@ pub fn add(decided: Decided) -> Plan {
     Plan { findings, ..plan }
 }
 
-/// The finding for what deciding has shown: each remark is told.
+/// Returns the finding for what the decision has shown: each remark becomes one.
 fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
     let Decided { facts, user, ports, profile, .. } = decided;
     match remark {

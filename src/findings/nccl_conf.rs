@@ -6,7 +6,7 @@ use crate::finding::{Finding, Id};
 use crate::libraries::{self, nccl::conf};
 use crate::plan::Plan;
 
-/// A process that enters the container gets them in another way only.
+/// A process that enters the container gets them only in another way.
 pub(crate) fn findings(plan: &Plan) -> Vec<Finding> {
     let unfit = plan.public().chain(plan.inherited()).filter(|(name, value)| {
         // Those of other libraries are not meant for it.
@@ -25,7 +25,7 @@ pub(crate) fn findings(plan: &Plan) -> Vec<Finding> {
     unfit.map(finding).collect()
 }
 
-/// The files, below the root, that cannot be written for this reason. `state` is a file with the same
+/// Reports the files, below the root, that cannot be written for this reason. `state` is a file with the same
 /// lines that only this container can write to.
 pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>) -> Finding {
     let names: Vec<String> = files.iter().map(|file| format!("/{file}")).collect();

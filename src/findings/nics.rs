@@ -1,4 +1,4 @@
-//! Ports of which NCCL wants to make one NIC and cannot, or does so and should not.
+//! Ports that NCCL wants to merge into one NIC but cannot, or merges but should not.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::libraries::nccl::predict::Fused;
 use crate::plan::Plan;
 use crate::text::condensed;
 
-/// The findings for the job's release, if it is known.
+/// Returns the findings for the job's release, if it is known.
 pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let version = plan.nccl?;
     match &plan.forecasts.last()?.prediction.fused {

@@ -58,7 +58,7 @@ fn insisting() -> String {
     format!("NCCL {}.{} or later", INSISTS.major, INSISTS.minor)
 }
 
-/// What is wrong with the channels, and the sentences for the fix that help against this alone.
+/// Returns what is wrong with the channels, and the sentences for the fix that help against this alone.
 fn missing(imex: &Imex) -> (String, String) {
     if imex.channels.is_empty() {
         let none = "The container has no IMEX channel (/dev/nvidia-caps-imex-channels/channel*)";
@@ -90,7 +90,7 @@ fn fault<'a>(imex: &Imex, channel: &'a ImexChannel) -> ChannelFault<'a> {
 }
 
 impl ChannelFault<'_> {
-    /// The sentence about the channels that have this fault.
+    /// Returns the sentence about the channels that have this fault.
     fn of(&self, numbers: &[String]) -> String {
         let (channels, is, is_no) = match numbers.len() {
             1 => ("IMEX channel", "is a device file", "is not a device file"),
@@ -132,7 +132,7 @@ fn unused(plan: &Plan, variable: &'static str) -> Finding {
     )
     .about_variables([variable])
     .with_fix(match variable {
-        // A user who runs two jobs in one clique, each with a domain of its own, has a reason.
+        // A user who runs two jobs in one clique, each with its own domain, has a reason.
         VARIABLE => format!("Remove {variable} on all nodes, unless this is intended."),
         _ => format!("Remove {variable}, on all nodes; to disable NVLink between nodes, set {VARIABLE}=0."),
     })

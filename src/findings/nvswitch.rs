@@ -1,4 +1,4 @@
-//! HCAs that lead, or may lead, to the NVSwitches of the machine, and are in use all the same.
+//! HCAs that connect, or may connect, to the NVSwitches of the machine, and are in use anyway.
 
 use crate::fabric::{Candidate, NvSwitch, nvswitch};
 use crate::facts::Facts;
@@ -6,7 +6,7 @@ use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::plan::{Context, words};
 
-/// The names of the ports in use that lead, or may lead, to NVSwitches. Other findings do not
+/// Returns the names of the ports in use that connect, or may connect, to NVSwitches. Other findings do not
 /// speak of them.
 pub(super) fn of_nvswitches(facts: &Facts, ports: &[Candidate]) -> Vec<String> {
     let suspects = nvswitch::suspects(facts, ports);
@@ -20,7 +20,7 @@ pub(super) fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
     taken(context, ports).into_iter().chain(suspected(&suspects)).collect()
 }
 
-/// Those that lead to NVSwitches, and are used because the user or nothing names the HCAs.
+/// Returns those that connect to NVSwitches, and are used because the user or nothing names the HCAs.
 fn in_use<'a, 'b>(facts: &Facts, ports: &'b [Candidate<'a>]) -> Vec<(&'b Candidate<'a>, NvSwitch)> {
     let used = ports.iter().filter(|port| port.is_used());
     used.filter_map(|port| Some((port, nvswitch::sign(facts, port.hca)?))).collect()
@@ -62,7 +62,7 @@ fn taken(context: &Context, ports: &[Candidate]) -> Option<Finding> {
     Some(finding.about_variables([VARIABLE]).about_ports(names).with_fix(fix))
 }
 
-/// The list of the others, if there are any.
+/// Returns the list of the others, if there are any.
 fn or_write(others: &[&str]) -> String {
     match others {
         [] => String::new(),

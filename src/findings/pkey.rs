@@ -18,7 +18,7 @@ use crate::text::condensed;
 const INDEX: &str = "NCCL_IB_PKEY";
 const VALUE: &str = "NCCL_IB_PKEY_VALUE";
 
-/// The finding, if no other node can be reached with the key. A port without a readable
+/// Returns the finding, if no other node can be reached with the key. A port without a readable
 /// table is not judged.
 pub(super) fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     let version = user.version().unwrap_or(NEWEST);
@@ -77,7 +77,7 @@ pub(super) fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding
     )
 }
 
-/// Those of the InfiniBand ports that NCCL will use.
+/// Returns those of the InfiniBand ports that NCCL will use.
 fn tables<'a>(facts: &'a Facts, plan: &'a Plan) -> Vec<(&'a PortUse, &'a PkeyTable)> {
     let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
     let ports = forecast.prediction.transport.ports().unwrap_or_default().iter();

@@ -46,7 +46,7 @@ pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) 
     findings
 }
 
-/// The CUDA runtime of the image, by `CUDA_VERSION`, else by the library.
+/// Returns the CUDA runtime of the image, by `CUDA_VERSION`, else by the library.
 fn cuda(facts: &Facts) -> Option<Version> {
     let library = || facts.image.as_ref()?.cuda_runtime.first()?.version.as_deref();
     Version::parse(facts.platform.cuda_version.as_deref().or_else(library)?)
@@ -135,7 +135,7 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
     ))
 }
 
-/// The names of the used HCAs.
+/// Returns the names of the used HCAs.
 fn used_nics<'a>(ports: &'a [Candidate]) -> Vec<&'a str> {
     let mut names: Vec<&str> =
         ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str()).collect();
@@ -143,7 +143,7 @@ fn used_nics<'a>(ports: &'a [Candidate]) -> Vec<&'a str> {
     names
 }
 
-/// What the platform publishes for machines with these GPUs. A container with some of them may have
+/// Reports what the platform publishes for machines with these GPUs. A container with some of them may have
 /// some of the NICs.
 fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding> {
     let has_model = |row: &&GpuRow| facts.gpu.models.iter().any(|model| profiles::fits(&row.model, model));
@@ -181,7 +181,7 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
     ))
 }
 
-/// The values of the user that are not what the platform publishes. They stand all the
+/// Reports the values of the user that are not what the platform publishes. They stand all the
 /// same; the platform's support will ask about it.
 pub(super) fn overridden(context: &Context) -> Vec<Finding> {
     let profile = context.profile;

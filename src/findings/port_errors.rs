@@ -16,7 +16,7 @@ pub(crate) struct PortRises {
     pub rises: Vec<Rise>,
 }
 
-/// How many are worth a word: at least so many, and so many in each of these times.
+/// How many are worth a finding: at least this many, and this many in each of these times.
 struct Threshold(u64, Duration);
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -45,7 +45,7 @@ impl Threshold {
     }
 }
 
-/// The findings, the worst first. Ports with the same trouble share one.
+/// Returns the findings, the worst first. Ports with the same trouble share one.
 pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
     let lost: Vec<&PortRises> = ports.iter().filter(|port| port.is_lost).collect();
     let lost = (!lost.is_empty()).then(|| of_lost(&lost));
@@ -152,7 +152,7 @@ mod tests {
     fn a_sound_run_has_no_finding() {
         assert_eq!(said(&[], 3600), []);
         assert_eq!(said(&[port(0, &[]), port(1, &[])], 3600), []);
-        // A little loss is no fault of a network.
+        // A little loss is not a fault of a network.
         let little =
             [(Trouble::Timeout, "local_ack_timeout_err", 59), (Trouble::Symbol, "symbol_error", 119)];
         assert_eq!(said(&[port(0, &little)], 1), []);

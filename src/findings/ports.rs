@@ -1,4 +1,4 @@
-//! What a person should know about the ports.
+//! Findings about the ports.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) fn findings(ports: &[Candidate], of_nvswitches: &[String]) -> Vec<Fin
     named.chain(rates(ports, of_nvswitches)).chain(link_layers(ports)).collect()
 }
 
-/// What is wrong with a port that this container should be able to use.
+/// Reports what is wrong with a port that this container should be able to use.
 fn trouble(reason: &SkipReason) -> Option<Finding> {
     let (id, fix) = match reason {
         SkipReason::PortState(state) => (

@@ -20,7 +20,7 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     no_route(facts, plan).into_iter().chain(overlapping(facts, plan)).collect()
 }
 
-/// A GID from which no other node is reached, or not on its own interface (nccl-tests#185).
+/// Reports a GID from which no other node is reached, or not on its own interface (nccl-tests#185).
 fn no_route(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
     let mut ways: Vec<(Way, Vec<RoutedPort>)> = Vec::new();
@@ -153,7 +153,7 @@ fn shown(shared: &[(&str, &IpNet)]) -> String {
     list.join(", ")
 }
 
-/// Those of the others that share a network with an interface, and which.
+/// Returns those of the others that share a network with an interface, and which.
 fn sharing<'a>(
     on_link: &OnLink<'a>,
     interface: &str,

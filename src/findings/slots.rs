@@ -1,4 +1,4 @@
-//! The slots that NCCL takes, and whether they are right.
+//! The indexes that NCCL takes, and whether they are right.
 
 use crate::fabric::gid::OwnAddresses;
 use crate::facts::Facts;
@@ -11,15 +11,15 @@ use crate::text::condensed;
 /// A queue pair keeps eight bits of the index (`ibv_global_route`).
 pub(crate) const LARGEST: i64 = 255;
 
-/// What is wrong with the slots of some ports.
+/// What is wrong with the indexes of some ports.
 pub(crate) struct Slots {
-    /// Why NCCL gets no slot at all on one of them.
+    /// Why NCCL gets no index at all on one of them.
     pub fails: Option<String>,
     /// Clauses, such as `on mlx5_1, slot 3 is empty`.
     pub wrong: Vec<String>,
     /// Whether nothing can be reached from one of them.
     pub is_dead: bool,
-    /// The names of the ports with a wrong slot.
+    /// The names of the ports with a wrong index.
     pub ports: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn of(facts: &Facts, used: &[PortUse]) -> Slots {
     Slots { fails, wrong, is_dead, ports }
 }
 
-/// What is wrong with the slot of a port.
+/// What is wrong with the index of a port.
 #[derive(PartialEq)]
 struct WrongSlot {
     what: String,
@@ -72,7 +72,7 @@ fn what_is_wrong(own: &OwnAddresses, port: &Port, index: i64, gid: Option<&Gid>)
     };
     let dead = |what: String| (format!("{what}, so RoCE will not connect"), Severity::Error);
     let (there, severity) = match gid {
-        // NCCL 2.21 and later search for the slot, so that they never have a negative index
+        // NCCL 2.21 and later search for the index, so that they never have a negative index
         // here.
         None if index < 0 => dead("does not exist, and NCCL before 2.21 does not search for one".to_owned()),
         None if index >= port.gids.size.into() => {

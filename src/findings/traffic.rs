@@ -29,11 +29,11 @@ const OF_MANAGEMENT: CounterValue = CounterValue { bytes: Some(64 * 1024), packe
 /// What a rail has moved at least that took part in the job.
 const MUCH: CounterValue = CounterValue { bytes: Some(1 << 30), packets: Some(1 << 20) };
 
-/// There are at least so many busy rails for each idle one: a job on a few of the GPUs leaves more
+/// There are at least this many busy rails for each idle one: a job on a few of the GPUs leaves more
 /// of them idle.
 const BUSY_FOR_ONE_IDLE: usize = 3;
 
-/// The finding, if the counters tell that nothing has moved on any port, or on a few alone.
+/// Returns the finding, if the counters show that no data has moved on any port, or on only a few.
 pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     if moved.is_empty() || moved.iter().any(|port| !port.traffic.is_amount_known()) {
         return None;
@@ -52,7 +52,7 @@ pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     ))
 }
 
-/// A few rails have moved nothing, while each of the others has moved much.
+/// Reports that a few rails have moved nothing, while each of the others has moved much.
 fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     let (busy, idle): (Vec<&PortTraffic>, Vec<&PortTraffic>) = moved.iter().partition(|port| has_moved(port));
     let is_clear = !idle.is_empty()
@@ -117,7 +117,7 @@ mod tests {
         let (busy, idle) = ((false, 5 << 30), (false, 0));
         let told = |ports: &str| Some((Id::IdleRail, ports.to_owned()));
         assert_eq!(named(&[busy, busy, busy, idle, busy, busy, busy, busy]), told("mlx5_3:1"));
-        // The subnet manager's packets are no traffic of the job.
+        // The subnet manager's packets are not traffic of the job.
         assert_eq!(
             named(&[(true, 5 << 30), (true, 5 << 30), (true, 5 << 30), (true, 4096)]),
             told("mlx5_3:1")
@@ -134,7 +134,7 @@ mod tests {
         assert!(message.starts_with("Nothing has moved over mlx5_1 in 1h, while"), "{message}");
     }
 
-    /// Messages that a port receives are no requests in this sense, so none says nothing.
+    /// Messages that a port receives are not requests in this sense, so none says nothing.
     #[test]
     fn requests_alone_prove_nothing() {
         let requests = |requests| PortTraffic {

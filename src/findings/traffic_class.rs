@@ -61,7 +61,7 @@ fn contradiction(
         _ => decimal(value)?,
     };
     let own = match variable.queue_pairs {
-        // Of a variable that this release does not read, another finding tells.
+        // Another finding covers a variable that this release does not read.
         QueuePairs::Own(_) if *variable == GIN && !since(HAS_CLASS_OF_GIN) => return None,
         QueuePairs::Own(own) if *variable == NCCL => {
             let is_class_of_gin = since(HAS_GIN) && plan.value(OF_GIN).is_none();

@@ -6,12 +6,12 @@ use crate::facts::{Facts, Unreadable};
 use crate::finding::{Finding, Id};
 use crate::plan::User;
 
-/// More than this many are summed up.
+/// More than this many are only counted.
 const SHOWN: usize = 5;
 
 /// `said` are the findings that were made before.
 pub(super) fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Finding> {
-    // A conf file that the user has named wrongly has a finding of its own.
+    // A conf file that the user has named wrongly has its own finding.
     let is_told = said.iter().any(|finding| finding.id == Id::ConfFile);
     let named = user.get("NCCL_CONF_FILE").filter(|_| is_told).map(|setting| Path::new(&setting.value));
     let mut unreadable: Vec<&Unreadable> =

@@ -55,7 +55,7 @@ fn missing(image: &Image, setting: Option<&UserSetting>) -> Finding {
     .with_fix(INSTALL)
 }
 
-/// The variable names a library that has none of the functions that NCCL looks for.
+/// Reports that the variable names a library that has none of the functions that NCCL looks for.
 fn not_one(setting: &UserSetting) -> Finding {
     let what = match setting.value.is_empty() {
         true => format!(
@@ -85,7 +85,7 @@ fn goes_on(setting: &UserSetting, loaded: &Loaded) -> Finding {
     ))
 }
 
-/// An image for CUDA without any libibverbs, in which no NCCL was found. The job's own NCCL may be
+/// Reports an image for CUDA without any libibverbs, in which no NCCL was found. The job's own NCCL may be
 /// linked into a program or library; an image without CUDA may not be what the job runs in.
 fn not_seen(image: &Image) -> Option<Finding> {
     let is_for_cuda = !image.cuda_runtime.is_empty() && !image.has_nccl();

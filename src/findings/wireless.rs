@@ -9,7 +9,7 @@ use crate::libraries::nccl::predict::Bootstrap;
 use crate::plan::Plan;
 use crate::plan::interface::VARIABLE;
 
-/// NCCL's processes meet on a wireless interface, while the interfaces of the job's HCAs have
+/// NCCL's processes bootstrap on a wireless interface, while the interfaces of the job's HCAs have
 /// addresses. What rdma-init has filled in follows the routes, so it is a note.
 pub(super) fn finding(facts: &Facts, interfaces: &Index, plan: &Plan) -> Option<Finding> {
     let Bootstrap::On(endpoint) = &plan.forecasts.last()?.prediction.bootstrap else { return None };

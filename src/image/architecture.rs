@@ -21,7 +21,7 @@ pub(crate) struct Architecture {
     /// The flags of an entry of `/etc/ld.so.cache` that the loader accepts: those of the
     /// architecture, and `FLAG_ELF_LIBC6` (glibc, `sysdeps/*/dl-cache.h`).
     pub cache_flags: u32,
-    /// Debian's name of the folders of libraries.
+    /// Debian's name of the directories of libraries.
     pub folder: &'static str,
 }
 
@@ -34,7 +34,7 @@ const AARCH64: Architecture =
 /// That of this program, and so of the image that it was put into.
 pub(crate) const OURS: &Architecture = if cfg!(target_arch = "aarch64") { &AARCH64 } else { &X86_64 };
 
-/// The name of the architecture with this `e_machine`; `None` for one that the program is not
+/// Returns the name of the architecture with this `e_machine`; `None` for one that the program is not
 /// built for.
 pub(crate) fn named(machine: u16) -> Option<&'static str> {
     [X86_64, AARCH64].iter().find(|known| known.machine == machine).map(|known| known.name)
@@ -91,7 +91,7 @@ impl ForeignKind {
     }
 }
 
-/// The program behind this path, if it is for another architecture.
+/// Returns the program behind this path, if it is for another architecture.
 pub(crate) fn foreign_program(tree: &Tree, kind: ForeignKind, path: &Path) -> Option<Foreign> {
     let real = tree.real(path)?;
     match Elf::open(&tree.open(&real)?) {

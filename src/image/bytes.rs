@@ -23,7 +23,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// The text up to the next NUL; `None` if there is no NUL near, or the text is not UTF-8.
+/// Returns the text up to the next NUL; `None` if there is no NUL near, or the text is not UTF-8.
 pub(super) fn text_at(bytes: &[u8], at: usize) -> Option<&str> {
     text_within(bytes, at, LONGEST_PATH)
 }

@@ -1,5 +1,5 @@
 //! `/etc/ld.so.cache`, which ldconfig(8) writes and the dynamic loader of glibc asks
-//! before it looks into folders (glibc, `sysdeps/generic/dl-cache.h`). musl has none.
+//! before it looks into directories (glibc, `sysdeps/generic/dl-cache.h`). musl has none.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ const FILE: &str = "/etc/ld.so.cache";
 /// In bytes: the longest cache that is read. The cache of a large image has 200 KB.
 const LONGEST: u64 = 8 * 1024 * 1024;
 
-/// The most entries that are looked at; a large image has some thousands.
+/// The most entries to examine; a large image has some thousands.
 const ENTRIES: usize = 65_536;
 
 /// The most entries that are kept. Many entries may share one long text, so that together they
@@ -38,7 +38,7 @@ const OLD_ENTRY: usize = 12;
 /// the first.
 pub(super) type Entry = (String, PathBuf);
 
-/// The entries whose names matter; none if there is no cache.
+/// Returns the entries whose names matter; none if there is no cache.
 pub(super) fn read(reader: &Reader, tree: &Tree, matters: impl Fn(&str) -> bool) -> Vec<Entry> {
     let Some(real) = tree.real(Path::new(FILE)) else { return Vec::new() };
     let Some(bytes) = reader.bytes(&real, LONGEST) else { return Vec::new() };
@@ -59,7 +59,7 @@ fn parse(bytes: &[u8], matters: &dyn Fn(&str) -> bool) -> Option<Vec<Entry>> {
     Some(entries.filter_map(|entry| library(cache, entry, matters)).take(KEPT).collect())
 }
 
-/// The cache in the new format, which may follow one in the old format.
+/// Returns the cache in the new format, which may follow one in the old format.
 fn new_format(bytes: &[u8]) -> Option<&[u8]> {
     let start = if bytes.starts_with(OLD_MAGIC) {
         let count = usize::try_from(u32_at(bytes, 12)?).ok()?;
@@ -70,9 +70,9 @@ fn new_format(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(start..).filter(|rest| rest.starts_with(NEW_MAGIC))
 }
 
-/// The name and file of an entry. Offsets count from the start of the new format.
+/// Returns the name and file of an entry. Offsets count from the start of the new format.
 fn library(cache: &[u8], entry: &[u8], matters: &dyn Fn(&str) -> bool) -> Option<Entry> {
-    // A library in a folder of `glibc-hwcaps`, which is only for some processors, has a mask.
+    // A library in a directory of `glibc-hwcaps`, which is only for some processors, has a mask.
     if u32_at(entry, 0)? != OURS.cache_flags || u64_at(entry, 16)? != 0 {
         return None;
     }
@@ -86,7 +86,7 @@ fn library(cache: &[u8], entry: &[u8], matters: &dyn Fn(&str) -> bool) -> Option
 pub(crate) mod tests {
     use super::*;
 
-    /// A cache in the new format. Each entry: flags, hwcap, name, path.
+    /// Returns a cache in the new format. Each entry: flags, hwcap, name, path.
     pub(crate) fn cache(entries: &[(u32, u64, &str, &str)]) -> Vec<u8> {
         let mut strings = Vec::new();
         let mut table = Vec::new();
@@ -110,7 +110,7 @@ pub(crate) mod tests {
         [bytes, table, strings].concat()
     }
 
-    /// A cache in the new format that follows an old one with this many entries.
+    /// Returns a cache in the new format that follows an old one with this many entries.
     pub(crate) fn after_old(count: u32, new: &[u8]) -> Vec<u8> {
         let mut bytes = OLD_MAGIC.to_vec();
         bytes.resize(12, 0);

@@ -30,7 +30,7 @@ pub(crate) struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    /// A collector that starts with the files that the dynamic loader can find.
+    /// Returns a collector that starts with the files that the dynamic loader can find.
     pub(crate) fn new(tree: &'a Tree<'a>, loader: &'a Loader<'a>, family: LibraryFamily) -> Collector<'a> {
         let mut collector = Collector { tree, loader, family, found: Vec::new(), foreign: Vec::new() };
         for reach in loader.all(|name| family.has(name)) {
@@ -39,14 +39,14 @@ impl<'a> Collector<'a> {
         collector
     }
 
-    /// Adds the libraries in a folder.
+    /// Adds the libraries in a directory.
     pub(crate) fn folder(&mut self, way: Way, folder: &Path) {
         for reach in in_folder(self.tree, way, folder, |name| self.family.has(name)) {
             self.add(reach);
         }
     }
 
-    /// Adds the libraries that a wheel of this name brings in a folder of `site`, a folder of
+    /// Adds the libraries that a wheel of this name brings in a directory of `site`, a directory of
     /// packages.
     pub(crate) fn wheel(&mut self, site: &Path, folder: &str, name: &str) {
         for reach in in_folder(self.tree, Way::SitePackages, &site.join(folder), |name| self.family.has(name))
@@ -63,7 +63,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds a file, or another way to a file that is known. Gives its place in the list, or
+    /// Adds a file, or another way to a file that is known. Returns its place in the list, or
     /// `None` if there is no file that the loader could take.
     pub(crate) fn add(&mut self, reach: LibraryPath) -> Option<usize> {
         let real = self.tree.real(&reach.path)?;
@@ -113,7 +113,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// The file among those found that the loader takes for a name.
+    /// Returns the file among those found that the loader takes for a name.
     pub(crate) fn taken(&self, name: &str, own: &Own) -> Option<usize> {
         let mut tried = self.loader.tried(name, own).into_iter();
         tried.find_map(|reach| self.place(&self.tree.real(&reach.path)?))
@@ -123,8 +123,8 @@ impl<'a> Collector<'a> {
         self.found.iter().position(|library| library.path == real)
     }
 
-    /// All libraries that were found, with the names for which they are loaded. Those of NCCL and
-    /// RCCL get the versions that only a text in the file tells, and plugins what the loader lacks
+    /// Returns all libraries that were found, with the names for which they are loaded. Those of NCCL and
+    /// RCCL get the versions that only a text in the file shows, and plugins what the loader lacks
     /// to load them.
     pub(crate) fn finish(mut self) -> Vec<Library> {
         let mut names: Vec<String> = Vec::new();
@@ -152,7 +152,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// The libraries that a plugin needs, and that the loader does not find or finds too old. Only
+/// Returns the libraries that a plugin needs, and that the loader does not find or finds too old. Only
 /// those count that the job has not loaded before ([`LibraryFamily::is_of_a_plugin`]).
 pub(super) fn missing(tree: &Tree, loader: &Loader, real: &Path) -> Option<Vec<MissingLibrary>> {
     let file = tree.open(real)?;
@@ -173,13 +173,13 @@ pub(super) fn missing(tree: &Tree, loader: &Loader, real: &Path) -> Option<Vec<M
     Some(needed.take(LIBRARIES).filter_map(missing).collect())
 }
 
-/// The versions of symbols that a library has; `None` if it has none, or cannot be read.
+/// Returns the versions of symbols that a library has; `None` if it has none, or cannot be read.
 pub(super) fn versions_of(tree: &Tree, real: &Path) -> Option<Vec<String>> {
     let file = tree.open(real)?;
     Elf::open(&file).ok()?.versions_defined()
 }
 
-/// Adds the versions that only texts in the files tell, to libraries that were found.
+/// Adds the versions that only texts in the files show, to libraries that were found.
 pub(super) fn add_versions(tree: &Tree, family: LibraryFamily, libraries: &mut [Library]) {
     for library in libraries.iter_mut().filter(|library| library.version.is_none()) {
         library.version = version_in(tree, family, &library.path);
@@ -187,7 +187,7 @@ pub(super) fn add_versions(tree: &Tree, family: LibraryFamily, libraries: &mut [
     }
 }
 
-/// The version that a text in a library of NCCL, RCCL, UCX or NVSHMEM tells.
+/// Returns the version in a text of a library of NCCL, RCCL, UCX or NVSHMEM.
 fn version_in(tree: &Tree, family: LibraryFamily, real: &Path) -> Option<String> {
     let file = tree.open(real)?;
     let elf = Elf::open(&file).ok()?;
@@ -199,7 +199,7 @@ fn version_in(tree: &Tree, family: LibraryFamily, real: &Path) -> Option<String>
     }
 }
 
-/// The library that is loaded for a name.
+/// Returns the library that is loaded for a name.
 pub(super) fn loaded<'l>(libraries: &'l [Library], name: &str) -> Option<&'l Library> {
     libraries.iter().find(|library| library.loads_as(name))
 }

@@ -31,7 +31,7 @@ const MOST_HEADERS: u16 = 1024;
 /// has as many.
 const LONGEST: u64 = 64 * 1024;
 
-/// Bytes at the start of the file that are searched for texts when no section header tells
+/// Bytes at the start of the file that are searched for texts if no section header says
 /// where the texts are.
 const START: u64 = 8 * 1024 * 1024;
 
@@ -65,7 +65,7 @@ pub(crate) enum Not {
     Elf,
 }
 
-/// What the dynamic section of a library tells the dynamic loader.
+/// The dynamic section of a library, which the dynamic loader reads.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
     pub needed: Vec<String>,
@@ -91,7 +91,7 @@ impl<'a> Elf<'a> {
         }
     }
 
-    /// The dynamic section, found as the loader finds it, by the program headers.
+    /// Returns the dynamic section, found as the loader finds it, by the program headers.
     pub(crate) fn dynamic(&self) -> Option<Dynamic> {
         let headers = self.program_headers()?;
         let entries = self.dynamic_entries(&headers)?;
@@ -110,7 +110,7 @@ impl<'a> Elf<'a> {
         Some(found)
     }
 
-    /// The entries of the dynamic section, each a tag and its value.
+    /// Returns the entries of the dynamic section, each a tag and its value.
     fn dynamic_entries(&self, program_headers: &[u8]) -> Option<Vec<(u64, u64)>> {
         let mut segments = program_headers.chunks_exact(PROGRAM_HEADER);
         let dynamic = segments.find(|segment| kind_of(segment) == Some(PT_DYNAMIC))?;
@@ -124,7 +124,7 @@ impl<'a> Elf<'a> {
         Some(entries.take_while(|(tag, _)| *tag != DT_NULL).collect())
     }
 
-    /// The dynamic loader with which the kernel starts this program; `None` when the program
+    /// Returns the dynamic loader with which the kernel starts this program; `None` when the program
     /// is static.
     pub(crate) fn interpreter(&self) -> Option<String> {
         let headers = self.program_headers()?;
@@ -133,8 +133,8 @@ impl<'a> Elf<'a> {
         self.text(u64_at(segment, offset_of!(Elf64_Phdr, p_offset))?)
     }
 
-    /// The bytes of the file that hold its texts, at most `most` of them: `.rodata`, or the
-    /// start of the file when no section header tells where that is.
+    /// Returns the bytes of the file that hold its texts, at most `most` of them: `.rodata`, or the
+    /// start of the file if no section header says where that is.
     pub(crate) fn texts(&self, most: u64) -> Range<u64> {
         let (start, length) = self.section(b".rodata").unwrap_or((0, START));
         start..start.saturating_add(length.min(most))
@@ -171,7 +171,7 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// The bytes of a table of headers.
+    /// Returns the bytes of a table of headers.
     fn table(&self, fields: &TableFields) -> Option<Vec<u8>> {
         if usize::from(u16_at(&self.header, fields.entry_size)?) != fields.size {
             return None;
@@ -180,7 +180,7 @@ impl<'a> Elf<'a> {
         self.read(u64_at(&self.header, fields.offset)?, u64::from(count) * fields.size as u64).ok()
     }
 
-    /// The text at this offset. A short read is tried first, because only an RPATH is long.
+    /// Returns the text at this offset. A short read is tried first, because only an RPATH is long.
     fn text(&self, at: u64) -> Option<String> {
         [256, 4096].into_iter().find_map(|most| text_at(&self.read(at, most).ok()?, 0).map(str::to_owned))
     }
@@ -193,7 +193,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// Where the file header tells about a table of headers, and how large each of them must be.
+/// Where the file header describes a table of headers, and how large each of them must be.
 struct TableFields {
     offset: usize,
     entry_size: usize,
@@ -219,7 +219,7 @@ impl Segment {
         })
     }
 
-    /// The offset in the file of what is loaded at an address.
+    /// Returns the offset in the file of what is loaded at an address.
     fn offset_of(program_headers: &[u8], address: u64) -> Option<u64> {
         let segments = program_headers.chunks_exact(PROGRAM_HEADER);
         segments.filter(|segment| kind_of(segment) == Some(PT_LOAD)).find_map(|segment| {
@@ -231,12 +231,12 @@ impl Segment {
     }
 }
 
-/// The kind of a segment, such as `PT_LOAD`.
+/// Returns the kind of a segment, such as `PT_LOAD`.
 fn kind_of(program_header: &[u8]) -> Option<u32> {
     u32_at(program_header, offset_of!(Elf64_Phdr, p_type))
 }
 
-/// Fills the bytes from this offset of the file, up to its end. Gives how many were read.
+/// Fills the bytes from this offset of the file, up to its end. Returns how many were read.
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < bytes.len() {

@@ -10,7 +10,7 @@ pub(super) struct FakeLibrary<'a> {
     pub runpath: Option<&'a str>,
     pub texts: &'a [u8],
     pub without_sections: bool,
-    /// What a provider of libibverbs states of itself: its name, and the least and the most ABI
+    /// What a provider of libibverbs states about itself: its name, and the least and the most ABI
     /// of the kernel.
     pub states: Option<(&'a str, u32, u32)>,
     /// The pointers of what it states are relocated by a packed table.
@@ -109,7 +109,7 @@ impl FakeLibrary<'_> {
 }
 
 impl FakeLibrary<'_> {
-    /// An `Elf64_Verneed` and an `Elf64_Verdef`, each with one version.
+    /// Returns an `Elf64_Verneed` and an `Elf64_Verdef`, each with one version.
     fn versions(&self, strings: &mut Vec<u8>) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         let mut text = |text: &str| {
             let at = strings.len() as u64;
@@ -131,7 +131,7 @@ impl FakeLibrary<'_> {
         (needs, has)
     }
 
-    /// The beginning of a `struct verbs_device_ops` at this address, and the table that relocates
+    /// Returns the beginning of a `struct verbs_device_ops` at this address, and the table that relocates
     /// its pointers: to the name, and to anything.
     fn stated(&self, name_at: u64, data_at: u64) -> (Vec<u8>, Vec<u8>) {
         let (mut data, mut table) = (Vec::new(), Vec::new());
@@ -163,18 +163,18 @@ pub(super) fn turn(bytes: &mut [u8]) {
     bytes[18] ^= 62 ^ 183;
 }
 
-/// An NCCL that tells its version.
+/// Returns an NCCL that contains its version.
 pub(super) fn nccl(version: &str) -> Vec<u8> {
     let texts = format!("NCCL version %s\0\0NCCL version {version}+cuda12.4\0");
     FakeLibrary { texts: texts.as_bytes(), ..FakeLibrary::default() }.bytes()
 }
 
-/// A library without anything in it.
+/// Returns a library without anything in it.
 pub(super) fn empty() -> Vec<u8> {
     FakeLibrary::default().bytes()
 }
 
-/// A provider that states the ABIs of the kernel that it supports.
+/// Returns a provider that states the ABIs of the kernel that it supports.
 pub(super) fn provider(name: &str, least: u32, most: u32) -> Vec<u8> {
     FakeLibrary { states: Some((name, least, most)), ..FakeLibrary::default() }.bytes()
 }

@@ -2,7 +2,7 @@
 //!
 //! A provider hands libibverbs a `struct verbs_device_ops` (rdma-core, `libibverbs/driver.h`),
 //! which begins with its name, the least and the most ABI, and its table of devices. libibverbs
-//! leaves a device out whose driver speaks another ABI (`libibverbs/init.c`, `match_device`).
+//! skips a device whose driver has another ABI (`libibverbs/init.c`, `match_device`).
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ const LEAST: u64 = 8;
 const MOST: u64 = 12;
 const TABLE: u64 = 16;
 
-/// What the provider in this file states, if its name is this one.
+/// Returns what the provider in this file states, if its name is this one.
 pub(crate) fn stated(tree: &Tree, real: &Path, name: &str) -> Option<KernelAbi> {
     let file = tree.open(real)?;
     in_library(&Elf::open(&file).ok()?, name)
@@ -40,7 +40,7 @@ fn in_library(elf: &Elf, name: &str) -> Option<KernelAbi> {
     let data = elf.data()?;
     data.pointers.iter().find_map(|(address, target)| {
         let at = |offset: u64| address.checked_add(offset);
-        // The struct begins with a pointer, two numbers that are no pointers, and a pointer.
+        // The struct begins with a pointer, two numbers that are not pointers, and a pointer.
         if data.pointers.contains_key(&at(LEAST)?) || !data.pointers.contains_key(&at(TABLE)?) {
             return None;
         }

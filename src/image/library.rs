@@ -26,7 +26,7 @@ pub struct Library {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<MissingLibrary>,
     /// Of UCX: whether its module for InfiniBand and RoCE (`libuct_ib.so`) lies where it looks for modules;
-    /// `None` if no module lies there, so that the file does not tell.
+    /// `None` if no module lies there, so that the file does not show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbs: Option<bool>,
 }
@@ -91,17 +91,17 @@ pub enum Way {
     LdLibraryPath,
     /// `/etc/ld.so.cache`.
     Cache,
-    /// A folder that the loader searches by itself.
+    /// A directory that the loader searches by itself.
     Standard,
-    /// A package in one of Python's folders.
+    /// A package in one of Python's directories.
     SitePackages,
-    /// PyTorch's own folder of libraries, `torch/lib`.
+    /// PyTorch's own directory of libraries, `torch/lib`.
     TorchLib,
     /// The RPATH or RUNPATH of `libtorch_cuda.so`.
     TorchRpath,
     /// The file is linked into this library of PyTorch.
     TorchStatic,
-    /// A folder of a vendor, to which only a path leads.
+    /// A directory of a vendor, to which only a path leads.
     Vendor,
     /// A variable of NCCL's that has the path.
     Variable,
@@ -163,7 +163,7 @@ impl LibraryFamily {
         match self {
             LibraryFamily::Nccl => name.starts_with("libnccl.so"),
             LibraryFamily::Rccl => name.starts_with("librccl.so"),
-            // RCCL looks for names of its own; AMD's plugin for its NICs has no such name.
+            // RCCL looks for its own names; AMD's plugin for its NICs has no such name.
             LibraryFamily::NetPlugin => {
                 ["libnccl-net", "librccl-net", "librccl-anp"].iter().any(|start| name.starts_with(start))
                     && name.contains(".so")
@@ -184,7 +184,7 @@ impl LibraryFamily {
                     && name.contains(".so")
             }
             LibraryFamily::Nvshmem => name.starts_with("libnvshmem_host.so"),
-            // Later releases of RCCL look for a name of their own.
+            // Later releases of RCCL look for their own name.
             LibraryFamily::EnvPlugin => {
                 ["libnccl-env", "librccl-env"].iter().any(|start| name.starts_with(start))
                     && name.contains(".so")
@@ -192,7 +192,7 @@ impl LibraryFamily {
         }
     }
 
-    /// Whether NCCL loads libraries of this family at run time, and goes on without them.
+    /// Returns whether NCCL loads libraries of this family at run time, and continues without them.
     pub fn is_plugin(self) -> bool {
         matches!(
             self,
@@ -203,23 +203,23 @@ impl LibraryFamily {
         )
     }
 
-    /// Whether a plugin may need a library of this name that the job has not loaded before.
+    /// Returns whether a plugin may need a library of this name that the job has not loaded before.
     pub fn is_of_a_plugin(name: &str) -> bool {
         LibraryFamily::Fabric.has(name) || LibraryFamily::Verbs.has(name)
     }
 
-    /// Whether a name belongs to any family.
+    /// Returns whether a name belongs to any family.
     pub fn any_has(name: &str) -> bool {
         name.starts_with("lib") && LibraryFamily::ALL.iter().any(|family| family.has(name))
     }
 
-    /// The version in the file's name, after links. It must have this many numbers:
-    /// `libnccl.so.2` only tells the version of the interface.
+    /// Returns the version in the file's name, after links. It must have this many numbers:
+    /// `libnccl.so.2` is only the version of the interface.
     pub fn version(self, name: &str) -> Option<String> {
         let numbers = match self {
             LibraryFamily::Nccl => 3,
             LibraryFamily::Verbs | LibraryFamily::Rdmacm | LibraryFamily::CudaRuntime => 2,
-            // These names only tell the version of the interface: `libucp.so.0.0.0`.
+            // These names contain only the version of the interface: `libucp.so.0.0.0`.
             LibraryFamily::Rccl
             | LibraryFamily::NetPlugin
             | LibraryFamily::Ucp

@@ -56,7 +56,7 @@ pub struct Image {
     /// is known.
     pub provider_abi: Option<u32>,
     pub providers: Vec<Provider>,
-    /// The folder whose files name the providers, if it is not `/etc/libibverbs.d`.
+    /// The directory whose files name the providers, if it is not `/etc/libibverbs.d`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_folder: Option<PathBuf>,
     pub librdmacm: Vec<Library>,
@@ -92,7 +92,7 @@ pub struct Image {
     /// NVSHMEM, found by its `libnvshmem_host`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nvshmem: Vec<Library>,
-    /// Packages of Python's that move data beside NCCL, or start the job's processes.
+    /// Packages of Python's that move data alongside NCCL, or start the job's processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<Package>,
 }
@@ -101,9 +101,9 @@ pub struct Image {
 const NCCL: &str = "libnccl.so.2";
 
 impl Image {
-    /// The NCCL that the job takes, as far as the files tell: that of PyTorch, if there is a
+    /// Returns the NCCL that the job takes, as far as the files show: that of PyTorch, if there is a
     /// PyTorch with CUDA; else the one that the dynamic loader finds; else the only one in
-    /// Python's folders. `None` if the files do not tell.
+    /// Python's directories. `None` if the files do not show it.
     pub fn nccl_of_the_job(&self) -> Option<&Library> {
         if let Some(torch) = self.torch.as_ref().filter(|torch| torch.linkage != Linkage::None) {
             return self.nccl.iter().find(|library| Some(&library.path) == torch.nccl.as_ref());
@@ -115,7 +115,7 @@ impl Image {
         })
     }
 
-    /// The RCCL that the job takes, as far as the files tell: the one that PyTorch brings, else
+    /// Returns the RCCL that the job takes, as far as the files show: the one that PyTorch brings, else
     /// the one that the dynamic loader finds, else the only one.
     pub fn rccl_of_the_job(&self) -> Option<&Library> {
         let of_torch = self.torch.as_ref().and_then(|torch| {
@@ -127,12 +127,12 @@ impl Image {
             .or_else(|| self.rccl.first().filter(|_| self.rccl.len() == 1))
     }
 
-    /// Whether a job with NCCL runs in the image, as far as the files tell.
+    /// Returns whether a job with NCCL runs in the image, as far as the files show.
     pub fn has_nccl(&self) -> bool {
         !self.nccl.is_empty() || !self.rccl.is_empty() || self.torch.is_some()
     }
 
-    /// The versions of NCCL in the image, each of them once; more than one is a risk.
+    /// Returns the versions of NCCL in the image, each of them once; more than one is a risk.
     pub fn nccl_versions(&self) -> Vec<&str> {
         let mut versions: Vec<&str> = Vec::new();
         for version in self.nccl.iter().filter_map(|library| library.version.as_deref()) {
@@ -143,24 +143,24 @@ impl Image {
         versions
     }
 
-    /// The libibverbs that NCCL loads: `libibverbs.so`, else `libibverbs.so.1`
+    /// Returns the libibverbs that NCCL loads: `libibverbs.so`, else `libibverbs.so.1`
     /// (`src/misc/ibvsymbols.cc`).
     pub fn libibverbs_of_the_job(&self) -> Option<&Library> {
         loaded(&self.libibverbs, "libibverbs.so").or_else(|| loaded(&self.libibverbs, "libibverbs.so.1"))
     }
 
-    /// The packages of this name, the one that Python imports first.
+    /// Returns the packages of this name, the one that Python imports first.
     pub fn packages<'i>(&'i self, name: &'i str) -> impl Iterator<Item = &'i Package> {
         self.packages.iter().filter(move |package| package.name == name)
     }
 
-    /// The provider of this name that libibverbs loads.
+    /// Returns the provider of this name that libibverbs loads.
     pub fn provider(&self, name: &str) -> Option<&Provider> {
         providers::of_name(&self.providers, self.provider_abi, name)
     }
 }
 
-/// Where vendors put NCCL's plugins: AWS (EFA), Google (gIB), NVIDIA (HPC-X), AMD.
+/// The directories of vendors for NCCL's plugins: AWS (EFA), Google (gIB), NVIDIA (HPC-X), AMD.
 const PLUGIN_FOLDERS: &[&str] = &[
     "/opt/amazon/ofi-nccl/lib",
     "/opt/amazon/ofi-nccl/lib64",
@@ -176,7 +176,7 @@ const PLUGIN_FOLDERS: &[&str] = &[
     "/opt/rocm/lib",
 ];
 
-/// The folders of NVSHMEM, if it is not a wheel: those of NVIDIA's packages and of its archive.
+/// The directories of NVSHMEM, if it is not a wheel: those of NVIDIA's packages and of its archive.
 const NVSHMEM_FOLDERS: &[&str] = &[
     "/opt/nvshmem/lib",
     "/usr/local/nvshmem/lib",
@@ -190,7 +190,7 @@ const NVSHMEM_FOLDERS: &[&str] = &[
     "/usr/lib/aarch64-linux-gnu/nvshmem/13",
 ];
 
-/// The folders of libfabric, if it is not the distribution's: AWS's installer for EFA.
+/// The directories of libfabric, if it is not the distribution's: AWS's installer for EFA.
 const LIBFABRIC_FOLDERS: &[&str] = &[
     "/opt/amazon/efa/lib",
     "/opt/amazon/efa/lib64",
@@ -205,7 +205,7 @@ const LIBFABRIC_FOLDERS: &[&str] = &[
 pub enum ImageScope {
     /// NCCL, and what it needs.
     Nccl,
-    /// Those that move a job's data beside NCCL as well.
+    /// Those that move a job's data alongside NCCL as well.
     All,
 }
 
@@ -224,7 +224,7 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
     for site in sites.iter().filter(|site| !tree.names(site).is_empty()) {
         nccl.wheel(site, "nvidia/nccl/lib", "nvidia_nccl_cu");
         cuda_runtime.wheel(site, "nvidia/cuda_runtime/lib", "nvidia_cuda_runtime");
-        // From CUDA 13 on, one folder holds all libraries of the toolkit.
+        // From CUDA 13 on, one directory holds all libraries of the toolkit.
         for toolkit in tree.names(&site.join("nvidia")).iter().filter(|name| is_toolkit(name)) {
             cuda_runtime.wheel(site, &format!("nvidia/{toolkit}/lib"), "nvidia_cuda_runtime");
         }
@@ -287,7 +287,7 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
     }
 }
 
-/// Whether any reader looks for the name of a folder's entry.
+/// Returns whether any reader looks for the name of a directory's entry.
 fn matters(name: &str) -> bool {
     LibraryFamily::any_has(name)
         || name.contains("-rdmav")
@@ -303,12 +303,12 @@ fn matters_to_any_reader(name: &str) -> bool {
     matters(name) || packages::is_note(name) || ucx::is_module(name)
 }
 
-/// Whether this is the name of a folder of ROCm: `rocm`, `rocm-6.2.0`.
+/// Returns whether this is the name of a directory of ROCm: `rocm`, `rocm-6.2.0`.
 fn is_rocm(name: &str) -> bool {
     name == "rocm" || name.starts_with("rocm-")
 }
 
-/// Whether this is the name of a toolkit's folder: `cuda`, `cuda-12.4`, `cu13`.
+/// Returns whether this is the name of a toolkit's directory: `cuda`, `cuda-12.4`, `cu13`.
 fn is_toolkit(name: &str) -> bool {
     let number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     name == "cuda"

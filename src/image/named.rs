@@ -28,7 +28,7 @@ pub const PLUGINS: &[(&str, &str)] = &[
     ("NCCL_ENV_PLUGIN", "libnccl-env"),
 ];
 
-/// The most names that are looked for; a variable or a conf file may have any number.
+/// The most names to look for; a variable or a conf file may have any number.
 const MOST: usize = 64;
 
 /// In bytes: the longest name that is looked for (`MAX_STR_LEN`).
@@ -67,7 +67,7 @@ pub enum FoundVerbs {
     Other,
 }
 
-/// The names that may be asked of the dynamic loader, whatever the release: as they are, and as
+/// Returns the names that may be asked of the dynamic loader, whatever the release: as they are, and as
 /// the file of a plugin.
 pub fn names(settings: &Settings) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
@@ -86,7 +86,7 @@ pub fn names(settings: &Settings) -> Vec<String> {
     names
 }
 
-/// The values of the variable that names libibverbs.
+/// Returns the values of the variable that names libibverbs.
 pub fn of_verbs(settings: &Settings) -> Vec<String> {
     let named = settings.0.iter().filter(|setting| setting.variable == IBVERBS_LIB);
     let mut names: Vec<String> = Vec::new();
@@ -98,13 +98,13 @@ pub fn of_verbs(settings: &Settings) -> Vec<String> {
     names
 }
 
-/// What the loader finds for these names.
+/// Returns what the loader finds for these names.
 pub fn read(tree: &Tree, loader: &Loader, start: Start, names: &[String]) -> Vec<Named> {
     let named = |name: &String| Named { name: name.clone(), library: library(tree, loader, start, name) };
     names.iter().map(named).collect()
 }
 
-/// What the loader finds for each libibverbs that is named.
+/// Returns what the loader finds for each libibverbs that is named.
 pub fn verbs(tree: &Tree, loader: &Loader, start: Start, names: &[String]) -> Vec<NamedVerbs> {
     let named = |name: &String| NamedVerbs { name: name.clone(), found: found(tree, loader, start, name) };
     names.iter().map(named).collect()
@@ -121,7 +121,7 @@ fn found(tree: &Tree, loader: &Loader, start: Start, name: &str) -> FoundVerbs {
     }
 }
 
-/// Whether a library has the version of symbols that NCCL asks it for (`IBVERBS_VERSION`). The
+/// Returns whether a library has the version of symbols that NCCL asks it for (`IBVERBS_VERSION`). The
 /// loader takes one without versions for one that has them all.
 fn is_libibverbs(tree: &Tree, real: &Path) -> bool {
     versions_of(tree, real).is_none_or(|versions| versions.iter().any(|version| version == "IBVERBS_1.1"))

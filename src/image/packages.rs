@@ -16,13 +16,13 @@ pub struct Package {
     pub name: String,
     /// `3.4.5`, `1.2.1+c50f3d6`.
     pub version: String,
-    /// The folder of packages that it is in.
+    /// The directory of packages that it is in.
     pub path: PathBuf,
     /// Libraries (`*.so*`) that the package has brought, by pip's list of its files, and that are not
-    /// there, relative to the folder.
+    /// there, relative to the directory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<PathBuf>,
-    /// Those that are there, with another size than in the list: another package, or a person, has
+    /// Those that exist, with another size than in the list: another package, or a person, has
     /// put other files in their place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<PathBuf>,
@@ -31,26 +31,26 @@ pub struct Package {
     pub libibverbs: Option<OwnLibibverbs>,
 }
 
-/// A libibverbs in a package, under a name of its own (`libibverbs-1de1263b.so.1.14.48.0`), as auditwheel
+/// A libibverbs in a package, under its own name (`libibverbs-1de1263b.so.1.14.48.0`), as auditwheel
 /// gives libraries that it puts into a wheel. The image's providers are made for `libibverbs.so.1` and
 /// report to that one alone; this one has those that lie beside it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnLibibverbs {
-    /// Relative to the folder of packages.
+    /// Relative to the directory of packages.
     pub path: PathBuf,
     /// The providers that the package has brought with it: `mlx5`.
     pub providers: Vec<String>,
 }
 
 impl Package {
-    /// Whether its libraries are those that it has brought.
+    /// Returns whether its libraries are those that it has brought.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty() && self.replaced.is_empty()
     }
 }
 
-/// The beginnings of their names: a name is one of these, or, but for [`ALONE`], goes on with a hyphen.
+/// The beginnings of their names: a name is one of these, or, but for [`ALONE`], continues with a hyphen.
 const STARTS: &[&str] = &[
     "deep-ep",
     "libucx",
@@ -65,19 +65,19 @@ const STARTS: &[&str] = &[
     "vllm",
 ];
 
-/// Names on which others build theirs: `torch-geometric`.
+/// Names that other packages extend: `torch-geometric`.
 const ALONE: &[&str] = &["ray", "sglang", "torch"];
 
 /// The most packages that are kept; no image has as many.
 const MOST: usize = 64;
 
-/// The most libraries of a package that are looked at.
+/// The most libraries of a package to examine.
 const LIBRARIES: usize = 64;
 
 /// The providers of rdma-core that a library can be linked with.
 const PROVIDERS: &[&str] = &["bnxt_re", "efa", "erdma", "hns", "ionic", "mana", "mlx4", "mlx5"];
 
-/// Those that Python finds, in its order.
+/// Returns those that Python finds, in its order.
 pub(crate) fn read(tree: &Tree, sites: &[PathBuf]) -> Vec<Package> {
     let mut found = Vec::new();
     for site in sites {
@@ -94,7 +94,7 @@ pub(crate) fn read(tree: &Tree, sites: &[PathBuf]) -> Vec<Package> {
     found
 }
 
-/// The package that `NAME.egg-link` leads to, as `setup.py develop` leaves one: its first line is the
+/// Returns the package that `NAME.egg-link` leads to, as `setup.py develop` leaves one: its first line is the
 /// project's directory, whose `NAME.egg-info/PKG-INFO` has the version.
 fn linked(tree: &Tree, site: &Path, entry: &str) -> Option<Package> {
     let name = of_link(entry)?;
@@ -109,12 +109,12 @@ fn linked(tree: &Tree, site: &Path, entry: &str) -> Option<Package> {
 
 const LINK: &str = ".egg-link";
 
-/// The name of a package in `deep_ep.egg-link`.
+/// Returns the name of a package in `deep_ep.egg-link`.
 fn of_link(entry: &str) -> Option<String> {
     known(entry.strip_suffix(LINK)?)
 }
 
-/// The package, with what has become of its libraries.
+/// Returns the package, with what has become of its libraries.
 fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
     let record = tree.list(&package.path.join(note).join("RECORD")).unwrap_or_default();
     let is_library = |file: &str| {
@@ -169,15 +169,15 @@ fn repaired(file: &str) -> Option<&str> {
     (folder.ends_with(".libs") && is_hash).then_some(name)
 }
 
-/// Whether an entry of a folder is the note about one of these packages.
+/// Returns whether an entry of a directory is the note about one of these packages.
 pub(crate) fn is_note(entry: &str) -> bool {
     noted(entry).is_some() || of_link(entry).is_some()
 }
 
-/// The name and the version in `nixl_cu12-0.7.1.dist-info`, `mpi4py-3.1.4.egg-info` and
+/// Returns the name and the version in `nixl_cu12-0.7.1.dist-info`, `mpi4py-3.1.4.egg-info` and
 /// `deep_ep-1.2.1+c50f3d6-py3.12-linux-x86_64.egg`.
 fn noted(entry: &str) -> Option<(String, String)> {
-    // Most entries of such a folder end here.
+    // Most entries of such a directory end here.
     let whole = [".dist-info", ".egg-info", ".egg"].iter().find_map(|end| entry.strip_suffix(end))?;
     let (name, rest) = whole.split_once('-')?;
     let version = rest.split_once("-py3").map_or(rest, |(version, _)| version);
@@ -185,10 +185,10 @@ fn noted(entry: &str) -> Option<(String, String)> {
     Some((known(name)?, version.to_owned())).filter(|_| is_version)
 }
 
-/// The name as pip compares names, if it is one of these packages.
+/// Returns the name as pip compares names, if it is one of these packages.
 fn known(name: &str) -> Option<String> {
     let name = name.to_ascii_lowercase().replace(['_', '.'], "-");
-    // `ray-...` and the like are what others build on them.
+    // Packages such as `ray-...` extend them.
     let goes_on = |start: &str, rest: &str| rest.starts_with('-') && !ALONE.contains(&start);
     let is_known =
         |start: &&str| name.strip_prefix(*start).is_some_and(|rest| rest.is_empty() || goes_on(start, rest));

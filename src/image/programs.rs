@@ -10,10 +10,10 @@ use crate::facts::start::Start;
 /// In bytes: how much of a script's first line the kernel reads (`BINPRM_BUF_SIZE`).
 const SHEBANG: usize = 256;
 
-/// The most folders of the `PATH` that count.
+/// The most directories of the `PATH` that count.
 const MOST: usize = 64;
 
-/// The programs that are for another architecture.
+/// Returns the programs that are for another architecture.
 pub(super) fn foreign(tree: &Tree, start: Start) -> Vec<Foreign> {
     let command = start.command.and_then(|command| in_path(tree, start, command));
     let interpreter = command.as_ref().and_then(|command| interpreter(tree, start, command));
@@ -32,7 +32,7 @@ pub(super) fn foreign(tree: &Tree, start: Start) -> Vec<Foreign> {
     found
 }
 
-/// The program that the first line of a script names: with `/usr/bin/env`, that of its argument.
+/// Returns the program that the first line of a script names: with `/usr/bin/env`, that of its argument.
 pub(super) fn interpreter(tree: &Tree, start: Start, script: &Path) -> Option<PathBuf> {
     let mut line = [0; SHEBANG];
     let length = elf::read_at(&tree.open(&tree.real(script)?)?, &mut line, 0).ok()?;

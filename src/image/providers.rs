@@ -1,4 +1,4 @@
-//! The providers of libibverbs, that is its user-space drivers, found in the way in which
+//! The providers of libibverbs, that is, its user-space drivers, found as
 //! libibverbs finds them (rdma-core, `libibverbs/dynamic_driver.c`).
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::scan::scan;
 use super::tree::Tree;
 use crate::facts::environment::Environment;
 
-/// `IBV_CONFIG_DIR`, if a library does not contain its own. All regular files in this folder
+/// `IBV_CONFIG_DIR`, if a library does not contain its own. All regular files in this directory
 /// count, whatever their names.
 pub(crate) const CONFIGURATION: &str = "/etc/libibverbs.d";
 
@@ -27,7 +27,7 @@ const MOST: usize = 256;
 /// In bytes: the longest name, which may be a path.
 const LONGEST_NAME: usize = 4096;
 
-/// A provider. libibverbs loads the providers that are named. It takes them from its own folder
+/// A provider. libibverbs loads the providers that are named. It takes them from its own directory
 /// (`VERBS_PROVIDER_DIR`) or, if they are not there, by the dynamic loader's search. A file
 /// that nothing names is never loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub struct Verbs {
     pub providers: Vec<Provider>,
 }
 
-/// The provider of this name that a libibverbs loads, if it loads those of this ABI.
+/// Returns the provider of this name that a libibverbs loads, if it loads those of this ABI.
 pub(crate) fn of_name<'p>(providers: &'p [Provider], abi: Option<u32>, name: &str) -> Option<&'p Provider> {
     let fits = |provider: &&Provider| {
         provider.name == name
@@ -85,19 +85,19 @@ pub(crate) struct Built {
     pub configuration: Option<PathBuf>,
 }
 
-/// The settings that the libibverbs behind `libibverbs.so.1` was built with.
+/// Returns the settings that the libibverbs behind `libibverbs.so.1` was built with.
 pub(crate) fn built(tree: &Tree, libraries: &[Library]) -> Built {
     loaded(libraries, "libibverbs.so.1").map(|library| built_of(tree, &library.path)).unwrap_or_default()
 }
 
-/// The libibverbs in this file, and its providers.
+/// Returns the libibverbs in this file, and its providers.
 pub(crate) fn verbs(tree: &Tree, loader: &Loader, real: &Path, environment: &Environment) -> Verbs {
     let built = built_of(tree, real);
     let providers = read(tree, loader, &built, environment);
     Verbs { path: real.to_owned(), provider_abi: built.abi, provider_folder: built.configuration, providers }
 }
 
-/// The settings that a libibverbs was built with. Its texts tell them:
+/// Returns the settings that a libibverbs was built with. They are in its texts:
 /// `/usr/lib/x86_64-linux-gnu/libibverbs/lib%s-rdmav34.so`.
 fn built_of(tree: &Tree, real: &Path) -> Built {
     let mut built = Built::default();
@@ -121,25 +121,25 @@ fn built_of(tree: &Tree, real: &Path) -> Built {
         })
         .filter(|folder| folder != Path::new(CONFIGURATION));
     }
-    // If the texts do not tell, rdma-core's default holds.
+    // If the texts do not contain them, rdma-core's default applies.
     built.folder = built.folder.or_else(|| Some(real.parent()?.join("libibverbs")));
     built
 }
 
-/// The N of the `-rdmavN.so` that ends here.
+/// Returns the N of the `-rdmavN.so` that ends here.
 fn of_suffix(text: &[u8]) -> Option<u32> {
     let text = &text[..text.iter().position(|byte| *byte == 0)?];
     let number = std::str::from_utf8(text).ok()?.strip_prefix("-rdmav")?.strip_suffix(".so")?;
     number.parse().ok()
 }
 
-/// The name and the N of a file: `mlx5` and 34 for `libmlx5-rdmav34.so`.
+/// Returns the name and the N of a file: `mlx5` and 34 for `libmlx5-rdmav34.so`.
 fn of_file(name: &str) -> Option<(&str, u32)> {
     let (name, number) = name.strip_prefix("lib")?.strip_suffix(".so")?.rsplit_once("-rdmav")?;
     Some((name, number.parse().ok()?))
 }
 
-/// The providers that have files, in the order of their folders; then those that are only
+/// Returns the providers that have files, in the order of their directories; then those that are only
 /// named.
 pub(crate) fn read(tree: &Tree, loader: &Loader, built: &Built, environment: &Environment) -> Vec<Provider> {
     let mut providers: Vec<Provider> = Vec::new();
@@ -188,7 +188,7 @@ pub(crate) fn read(tree: &Tree, loader: &Loader, built: &Built, environment: &En
     providers
 }
 
-/// A provider that is named, but has no file in the folders that are searched. The name may be
+/// Returns a provider that is named, but has no file in the directories that are searched. The name may be
 /// a path.
 fn only_named(tree: &Tree, built: &Built, name: String, by: String) -> Provider {
     let abi = built.abi.filter(|_| name.starts_with('/'));
@@ -196,7 +196,7 @@ fn only_named(tree: &Tree, built: &Built, name: String, by: String) -> Provider 
     Provider { name, abi: path.as_ref().and(abi), path, named_by: vec![by], ..Provider::default() }
 }
 
-/// The names of all providers that are named, each with the file or variable that names it.
+/// Returns the names of all providers that are named, each with the file or variable that names it.
 fn named(tree: &Tree, built: &Built, environment: &Environment) -> Vec<(String, String)> {
     let mut named = Vec::new();
     let configuration = built.configuration.as_deref().unwrap_or(Path::new(CONFIGURATION));

@@ -1,4 +1,4 @@
-//! The folders where Python finds packages, found without running Python (its `site` module;
+//! The directories where Python finds packages, found without running Python (its `site` module;
 //! `Modules/getpath.py`).
 
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::programs;
 use super::tree::Tree;
 use crate::facts::start::Start;
 
-/// The most folders of packages that count, and the most entries of a list of folders.
+/// The most directories of packages that count, and the most entries of a list of directories.
 const MOST: usize = 64;
 
 struct Sites<'a> {
@@ -17,8 +17,8 @@ struct Sites<'a> {
     found: Vec<PathBuf>,
 }
 
-/// The folders that exist, after links, in the order in which Python would take packages from
-/// them: `PYTHONPATH`; the folders of the Python that runs the command, if that is known; those
+/// Returns the directories that exist, after links, in the order in which Python would take packages from
+/// them: `PYTHONPATH`; the directories of the Python that runs the command, if that is known; those
 /// of the Pythons in the `PATH`; then the other usual places.
 pub(super) fn site_packages(tree: &Tree, start: Start) -> Vec<PathBuf> {
     let environment = start.environment;
@@ -50,8 +50,8 @@ pub(super) fn site_packages(tree: &Tree, start: Start) -> Vec<PathBuf> {
     sites.found
 }
 
-/// The conda environments whose Python the command finds: that of the first Python in the `PATH`, and the
-/// one that is activated. Conda notes its packages in `conda-meta`.
+/// Returns the conda environments whose Python the command finds: that of the first Python in the `PATH`, and
+/// the one that is activated. Conda notes its packages in `conda-meta`.
 pub(super) fn conda(tree: &Tree, start: Start) -> Vec<PathBuf> {
     let environment = start.environment;
     let path = environment.get("PATH").unwrap_or_default().split(':');
@@ -69,7 +69,7 @@ pub(super) fn conda(tree: &Tree, start: Start) -> Vec<PathBuf> {
     found
 }
 
-/// The Python that runs a command, which may be a Python itself, or a script for one
+/// Returns the Python that runs a command, which may be a Python itself, or a script for one
 /// (`torchrun`).
 fn python_of(tree: &Tree, start: Start, command: &str) -> Option<PathBuf> {
     let is_python = |path: &Path| {
@@ -92,7 +92,7 @@ impl Sites<'_> {
         }
     }
 
-    /// Adds the folders of a Python, given the folder of its program.
+    /// Adds the directories of a Python, given the directory of its program.
     fn interpreter(&mut self, folder: &Path, name: &str) {
         let Some(real) = self.tree.real(&folder.join(name)) else { return };
         // A virtual environment is found by the path before links are followed.
@@ -133,7 +133,7 @@ impl Sites<'_> {
         }
     }
 
-    /// Adds the folders of an installation, those of the version (`python3.11`) first.
+    /// Adds the directories of an installation, those of the version (`python3.11`) first.
     fn prefix(&mut self, prefix: &Path, version: &str) {
         // Debian's `/usr/bin/python3` prefers packages that pip has put below `/usr/local`.
         if prefix == Path::new("/usr") {

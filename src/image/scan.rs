@@ -11,7 +11,7 @@ const CHUNK: usize = 256 * 1024;
 /// The number of bytes before and after the rare byte that are always seen with it.
 const MARGIN: usize = 512;
 
-/// Shows every place of a byte that is rare in the texts of a library, with the bytes before it
+/// Passes every place of a byte that is rare in the texts of a library, with the bytes before it
 /// and from it on, until one of them gives a result. At most `most` bytes are read.
 pub(super) fn scan<T>(
     file: &File,
@@ -39,7 +39,7 @@ pub(super) fn scan<T>(
     None
 }
 
-/// The version of the NCCL in a library, from a text such as `NCCL version 2.21.5+cuda12.4`,
+/// Returns the version of the NCCL in a library, from a text such as `NCCL version 2.21.5+cuda12.4`,
 /// which NCCL prints when it starts (`src/init.cc`, `VERSION_STRING`). A library that only has
 /// the format of such a text has no `+cuda` after numbers.
 pub(super) fn nccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
@@ -52,7 +52,7 @@ pub(super) fn nccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> 
     })
 }
 
-/// The version of the RCCL in a library, from a text that RCCL prints when it starts
+/// Returns the version of the RCCL in a library, from a text that RCCL prints when it starts
 /// (`src/init.cc`, `VERSION_STRING`): `RCCL version 2.20.5+hip6.2`, and since ROCm 6.3
 /// `RCCL version : 2.21.5`.
 pub(super) fn rccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
@@ -64,7 +64,7 @@ pub(super) fn rccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> 
     })
 }
 
-/// The version of the UCX whose `libucp` this is: the only text of three numbers with a dot between
+/// Returns the version of the UCX whose `libucp` this is: the only text of three numbers with a dot between
 /// them (`ucp_get_version_string` in `src/ucp/core/ucp_context.c`). The bytes of a number may stand
 /// just before it.
 pub(super) fn ucx_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
@@ -79,7 +79,7 @@ pub(super) fn ucx_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     })
 }
 
-/// The version of the NVSHMEM in a library, from the text that `nvshmem_info_get_name` gives:
+/// Returns the version of the NVSHMEM in a library, from the text that `nvshmem_info_get_name` gives:
 /// `NVSHMEM v3.2.5` (`src/include/non_abi/nvshmem_version.h`, `NVSHMEM_VENDOR_STRING`).
 pub(super) fn nvshmem_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     scan(file, elf, most, b'N', |_, after| {

@@ -23,7 +23,7 @@ const LIBRARIES: &[&str] = &["libtorch_cuda.so", "libtorch_cuda_cpp.so"];
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Torch {
-    /// The package's folder.
+    /// The package's directory.
     pub path: PathBuf,
     /// `2.4.0+cu121`.
     pub version: Option<String>,
@@ -49,7 +49,7 @@ pub enum Linkage {
     Unknown,
 }
 
-/// The package in the first of Python's folders that has one. Adds the NCCL that it uses to
+/// Returns the package in the first of Python's directories that has one. Adds the NCCL that it uses to
 /// those that were found.
 pub(crate) fn read(tree: &Tree, sites: &[PathBuf], nccl: &mut Collector) -> Option<Torch> {
     let is_package = |site: &&PathBuf| {
@@ -72,7 +72,7 @@ pub(crate) fn read(tree: &Tree, sites: &[PathBuf], nccl: &mut Collector) -> Opti
     Some(torch)
 }
 
-/// How a library gets NCCL, and from which file; `None` if it does not use NCCL.
+/// Returns how a library gets NCCL, and from which file; `None` if it does not use NCCL.
 fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Option<PathBuf>)> {
     let file = tree.open(real)?;
     let elf = match Elf::open(&file) {
@@ -106,7 +106,7 @@ fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Op
     Some((Linkage::Static, Some(real.to_owned())))
 }
 
-/// The version from `__version__ = '2.4.0+cu121'`, or else from what pip noted.
+/// Returns the version from `__version__ = '2.4.0+cu121'`, or else from what pip noted.
 fn version(tree: &Tree, site: &Path) -> Option<String> {
     let text = tree.text(&site.join("torch/version.py")).unwrap_or_default();
     let written = text.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! The image's file tree. Links are followed below the reader's root, and each folder is listed
+//! The image's file tree. Links are followed below the reader's root, and each directory is listed
 //! once.
 
 use std::cell::{Cell, RefCell};
@@ -14,11 +14,11 @@ use crate::facts::reader::{self, Reader};
 /// (`include/linux/namei.h`, `MAXSYMLINKS`).
 const LINKS: usize = 40;
 
-/// The most entries of a folder that are looked at. A folder of `PYTHONPATH` may hold a data
+/// The most entries of a directory to examine. A directory of `PYTHONPATH` may hold a data
 /// set.
 const ENTRIES: usize = 65_536;
 
-/// The most names of all folders that are kept. An image has some hundreds.
+/// The most names of all directories that are kept. An image has some hundreds.
 const NAMES: usize = 4096;
 
 /// The most bytes of the list of a package's files. That of PyTorch has 1.3 million.
@@ -38,7 +38,7 @@ impl<'a> Tree<'a> {
         Tree { reader, matters, listed: RefCell::default(), room: Cell::new(NAMES) }
     }
 
-    /// The path without links, as in realpath(3); `None` if nothing is there, or the path is
+    /// Returns the path without links, as in realpath(3); `None` if nothing is there, or the path is
     /// not UTF-8. A link to `/x` leads to `/x` below the root, which the kernel would not do
     /// for us.
     pub fn real(&self, path: &Path) -> Option<PathBuf> {
@@ -72,7 +72,7 @@ impl<'a> Tree<'a> {
         real.to_str().is_some().then_some(real)
     }
 
-    /// The names in a folder that matter, in natural order; none if there is no folder.
+    /// Returns the names in a directory that matter, in natural order; none if there is no directory.
     pub fn names(&self, folder: &Path) -> Rc<Vec<String>> {
         let Some(real) = self.real(folder) else { return Rc::default() };
         if let Some(names) = self.listed.borrow().get(&real) {
@@ -91,7 +91,7 @@ impl<'a> Tree<'a> {
         names
     }
 
-    /// All names in a folder, by its path without links.
+    /// Returns all names in a directory, by its path without links.
     pub fn all_names(&self, real: &Path) -> Vec<String> {
         self.reader.names(real)
     }
@@ -101,7 +101,7 @@ impl<'a> Tree<'a> {
         self.reader.regular(real)
     }
 
-    /// The text of a file that only saves work; see [`Reader::text_if_readable`].
+    /// Returns the text of a file that only saves work; see [`Reader::text_if_readable`].
     pub fn text(&self, path: &Path) -> Option<String> {
         self.reader.text_if_readable(self.real(path)?)
     }
@@ -171,7 +171,7 @@ mod tests {
         }
         assert_eq!(*tree.names(Path::new("/lib/x86")), ["liba.so", "liba.so.1", "liba.so.1.2"]);
         assert_eq!(*tree.names(Path::new("/usr/lib")), [""; 0]);
-        // The folder is listed once, so a file that comes later is not seen.
+        // The directory is listed once, so a file that comes later is not seen.
         fs::write(path("usr/lib/x86/liba.so.9"), "").unwrap();
         assert_eq!(tree.names(Path::new("/usr/lib/x86")).len(), 3);
     }

@@ -20,12 +20,12 @@ const MODULE: &str = "libuct_";
 /// The same for its module for InfiniBand and RoCE.
 const VERBS: &str = "libuct_ib.so";
 
-/// Whether a name in a directory of modules matters.
+/// Returns whether a name in a directory of modules matters.
 pub(super) fn is_module(name: &str) -> bool {
     name.starts_with(MODULE)
 }
 
-/// Adds each UCX that the loader does not find, and reads what the file names do not tell. A conda
+/// Adds each UCX that the loader does not find, and reads what the file names do not contain. A conda
 /// environment counts if its Python is the one that the command finds: the environment's programs find
 /// its libraries by their own RPATH.
 pub(super) fn read(mut found: Collector, tree: &Tree, start: Start, packages: &[Package]) -> Vec<Library> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::tree::Tree;
 
-/// The version of the wheel that brought this file and whose name begins like this. Files get
+/// Returns the version of the wheel that brought this file and whose name begins like this. Files get
 /// replaced by hand, so the size must be the one in the wheel's own list.
 pub(super) fn version(tree: &Tree, site: &Path, name: &str, path: &Path) -> Option<String> {
     let file = tree.open(&tree.real(path)?)?;
@@ -18,8 +18,8 @@ pub(super) fn version(tree: &Tree, site: &Path, name: &str, path: &Path) -> Opti
     })
 }
 
-/// The files in a wheel's own list, each with its size. Many lists have carriage returns at the ends of
-/// their lines, of which the reader has made another character.
+/// Returns the files in a wheel's own list, each with its size. Many lists have carriage returns at the ends
+/// of their lines, of which the reader has made another character.
 pub(super) fn files(record: &str) -> impl Iterator<Item = (&str, &str)> {
     record.lines().filter_map(|line| {
         let (file, rest) = line.split_once(',')?;
@@ -28,7 +28,7 @@ pub(super) fn files(record: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The notes about packages whose names begin like this: the folder's name and the version.
+/// Returns the notes about packages whose names begin like this: the directory's name and the version.
 pub(super) fn noted<'n>(names: &'n [String], start: &str) -> impl Iterator<Item = (&'n str, &'n str)> {
     names.iter().filter_map(move |folder| {
         let (name, version) = folder.strip_suffix(".dist-info")?.split_once('-')?;

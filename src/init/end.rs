@@ -10,7 +10,7 @@ use crate::sys::fork::Ended;
 use crate::sys::signals;
 use crate::text::duration as shown;
 
-/// The end of the command, and what led to it.
+/// The end of the command, and its cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandEnd {
     pub ended: Ended,
@@ -32,7 +32,7 @@ pub(super) enum Killed {
 }
 
 impl Ended {
-    /// The exit code, as a shell computes it: 128 and the signal's number for a killed process.
+    /// Returns the exit code, as a shell computes it: 128 and the signal's number for a killed process.
     pub(crate) fn code(self) -> i32 {
         match self {
             Ended::Exited(code) => code,

@@ -11,7 +11,7 @@ use crate::facts::reader::of_kernel;
 /// executed no program since then.
 const FORKED_ONLY: u64 = 0x40;
 
-/// Whether a child has never executed a program. Ask only about a child that can execute
+/// Returns whether a child has never executed a program. Ask only about a child that can execute
 /// nothing any more: it has ended, or has closed all its files, and is not reaped yet.
 ///
 /// `true` is certain: the kernel itself says so (proc(5), field 9 of `/proc/PID/stat`). `false`

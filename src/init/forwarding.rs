@@ -53,7 +53,7 @@ impl Forwarding {
         self.stop.map(|(_, at)| at)
     }
 
-    /// The first signal that asked for the end, as it was forwarded.
+    /// Returns the first signal that asked for the end, as it was forwarded.
     pub(super) fn stop_asked(&self) -> Option<i32> {
         self.stop.map(|(signal, _)| signal)
     }
@@ -65,7 +65,7 @@ impl Forwarding {
         }
     }
 
-    /// The signal to name in the line about the end: the one that asked for the end, or the one
+    /// Returns the signal to name in the line about the end: the one that asked for the end, or the one
     /// that killed the command, if it was forwarded by us.
     pub(super) fn signal_behind(&self, ended: Ended) -> Option<(i32, Instant)> {
         let killer = self.last.filter(|(signal, _)| ended == Ended::Killed(*signal));
@@ -104,7 +104,7 @@ impl Supervisor {
     }
 
     /// Warns once. A child that changed its user can get no signal from an init without
-    /// CAP_KILL, and that is no reason for the init to end.
+    /// CAP_KILL, and that is not a reason for the init to end.
     fn warn_of_kill(&mut self, signal: i32, error: Errno) {
         if std::mem::replace(&mut self.forwarding.warned_of_kill, true) {
             return;

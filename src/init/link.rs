@@ -1,4 +1,4 @@
-//! What PID 1 and the child that prepares tell each other.
+//! The messages between PID 1 and the child that prepares.
 //!
 //! A pipe carries the orders to PID 1, and whether the command could not be
 //! executed; it closes by itself when the child execs. A one-time permit decides who goes on
@@ -96,15 +96,15 @@ impl Link {
         let _ = (&self.pipe).write_all(&message.encode());
     }
 
-    /// Leaves the counters that are needed to tell the traffic when the command has ended.
+    /// Saves the counters that the traffic report needs when the command has ended.
     pub(crate) fn leave_traffic(&self, note: &[u8]) {
         if let Some(memory) = self.note.as_deref() {
             memory.leave_traffic(note);
         }
     }
 
-    /// Leaves the decision, with which PID 1 starts the command if the preparation does not come to
-    /// its end.
+    /// Leaves the decision, with which PID 1 starts the command if the preparation does
+    /// not finish.
     pub(crate) fn leave_decision(&self, decision: &[u8]) {
         if let Some(memory) = self.note.as_deref() {
             memory.leave_decision(decision);
@@ -125,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Whether this process may go on to exec. `false` when PID 1 has given up
+    /// Returns whether this process may go on to exec. `false` when PID 1 has given up
     /// on it, and will kill it.
     #[must_use]
     pub(crate) fn claim_exec(&self) -> bool {
@@ -134,7 +134,7 @@ impl Link {
 }
 
 impl Watch {
-    /// Whether PID 1 may start the command in the child's place. `false` when
+    /// Returns whether PID 1 may start the command in the child's place. `false` when
     /// the child is already on its way.
     #[must_use]
     pub(super) fn claim_start(&self) -> bool {
@@ -164,7 +164,7 @@ impl Watch {
         self.state.take()
     }
 
-    /// The descriptors that PID 1 has to keep open.
+    /// Returns the descriptors that PID 1 has to keep open.
     pub(super) fn raw_fds(&self) -> [i32; 2] {
         [self.pipe.as_raw_fd(), self.permit.0.as_fd().as_raw_fd()]
     }

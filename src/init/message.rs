@@ -1,6 +1,6 @@
-//! What the child that prepares tells PID 1: bytes of one length, so that each read of the pipe
-//! takes one message. It is no JSON, as PID 1 reads it itself: the reader of JSON would come into
-//! its memory.
+//! The messages of the child that prepares to PID 1: bytes of one length, so that each read of the pipe
+//! takes one message. It is not JSON, because PID 1 reads it itself: a JSON reader would
+//! use its memory.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::signal_map::{Remap, Rewrite};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum InitMessage {
-    /// What to go by; the latest counts.
+    /// The orders; the latest ones apply.
     Orders(Box<Orders>),
     /// The command could not be executed, and that has been said.
     NotRun,
@@ -52,7 +52,7 @@ impl InitMessage {
 fn put(orders: &Orders, bytes: &mut Vec<u8>) {
     let Orders { terms, supervision, voice } = orders;
     for time in [terms.deadline, supervision.stop_timeout, supervision.drain_timeout] {
-        // Centuries are as good as what is longer.
+        // Centuries are enough for anything longer.
         let nanoseconds = time.map_or(NO_TIME, |t| t.as_nanos().try_into().unwrap_or(NO_TIME - 1));
         bytes.extend(nanoseconds.to_le_bytes());
     }

@@ -1,4 +1,4 @@
-//! What the child that prepares leaves with its init, in memory that both share. The init only
+//! What the child that prepares leaves for its init, in memory that both share. The init only
 //! keeps it for processes that it forks later, and does not look at what the bytes mean.
 
 use std::fs::File;
@@ -22,7 +22,7 @@ struct TextPlace {
 }
 
 /// The decided environment as JSON. The kernel accepts no environment of this length. Every start
-/// leaves a decision, which is mostly short, so it shares the first page with the lengths.
+/// leaves a decision, which is usually short, so it shares the first page with the lengths.
 const DECISION: TextPlace = TextPlace { length_at: 8, start: 16, longest: 16 * 1024 * 1024 };
 
 /// The counters of the ports, in some 200 bytes for each port.
@@ -39,7 +39,7 @@ impl HandoffMemory {
         self.0.as_raw_fd()
     }
 
-    /// Leaves the counters that are needed to tell the traffic when the command has ended. Empty
+    /// Saves the counters that the traffic report needs when the command has ended. Empty
     /// bytes leave nothing.
     pub(super) fn leave_traffic(&self, bytes: &[u8]) {
         if !bytes.is_empty() {
@@ -52,12 +52,12 @@ impl HandoffMemory {
         self.put(&DECISION, bytes);
     }
 
-    /// The counters, if they were left.
+    /// Returns the counters, if they were left.
     pub(super) fn traffic(&self) -> Option<Vec<u8>> {
         self.get(&TRAFFIC)
     }
 
-    /// The decision, if it was left.
+    /// Returns the decision, if it was left.
     pub(super) fn decision(&self) -> Option<Vec<u8>> {
         self.get(&DECISION)
     }

@@ -18,7 +18,7 @@ pub struct Orders {
     pub voice: Voice,
 }
 
-/// What PID 1 does when the preparation does not come to its end.
+/// What PID 1 does if the preparation does not finish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailureOrders {
     /// How long the preparation may take, from the start; `None` for no deadline.
@@ -45,7 +45,7 @@ pub struct Enforcing {
 }
 
 impl Enforcing {
-    /// The keys as the configuration file has them.
+    /// Returns the keys as the configuration file has them.
     fn keys(self) -> Vec<&'static str> {
         let all = [
             (self.require_rdma, "require-rdma"),
@@ -58,7 +58,7 @@ impl Enforcing {
 }
 
 impl Refusal {
-    /// The reason as a sentence: what went wrong, and which keys then forbid the start.
+    /// Returns the reason as a sentence: what went wrong, and which keys then forbid the start.
     pub fn because(self, what: &str) -> String {
         let keys = self.asked_by.keys();
         let (names, verb) = match &keys[..] {
@@ -70,7 +70,7 @@ impl Refusal {
     }
 }
 
-/// How the command is looked after.
+/// How the command is supervised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Supervision {
     /// Signals go to the command's process group.
@@ -88,7 +88,7 @@ pub struct Supervision {
 }
 
 impl Supervision {
-    /// The keys that are set but have no effect if no supervisor stays with the command.
+    /// Returns the keys that are set but have no effect if no supervisor stays with the command.
     pub fn without_effect_in_place(&self) -> Vec<&'static str> {
         let default = Supervision::default();
         let set = [
@@ -103,7 +103,7 @@ impl Supervision {
     }
 }
 
-/// How a supervisor speaks: lines on standard error, without waiting for a reader.
+/// How a supervisor reports: lines on standard error, without waiting for a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Voice {
     pub json: bool,
@@ -128,8 +128,8 @@ impl Voice {
         }
     }
 
-    /// The log is started with the first message: most supervisors never say a word, and save
-    /// its memory.
+    /// The log is started with the first message: most supervisors never report anything, and
+    /// save its memory.
     pub fn start_log(self) {
         let level = if self.quiet { Level::Error } else { Level::Warn };
         Log::start(Format::Json, level, Stderr::at_once());

@@ -22,11 +22,11 @@ use crate::log::Level;
 use crate::sys::fork::Ended;
 use crate::sys::signals::{self, Received};
 
-/// What is said when the preparation did not come to its end, but had already decided.
+/// The message if the preparation did not finish, but had already decided.
 pub(crate) const WITH_WHAT_WAS_DECIDED: &str = "The command is started with what was decided. \
     Processes that enter the container later may not find all of it.";
 
-/// What is said when no process can be started, and the command takes the place of this one.
+/// The message when no process can be started, and the command takes the place of this one.
 pub(crate) const IN_PLACE: &str = "The command takes the place of rdma-init, so no signal is forwarded to \
     it and no process of it is reaped.";
 
@@ -62,7 +62,7 @@ pub(super) struct Preparation {
     not_run: bool,
     /// The process of a preparation that was given up.
     pub(super) replaced: Option<Pid>,
-    /// Tells whether a command that was started without preparation could be executed.
+    /// Says whether a command that was started without preparation could be executed.
     untouched: Option<Watch>,
     /// The preparation's note for the end; `None` once it is known that there is none.
     pub(super) note: Option<Rc<HandoffMemory>>,
@@ -85,13 +85,13 @@ impl Preparation {
         }
     }
 
-    /// Whether the command turned out not to be executable, which has been said already.
+    /// Returns whether the command turned out not to be executable, which has been said already.
     pub(super) fn could_not_run(&self) -> bool {
         let tells = |watch: &Watch| watch.read() == News::Told(InitMessage::NotRun);
         self.not_run || self.untouched.as_ref().is_some_and(tells)
     }
 
-    /// Lets go of what the preparation has not used, and returns the descriptors of the rest.
+    /// Frees what the preparation has not used, and returns the descriptors of the rest.
     pub(super) fn descriptors_for_later(&mut self) -> Vec<RawFd> {
         self.note.take_if(|note| note.traffic().is_none());
         self.left.take_if(|left| !left.is_sealed());
@@ -252,7 +252,7 @@ impl Supervisor {
                 PreparingEnd::Running
             }
             Err(error) => {
-                // The command would not hear of a stop that it has missed.
+                // The command would not notice a stop that it has missed.
                 if let Some(signal) = self.forwarding.stop_asked() {
                     return PreparingEnd::Exit(Ended::Killed(signal).code());
                 }
@@ -278,7 +278,7 @@ impl Supervisor {
         refusal.code
     }
 
-    /// When the next deadline is due, that of the preparation included. No signal tells of a
+    /// When the next deadline is due, that of the preparation included. No signal reports a
     /// deadline.
     fn preparing_wakes_at(&self) -> Option<Instant> {
         let deadline =

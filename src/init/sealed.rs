@@ -26,7 +26,7 @@ impl Sealed {
         self.0.as_raw_fd()
     }
 
-    /// Writes these bytes, which count once the memory is sealed. Gives whether all were
+    /// Writes these bytes, which count once the memory is sealed. Returns whether all were
     /// written.
     pub(super) fn fill(&self, bytes: &[u8]) -> bool {
         self.0.write_all_at(bytes, 0).is_ok()
@@ -37,7 +37,7 @@ impl Sealed {
         let _ = fcntl(&self.0, FcntlArg::F_ADD_SEALS(SEALS));
     }
 
-    /// Whether the memory holds something and is sealed.
+    /// Returns whether the memory holds something and is sealed.
     pub(super) fn is_sealed(&self) -> bool {
         is_sealed(&self.0)
     }

@@ -39,7 +39,7 @@ impl Rewrite {
         Ok(rewrite)
     }
 
-    /// The signal to forward; `None` if this signal is dropped.
+    /// Returns the signal to forward; `None` if this signal is dropped.
     pub fn of(&self, signal: i32) -> Option<i32> {
         let place = usize::try_from(signal).ok().and_then(|signal| self.0.get(signal));
         place.map_or(Some(signal), |to| (*to != 0).then_some(i32::from(*to)))

@@ -22,7 +22,7 @@ impl Inheritance {
     }
 }
 
-/// Starts a child with what was inherited, in a process group of its own, and
+/// Starts a child with what was inherited, in its own process group, and
 /// in the foreground of the terminal if the group `from` has it.
 pub(super) fn spawn(inheritance: &Inheritance, from: Pid, child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     let child = fork::spawn(|| {
@@ -34,7 +34,7 @@ pub(super) fn spawn(inheritance: &Inheritance, from: Pid, child: impl FnOnce() -
     Ok(child)
 }
 
-/// Why no process can be started; a sentence without its end.
+/// Returns why no process can be started; a sentence without its end.
 pub(super) fn cannot_start(what: &str, error: Errno) -> String {
     let text = error.desc();
     format!(

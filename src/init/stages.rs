@@ -39,7 +39,7 @@ pub(crate) struct Alone {
 /// No process can be started. This one is then as it was before.
 ///
 /// All signals must be blocked; `inherited` is what the command gets back. `command` is started
-/// as it is if the preparation does not come to its end; it may be empty. `parent` is the
+/// as it is if the preparation does not finish; it may be empty. `parent` is the
 /// process that started this one. A process that is not PID 1 becomes a subreaper.
 pub(crate) fn supervise(
     inherited: Inherited,
@@ -118,7 +118,7 @@ impl Supervisor {
         end.code
     }
 
-    /// How the main child ended, and whether it was the command by then; or the code to exit
+    /// Returns how the main child ended, and whether it was the command by then; or the code to exit
     /// with if everything has been said.
     fn until_command_ends(&mut self, watch: Watch) -> Result<(Ended, bool), i32> {
         match self.preparing(watch) {

@@ -31,7 +31,7 @@ impl Stopping {
         self.killed.is_some()
     }
 
-    /// Why all remaining processes were killed, if they were.
+    /// Returns why all remaining processes were killed, if they were.
     pub(super) fn why_killed(&self) -> Option<Killed> {
         self.killed.map(|(why, _)| why)
     }
@@ -85,7 +85,7 @@ impl Supervisor {
         }
     }
 
-    /// When the next deadline is due. No signal tells of a deadline.
+    /// When the next deadline is due. No signal reports a deadline.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         match self.stopping.killed {
             Some((_, at)) if self.stopping.may_not_kill => Some(at),
@@ -124,7 +124,7 @@ impl Supervisor {
     }
 
     /// Gives up waiting for killed processes: one that does not go away hangs in the kernel,
-    /// mostly in a driver.
+    /// usually in a driver.
     pub(super) fn gave_up(&self) -> i32 {
         let child = self.child;
         let message = if self.stopping.may_not_kill {

@@ -166,7 +166,7 @@ impl Supervisor {
     }
 
     /// Closes everything that PID 1 has no use for: descriptors that the command may want
-    /// closed some day, and the working folder, which it may want unmounted. Call this only
+    /// closed some day, and the working directory, which it may want unmounted. Call this only
     /// once the command runs: until then PID 1 may have to start it.
     pub(super) fn leave_inherited_behind(&mut self) {
         let mut kept = self.preparation.descriptors_for_later();

@@ -1,4 +1,4 @@
-//! All processes that are left in the container, including workers in sessions of their own.
+//! All processes that are left in the container, including workers in their own sessions.
 
 use std::collections::HashMap;
 use std::fs;
@@ -40,7 +40,7 @@ impl Reach {
         }
     }
 
-    /// Whether the processes in reach can be found. The /proc of another PID namespace
+    /// Returns whether the processes in reach can be found. The /proc of another PID namespace
     /// has other numbers for the same processes.
     pub(super) fn can_see(self) -> bool {
         let own = std::process::id().to_string();
@@ -82,7 +82,7 @@ fn processes() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The fourth field of `stat`; the second is a name that may hold anything.
+/// Returns the fourth field of `stat`; the second is a name that may hold anything.
 fn parent(pid: i32) -> Option<i32> {
     let stat = of_kernel(format!("/proc/{pid}/stat"))?;
     let (_, rest) = stat.rsplit_once(')')?;

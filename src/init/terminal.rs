@@ -29,7 +29,7 @@ pub(super) fn hand_over(from: Pid, to: Pid) -> bool {
     on_terminal(|terminal| tcgetpgrp(terminal) == Ok(from) && tcsetpgrp(terminal, to).is_ok()) == Some(true)
 }
 
-/// Whether a shell on this terminal looks after us and can resume us: the process that started
+/// Returns whether a shell on this terminal controls us and can resume us: the process that started
 /// us is in our session, and in another group.
 pub(super) fn is_job() -> bool {
     let parent = getppid();
@@ -38,7 +38,7 @@ pub(super) fn is_job() -> bool {
         && getpgid(Some(parent)).is_ok_and(|group| group != getpgrp())
 }
 
-/// In the child: a process group of its own, in the foreground of the terminal
+/// In the child: its own process group, in the foreground of the terminal
 /// if it was the group `from` before. The terminal then sends ^C to the command and
 /// not to its init as well, which would forward it a second time; and a shell gets
 /// job control.
@@ -50,7 +50,7 @@ pub(super) fn take_foreground(from: Pid) {
     }
 }
 
-/// Makes a process the leader of a group of its own. The parent does it as well, so
+/// Makes a process the leader of its own group. The parent does it as well, so
 /// that the group is there whichever of the two comes first.
 pub(super) fn lead_group(pid: Pid) -> bool {
     setpgid(pid, pid).is_ok()

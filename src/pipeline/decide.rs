@@ -1,4 +1,4 @@
-//! From a host to a plan with its findings, as every command and the start itself make it.
+//! Makes a plan with its findings for a host, for every command and for the start itself.
 
 use std::path::Path;
 
@@ -18,10 +18,10 @@ use crate::profiles::Profiles;
 use crate::state::FOLDER;
 use crate::state::run::Run;
 
-/// The plan with all findings that need nothing but the facts.
+/// Returns the plan with all findings that need nothing but the facts.
 ///
 /// Variables that this container's start has filled in stand, as everything in the environment
-/// does. They are no wish of the user: if they would be decided the same today, the plan is
+/// does. They are not the user's wish: if they would be decided the same today, the plan is
 /// made without them.
 pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     if facts.settings.0.iter().any(leads_to_own_plugin) {
@@ -48,7 +48,8 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     plan
 }
 
-/// As [`decide`], for this container, which shows whether the env plugin may be in the folder of the state.
+/// As [`decide`], for this container, which shows whether the env plugin may be in the directory of the
+/// state.
 pub fn decide_here(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let mut plan = decide(facts, profiles, config);
     if plan.env_plugin == EnvPlugin::Used && !may_hold_code(&config.state_dir) {
@@ -57,8 +58,8 @@ pub fn decide_here(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan 
     plan
 }
 
-/// Whether a start, here or on another node, put this variable there for our env plugin. It is no wish of
-/// the user.
+/// Returns whether a start, here or on another node, put this variable there for our env plugin. It is not a
+/// wish of the user.
 fn leads_to_own_plugin(setting: &UserSetting) -> bool {
     setting.variable == MARKER || names_own_plugin(setting)
 }
@@ -74,7 +75,7 @@ fn is_of_plugin(variable: &str) -> bool {
     [MARKER, VARIABLE].contains(&variable)
 }
 
-/// What has become wrong of what a start filled in, on this host as it is now.
+/// Reports what has become wrong of what a start filled in, on this host as it is now.
 pub fn changed_since(run: &Run, facts: Facts, profiles: &Profiles, config: &Config) -> Option<Finding> {
     let filled_at_start: Vec<Filled> = run.filled_itself().collect();
     let origin = |name: &str| {
@@ -147,7 +148,7 @@ mod tests {
         Facts { settings: Settings((0..count).map(setting).collect()), ..hcas(2) }
     }
 
-    /// How many times as many comparisons are made for twice as much.
+    /// Returns how many times as many comparisons are made for twice as much.
     fn growth(host: impl Fn(usize) -> Facts, options: &Options) -> f64 {
         let profiles = Profiles::load(None).unwrap();
         let steps = |count| {
@@ -157,7 +158,7 @@ mod tests {
         steps(128) as f64 / steps(64) as f64
     }
 
-    /// Each of the HCAs carries a default route, and its GIDs tell the names of the interfaces.
+    /// Each of the HCAs carries a default route, and its GIDs have the names of the interfaces.
     fn with_default_routes(count: usize) -> Facts {
         let mut facts = hcas(count);
         facts.net.routes.retain(|route| !route.is_default());

@@ -20,7 +20,7 @@ use crate::text::duration;
 /// The time between two looks whether the container's start is done.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Everything up to the exec. A start that is under way is waited for, for this time at most.
+/// Does everything up to the exec. A start that is under way is waited for, for this time at most.
 ///
 /// # Errors
 /// A sentence for the user: a profile is at fault.
@@ -73,7 +73,7 @@ pub fn enter(
 
 /// Why there is no state.
 struct Missing {
-    /// The folders whose state cannot be used.
+    /// The directories whose state cannot be used.
     without: Vec<Without>,
     late: Option<Late>,
 }
@@ -81,7 +81,7 @@ struct Missing {
 /// A start that was not waited for to its end.
 struct Late {
     after: Duration,
-    /// What it is at, if it has left that.
+    /// What it is doing, if it has left that.
     phase: Option<At>,
 }
 
@@ -101,11 +101,11 @@ fn wait(config: &Config, log: &Log, most: Option<Duration>) -> Result<Found, Mis
         usual = usual.max(rest.map_or(Duration::ZERO, |rest| elapsed.saturating_add(rest)));
         let longest = bound(usual, most, is_under_way);
         let may_come = elapsed < longest && config.state_dir != StateDir::Nowhere;
-        // The folder may come up in one of several places, and no event tells of that.
+        // The directory may come up in one of several places, and no event reports that.
         match find(&config.state_dir) {
             Ok(found) => return Ok(found),
             Err(_) if may_come => {
-                // A proof may take long, so what the start is at is said at once.
+                // A test may take long, so this says at once what the start is doing.
                 if !is_said && (phase.is_some() || elapsed >= SILENT) {
                     is_said = true;
                     log.note(&waiting(longest, phase.as_ref()));
@@ -125,7 +125,7 @@ fn wait(config: &Config, log: &Log, most: Option<Duration>) -> Result<Found, Mis
 struct UnderWay {
     /// `None` if that cannot be known.
     is_under_way: Option<bool>,
-    /// What it is at, if it has left that.
+    /// What it is doing, if it has left that.
     phase: Option<At>,
     /// How long it can still take, if it is another one than PID 1's.
     rest: Option<Duration>,
@@ -147,14 +147,14 @@ impl UnderWay {
     }
 }
 
-/// How long a start below a PID 1 of ours can still take, by the options of this process.
+/// Returns how long a start below a PID 1 of ours can still take, by the options of this process.
 fn usual_start(config: &Config) -> Duration {
     let age = preparation::age_of_our_init();
     age.map_or(Duration::ZERO, |age| config.longest_preparation().saturating_sub(age))
 }
 
-/// How long to wait, from the beginning on. What the user asks for counts if a start is known to be under
-/// way; if that cannot be known, a start that must be over by now is not waited for.
+/// Returns how long to wait, from the beginning on. What the user asks for counts if a start is known to be
+/// under way; if that cannot be known, a start that must be over by now is not waited for.
 fn bound(usual: Duration, most: Option<Duration>, is_under_way: Option<bool>) -> Duration {
     match is_under_way {
         Some(true) => most.unwrap_or(usual),
@@ -164,7 +164,7 @@ fn bound(usual: Duration, most: Option<Duration>, is_under_way: Option<bool>) ->
 }
 
 fn waiting(longest: Duration, phase: Option<&At>) -> String {
-    // Times of years are of no use.
+    // Times of years are useless.
     let bound = match longest < Duration::from_secs(7 * 24 * 3600) {
         true => format!(", for {} at most (--wait)", duration(Duration::from_secs(longest.as_secs()))),
         false => String::new(),
@@ -177,7 +177,7 @@ fn phase_of(phase: Option<&At>) -> String {
 }
 
 impl Missing {
-    /// Why the variables are decided anew, and what to do so that they are not.
+    /// Returns why the variables are decided anew, and what to do so that they are not.
     fn why_afresh(&self) -> String {
         let Some(Late { after, phase }) = &self.late else { return self.why_nothing() };
         let after = match after.is_zero() {

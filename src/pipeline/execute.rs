@@ -37,7 +37,7 @@ pub fn execute_filled(mut image: PreparedExec, command: &[CString], refusal: Opt
     unfilled("the environment has no room for the variables that were filled in", command, refusal)
 }
 
-/// The same without those variables, for this reason, or not at all if there is a `refusal`.
+/// Executes the command without those variables, for this reason; refuses if there is a `refusal`.
 fn unfilled(what: &str, command: &[CString], refusal: Option<Refusal>) -> i32 {
     if let Some(refusal) = refusal {
         refuse(&refusal.because(what), refusal.code);
@@ -47,7 +47,7 @@ fn unfilled(what: &str, command: &[CString], refusal: Option<Refusal>) -> i32 {
     execute(PreparedExec::new(command.to_vec(), environ::entries()), command)
 }
 
-/// What the command gets if the preparation has come so far, and not to its end.
+/// What the command gets if the preparation has come this far, but did not finish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialPreparation {
     /// The limit of pinned memory is to be raised.
@@ -79,7 +79,7 @@ pub fn execute_decided(decision: &[u8], command: Vec<CString>, refusal: Option<R
     execute_filled(image, &command, refusal)
 }
 
-/// Raises the limit of pinned memory of this process, in silence.
+/// Raises the limit of pinned memory of this process without a message.
 pub(super) fn raise_memlock() {
     if let Some(before) = limits::read().memlock {
         memlock::raise(before, &process::read(&Reader::new(Path::new("/"))));

@@ -1,4 +1,4 @@
-//! Leaves what was decided to processes that enter the container later.
+//! Saves the decision for processes that enter the container later.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -49,15 +49,15 @@ pub(super) struct Decided<'a> {
 /// What a start has left.
 #[derive(Default)]
 pub(super) struct Remains {
-    /// The bytes for which our own init is to vouch.
+    /// The bytes that our own init is to confirm.
     pub state: Vec<u8>,
     /// Variables that lead NCCL to the env plugin, which the command gets too.
     pub of_plugin: Vec<(String, String)>,
 }
 
-/// Writes the state folder, in a container `/etc/nccl.conf` and its like, and every other place where the
+/// Writes the state directory, in a container `/etc/nccl.conf` and its like, and every other place where the
 /// variables are wanted (`propagate`). Says what cannot be written, if a user could miss it;
-/// the command starts all the same.
+/// the command starts anyway.
 #[must_use]
 pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
     let filled: Vec<(&str, &str)> = decided.plan.public().collect();
@@ -140,7 +140,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
             visible(&old)
         ));
     }
-    // sshd takes the home folder from the user database.
+    // sshd takes the home directory from the user database.
     let home = config
         .propagate
         .ssh
@@ -158,8 +158,8 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
     Remains { state, of_plugin: of_plugin.into_iter().chain(silenced).collect() }
 }
 
-/// What keeps NCCL from asking the plugin of another start, if this one is told to use none: the command may
-/// inherit the variable that names it, and the conf file may have it as well.
+/// Returns what keeps NCCL from asking the plugin of another start, if this one must use none: the
+/// command may inherit the variable that names it, and the conf file may have it as well.
 fn silenced(decided: &Decided, is_in_conf: bool) -> Vec<(String, String)> {
     let is_off = decided.plan.env_plugin == EnvPlugin::NotUsed(NotUsedReason::Off);
     // Only the user's own value is a setting of the plan.
@@ -171,8 +171,8 @@ fn silenced(decided: &Decided, is_in_conf: bool) -> Vec<(String, String)> {
     }
 }
 
-/// The variables that lead NCCL to this shared object, and mark what this node filled in; none if NCCL
-/// is not to ask.
+/// Returns the variables that lead NCCL to this shared object, and mark what this node filled in; none if
+/// NCCL is not to ask.
 fn of_plugin(plan: &Plan, library: Option<&Path>) -> Vec<(String, String)> {
     match library.and_then(Path::to_str).filter(|_| plan.env_plugin == EnvPlugin::Used) {
         Some(library) => {
@@ -183,13 +183,13 @@ fn of_plugin(plan: &Plan, library: Option<&Path>) -> Vec<(String, String)> {
     }
 }
 
-/// The same as the start that stands gave them to its command.
+/// Returns the same as the start that stands gave them to its command.
 fn of_start(run: &Run) -> Vec<(String, String)> {
     let given = |name: &str| Some((name.to_owned(), run.filled.get(name)?.clone()));
     [VARIABLE, MARKER].into_iter().filter_map(given).collect()
 }
 
-/// What is said if the report was wrong about the plugin.
+/// The message if the report was wrong about the plugin.
 const NO_PLUGIN: &str = "NCCL does not ask rdma-init's env plugin after all, because its files cannot be written to the state directory. The environment and NCCL's conf file serve as without it.";
 
 fn pairs(variables: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
@@ -197,7 +197,7 @@ fn pairs(variables: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Writes into vLLM's list what this node was given, so that Ray's workers on other nodes keep
-/// their own values. Gives what to say if that fails.
+/// their own values. Returns what to say if that fails.
 fn keep_apart(config: &Config, decided: &Decided, root: &Path) -> Option<String> {
     let list = decided.facts.node_list.as_ref().filter(|list| list.holds != Holds::NoList)?;
     // What the configuration sets is the user's, and vLLM may copy it.
@@ -235,8 +235,8 @@ struct HeldState<'a> {
 }
 
 /// Tells of files that have the names of ours and are not ours. In the first of the known
-/// folders they are an error: an image may have been told to read them there. If containers
-/// share a folder on purpose, they see each other's state there, which is worth a warning.
+/// directories they are an error: an image may be configured to read them there. If containers
+/// share a directory on purpose, they see each other's state there, which is worth a warning.
 fn tell_of_strangers(refused: &[RefusedFolder], log: &Log) {
     let known = refused.first().filter(|refused| !refused.strange.is_empty());
     if let Some(RefusedFolder { folder, why, strange, origin }) = known {
@@ -255,7 +255,7 @@ fn tell_of_strangers(refused: &[RefusedFolder], log: &Log) {
     }
 }
 
-/// Why each folder cannot be written.
+/// Returns why each directory cannot be written.
 fn reasons(refused: &[RefusedFolder]) -> String {
     let reasons = refused.iter().map(|one| format!("{}: {}", one.folder.display(), one.why));
     reasons.collect::<Vec<_>>().join("; ")
@@ -273,7 +273,7 @@ fn nowhere(refused: &[RefusedFolder], by_init: bool) -> String {
     }
 }
 
-/// Which variables processes that enter will not get, because nothing proves to them whose
+/// Returns which variables processes that enter will not get, because nothing proves to them whose
 /// state it is.
 fn loss(left: &WrittenFiles, given: &[(&str, &str)], by_init: bool) -> Option<String> {
     let lost: Vec<&str> =
@@ -293,19 +293,19 @@ fn loss(left: &WrittenFiles, given: &[(&str, &str)], by_init: bool) -> Option<St
     ))
 }
 
-/// Whether the state of an earlier start has to stay: that of the container's own start, or
+/// Returns whether the state of an earlier start has to stay: that of the container's own start, or
 /// that of another command that still runs.
 fn stands(run: &Run) -> bool {
     run.by_init || run.pid != nix::unistd::getpid().as_raw() && run.is_running()
 }
 
-/// Whether the image already names this file to NCCL, as the advice would say.
+/// Returns whether the image already names this file to NCCL, as the advice would say.
 fn is_read_anyway(facts: &Facts, state: Option<&Path>) -> bool {
     let named = facts.settings.get("NCCL_CONF_FILE").map(|setting| Path::new(&setting.value));
     named.is_some() && named == state
 }
 
-/// Whether NCCL is told to read this file, by a variable or a link.
+/// Returns whether NCCL is configured to read this file, by a variable or a link.
 fn is_read(facts: &Facts, file: &Path) -> bool {
     let is_linked = || std::fs::read_link("/etc/nccl.conf").is_ok_and(|target| target == file);
     is_read_anyway(facts, Some(file)) || is_linked()
@@ -346,7 +346,7 @@ fn files(
     let decision = || decision::text(decided.plan, &decided.facts, &decision::node()).into_bytes();
     state::StateFiles {
         env_sh: text(&filled, EnvFormat::Sh).into_bytes(),
-        // The lines are in a marked block, because the next start may be told to read this
+        // The lines are in a marked block, because the next start may have to read this
         // file.
         nccl_conf: block::with("", &text(&filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
         plan: json(&if is_private { plan.without_plan() } else { plan }),

@@ -1,5 +1,5 @@
-//! The wait for the name in `MASTER_ADDR`: the DNS entry of a first node that is still starting comes late, and a
-//! library that has once been told that a name does not exist may give up, or keep that answer.
+//! Waits for the name in `MASTER_ADDR`: the DNS entry of a first node that is still starting comes late, and
+//! a library that has once learned that a name does not exist may give up, or keep that answer.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ pub(super) struct Awaited {
     limit: Duration,
 }
 
-/// What this node may have to wait for; `None` on the first node, which others look for, and if the name is known to
-/// resolve. Most hosts without RDMA have not looked it up yet.
+/// Returns what this node may have to wait for; `None` on the first node, which others look for, and if the
+/// name is known to resolve. Most hosts without RDMA have not looked it up yet.
 pub(super) fn awaited(config: &Config, facts: &Facts) -> Option<Awaited> {
     let limit = config.wait_for_master.filter(|limit| !limit.is_zero())?;
     let found = facts.names.as_ref().and_then(|names| names.master.as_ref());

@@ -57,17 +57,17 @@ pub enum Prepared {
         state: Vec<u8>,
         under_way: Option<Box<UnderWay>>,
     },
-    /// This process has to look after the command, and a child has to prepare it.
+    /// This process has to supervise the command, and a child has to prepare it.
     Supervise(Box<Orders>),
     /// The command must not be started. `public` is the reason for others; it holds no value
-    /// that not everybody may read.
+    /// that is not world-readable.
     Refused { reason: String, public: String, code: i32 },
     /// There is nothing to start: exit with this code.
     Exit(i32),
 }
 
-/// Everything up to the exec. `decided` is called with what the command will get, as soon as
-/// nothing keeps the command from its start any more.
+/// Does everything up to the exec. `decided` is called with what the command will get, as
+/// soon as nothing can prevent the start of the command.
 ///
 /// # Errors
 /// A sentence for the user: the configuration or a profile is at fault.
@@ -123,7 +123,7 @@ pub fn prepare(
         let public = facts.settings.without_private_values(&reason);
         Ok(Prepared::Refused { reason, public, code: config.refuse_exit_code })
     };
-    // The other nodes wait for this one, and have to hear what is wrong with it.
+    // The other nodes wait for this one, and must learn what is wrong with it.
     let early = if config.preflight == Demand::Off { refusal(config, &plan) } else { None };
     if let Some(reason) = early {
         return refused(reason);
@@ -170,7 +170,7 @@ pub fn prepare(
     Ok(Prepared::Command { image, filled, note, state: left.state, under_way: Some(Box::new(under_way)) })
 }
 
-/// What a start says of values that it decides anew.
+/// Returns what a start says of values that it decides anew.
 fn said_of_copies(copied: &[Filled]) -> String {
     let names = copied.iter().map(|copy| copy.variable.as_str()).filter(|name| *name != MARKER);
     format!(
@@ -194,8 +194,8 @@ pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     }
 }
 
-/// Raises the limit, whatever the fabric: another library may pin memory too. The result is
-/// told only if RDMA is used.
+/// Raises the limit, whatever the fabric: another library may pin memory too. The result
+/// is reported only if RDMA is used.
 fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Memlock> {
     if config.memlock == Demand::Off {
         return None;
@@ -210,7 +210,7 @@ fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Meml
     Some(Memlock { before, after, pinning })
 }
 
-/// Why the command must not be started; `None` if it may.
+/// Returns why the command must not be started; `None` if it may.
 #[must_use]
 fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     if config.require_rdma
@@ -227,8 +227,8 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     None
 }
 
-/// Tests limits, image and fabric, if that is wanted, and tells the result. A preflight alone tells
-/// of the others and this node together.
+/// Tests limits, image and fabric, if that is wanted, and reports the result. Only a preflight reports
+/// on the other nodes and this node together.
 fn test(config: &Config, facts: &Facts, plan: &Plan, under_way: &UnderWay, log: &Log) -> Option<Report> {
     if (config.self_test, config.preflight) == (Demand::Off, Demand::Off) {
         return None;
@@ -242,7 +242,7 @@ fn test(config: &Config, facts: &Facts, plan: &Plan, under_way: &UnderWay, log: 
     Some(report)
 }
 
-/// Why the command must not be started after this self-test; `None` if it may.
+/// Returns why the command must not be started after this self-test; `None` if it may.
 #[must_use]
 fn enforced(config: &Config, report: &Report) -> Option<String> {
     match config.self_test {

@@ -1,4 +1,4 @@
-//! The preflight before the command starts: all nodes of the job prove the fabric between them.
+//! The preflight before the command starts: all nodes of the job test the fabric between them.
 
 mod files;
 
@@ -35,7 +35,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The most bytes of a file that says who takes part, such as a list of hosts.
 const LONGEST_FILE: u64 = 1024 * 1024;
 
-/// Finds out who takes part, from what starts this process.
+/// Determines which nodes take part, from the launcher of this process.
 ///
 /// # Errors
 /// As for [`part::find`].
@@ -55,7 +55,7 @@ pub(crate) fn part(
     Ok(part)
 }
 
-/// The terms of the configuration.
+/// Returns the terms of the configuration.
 pub(crate) fn terms<'a>(
     config: &Config,
     environment: &'a Environment,
@@ -80,8 +80,8 @@ pub(crate) fn terms<'a>(
     }
 }
 
-/// Why there can be no list of nodes at fault, if one is wanted: without a token, any process that reaches a port
-/// of the job could put a node into it.
+/// Returns why there can be no list of faulty nodes, if one is wanted: without a token, any process that
+/// reaches a port of the job could put a node into it.
 #[must_use]
 pub(crate) fn untrusted_list(files: &Files, environment: &Environment, part: &Part) -> Option<String> {
     let has_token = environment.get(TOKEN_VARIABLE).is_some_and(|token| !token.is_empty());
@@ -106,7 +106,7 @@ pub(crate) fn with_line<T>(
     say: &dyn Fn(&str),
     work: impl FnOnce(&dyn Fn(&str), Option<&dyn Fn(&Progress)>) -> T,
 ) -> T {
-    // Messages of other levels come at any time, and would stand in the same line.
+    // Messages of other levels come at any time, and would end up on the same line.
     let is_alone = config.log_format == Format::Text && config.log_level == Level::Info;
     let line = if is_alone { Line::at_stderr(environment.get("TERM")) } else { None };
     let Some(line) = line else { return work(say, None) };
@@ -135,7 +135,7 @@ pub(crate) struct Own<'a> {
     pub report: &'a Report,
 }
 
-/// Takes part, if that is wanted, and tells the verdict. Gives why the command must not be started;
+/// Takes part, if that is wanted, and reports the verdict. Returns why the command must not be started;
 /// `None` if it may.
 #[must_use]
 pub(crate) fn refusal(
@@ -206,7 +206,7 @@ pub(crate) fn refusal(
     (config.preflight == Demand::Enforce).then(|| format!("preflight = \"enforce\": {why}"))
 }
 
-/// What the preflight is at before anything has happened.
+/// Returns what the preflight is doing before anything has happened.
 fn beginning(part: &Part) -> String {
     let place = part.meet.as_deref().filter(|_| part.node > 0);
     let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
@@ -214,7 +214,7 @@ fn beginning(part: &Part) -> String {
     format!("preflight: node {} of {} is waiting for {waits}{place}", part.node, part.nodes)
 }
 
-/// What only node 0 can tell: the table, if there is something to see, and the nodes at fault.
+/// What only node 0 can report: the table, if there is something to see, and the faulty nodes.
 fn tell_all(files: &Files, judged: &Judged, log: &Log) {
     let verdict = judged.verdict();
     if !verdict.passed || verdict.warning_count() > 0 {

@@ -30,7 +30,7 @@ const LONGEST: u64 = 8 * 1024 * 1024;
 /// hundred in memory.
 const OBJECTS: usize = 100_000;
 
-/// All profiles; the configured one must be among them.
+/// Returns all profiles; the configured one must be among them.
 ///
 /// # Errors
 /// A profile is broken, or there is none of the configured name.
@@ -62,7 +62,7 @@ pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> Stri
     }
 }
 
-/// The variables that rdma-init put into this environment when the container started, and that
+/// Returns the variables that rdma-init put into this environment when the container started, and that
 /// are still there: by the state, or if this process may not believe one, by the marker beside them.
 pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Environment) -> Vec<Filled> {
     // When a container starts, its environment usually has no such variable, so nothing has to
@@ -78,13 +78,13 @@ pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Envir
     )
 }
 
-/// The facts of this container.
+/// Returns the facts of this container.
 pub fn live_facts(profiles: &Profiles, environment: &Environment, filled: &[Filled]) -> Facts {
     let folder = std::env::current_dir().ok();
     all_facts(profiles, Start { folder: folder.as_deref(), filled, ..Start::from(environment) })
 }
 
-/// The facts of this container, for a command that starts like this.
+/// Returns the facts of this container, for a command that starts like this.
 pub fn all_facts(profiles: &Profiles, start: Start) -> Facts {
     live(profiles, start, true, ImageScope::All, |_, _| Need::NetworkAndImage)
 }
@@ -101,7 +101,7 @@ pub fn add_extra(facts: &mut Facts) {
     extra::add(facts, &Reader::new(Path::new("/")));
 }
 
-/// The HCAs and the network of this container alone, for a command that is run often.
+/// Returns the HCAs and the network of this container alone, for a command that is run often.
 pub fn fabric_facts() -> Facts {
     let reader = Reader::new(Path::new("/"));
     let net = net::read(&reader, net::system_addresses(), rtnetlink::system_routing);
@@ -109,14 +109,14 @@ pub fn fabric_facts() -> Facts {
     Facts { net, rdma, ..Facts::default() }
 }
 
-/// The facts of this container that the decision can depend on.
+/// Returns the facts of this container that the decision can depend on.
 pub fn needed_facts(profiles: &Profiles, start: Start, config: &Config) -> Facts {
     let options = config.plan_options();
     let scope = config.libraries.scope();
     live(profiles, start, false, scope, |facts, devices| plan::need(facts, devices, profiles, &options))
 }
 
-/// Whether a variable's value matters, besides those that always do.
+/// Returns whether a variable's value matters, besides those that always do.
 fn is_setting(profiles: &Profiles, variable: &str) -> bool {
     profiles.reads(variable) || libraries::of_variable(variable).is_some()
 }
@@ -153,14 +153,14 @@ fn live(
     facts::read(sources, need)
 }
 
-/// The variables that NCCL would read in a process with this environment: its own, then those of the
+/// Returns the variables that NCCL would read in a process with this environment: its own, then those of the
 /// conf files.
 pub fn settings(environment: &Environment) -> Settings {
     let reader = Reader::new(Path::new("/"));
     settings::read(&reader, Start::from(environment), None, conf::assignments, |_| false).settings
 }
 
-/// The facts of another container: a document, or an embedded one (`demo:NAME`). Variables that
+/// Returns the facts of another container: a document, or an embedded one (`demo:NAME`). Variables that
 /// the user sets in this environment come before those of that container.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ pub fn refuse_and_tell(reason: &str, public: &str, code: i32) {
     leave_behind(&Environment::new(&environ::entries()), public);
 }
 
-/// The sentence for a refusal.
+/// Returns the sentence for a refusal.
 pub fn refusing(reason: &str, code: i32) -> String {
     format!("refusing to start the command (exit code {code}): {reason}")
 }
@@ -43,7 +43,7 @@ fn left_behind(known: &Environment, reason: &str) -> Option<String> {
     words.leave().err().map(|why| format!("{failed}: {why}"))
 }
 
-/// The text for Kubernetes' file, and what to say if it cannot be written.
+/// Returns the text for Kubernetes' file, and what to say if it cannot be written.
 pub fn last_words(known: &Environment, reason: &str) -> (LastWords, String) {
     let path = known.get(TERMINATION_LOG_VARIABLE).filter(|path| !path.is_empty()).map(Path::new);
     let words = termination_log::last_words(&format!("rdma-init: {reason}\n"), path);

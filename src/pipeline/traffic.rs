@@ -1,4 +1,4 @@
-//! What the job has moved over RDMA, and what went wrong on its ports. The counters before the job are noted
+//! The job's RDMA traffic, and the errors of its ports. The counters before the job are noted
 //! for the init of the command, which reports the difference when the command has ended.
 
 use std::path::Path;
@@ -29,14 +29,14 @@ struct Note {
     ports: Vec<Port>,
 }
 
-/// A port before the job: what went over it, and what went wrong on it.
+/// A port before the job: its traffic, and its errors.
 #[derive(Serialize, Deserialize)]
 struct Port {
     moved: PortTraffic,
     errors: PortErrors,
 }
 
-/// The counters of the ports that the job will use, and how to speak of them. Empty if
+/// Returns the counters of the ports that the job will use, and how to speak of them. Empty if
 /// there is nothing to tell: no such port, or none whose counters show.
 pub(super) fn note(config: &Config, plan: &Plan) -> Vec<u8> {
     if config.log_level < Level::Warn {
@@ -65,7 +65,7 @@ pub(super) fn note(config: &Config, plan: &Plan) -> Vec<u8> {
     }
 }
 
-/// Tells what has moved since the note was made, `ran` ago. Call this in a process of its own:
+/// Reports the traffic since the note was made, `ran` ago. Call this in a separate process:
 /// a driver may take long.
 pub fn tell(note: &[u8], ran: Duration) {
     let Ok(Note { format, level, ports }) = json::read(note) else { return };

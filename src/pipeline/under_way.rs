@@ -1,4 +1,4 @@
-//! What a start leaves for processes that enter meanwhile, from its first proof until its state can be
+//! What a start leaves for processes that enter meanwhile, from its first test until its state can be
 //! found.
 
 use std::cell::Cell;
@@ -22,8 +22,8 @@ pub struct UnderWay {
 const BETWEEN_PHASES: Duration = Duration::from_secs(1);
 
 impl UnderWay {
-    /// Leaves nothing yet. A start without a proof leaves nothing at all: it is done in a moment, its process
-    /// shows that it is under way, and a state folder that hangs must not keep it from deciding.
+    /// Leaves nothing yet. A start without a test leaves nothing at all: it is done in a moment, its process
+    /// shows that it is under way, and a state directory that hangs must not keep it from deciding.
     pub(super) fn of(config: &Config) -> UnderWay {
         UnderWay {
             place: config.state_dir.clone(),

@@ -15,41 +15,41 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The release of NCCL that reads the variables; the newest if it is not known, for
+    /// Returns the release of NCCL that reads the variables; the newest if it is not known, for
     /// questions on which releases hardly differ.
     pub fn version(&self) -> Version {
         self.user.version().unwrap_or(NEWEST)
     }
 
-    /// Whether a variable is not for the plan to decide.
+    /// Returns whether the plan must not decide a variable.
     pub fn leaves_alone(&self, variable: &str) -> bool {
         self.options.profile == ProfileOption::None
             || self.user.get(variable).is_some()
             || self.options.keep.contains(variable)
             || self.hands_off(variable)
-            // Processes that are no workers need a list all the same, and NCCL finds the nearest in it.
+            // Processes that are not workers need a list anyway, and NCCL finds the nearest in it.
             || variable != LIST && self.is_set_by_worker(variable)
     }
 
-    /// Whether the user lets each worker of vLLM set a variable. What it holds already then comes
+    /// Returns whether the user lets each worker of vLLM set a variable. What it holds already then comes
     /// after the worker's value, with a comma between them.
     pub fn is_set_by_worker(&self, variable: &str) -> bool {
         let selection = self.user.get(vllm::SELECTION);
         selection.is_some_and(|selection| vllm::is_set_by_worker(&selection.value, variable))
     }
 
-    /// Whether the profile leaves a variable to others.
+    /// Returns whether the profile leaves a variable to others.
     pub fn hands_off(&self, variable: &str) -> bool {
         self.profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable))
     }
 
-    /// Whether the platform's script has not run: nothing has set what it sets.
+    /// Returns whether the platform's script has not run: nothing has set what it sets.
     pub fn awaits_script(&self) -> bool {
         self.profile.script.as_ref().is_some_and(|script| self.user.get(&script.sets).is_none())
     }
 
-    /// Whether the command runs the platform's script before the job, so that it is not known here what
-    /// NCCL will get.
+    /// Returns whether the command runs the platform's script before the job, so that it is not known here
+    /// what NCCL will get.
     pub fn command_runs_script(&self) -> bool {
         let named = &self.facts.platform.files_in_command;
         let script = self.profile.script.as_ref().filter(|_| self.awaits_script());

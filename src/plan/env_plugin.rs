@@ -1,5 +1,5 @@
 //! Whether NCCL is to ask our env plugin. With it, each process takes its own node's values at the
-//! moment of use; the environment and the conf file serve all the same.
+//! moment of use; the environment and the conf file serve anyway.
 
 use super::{EnvPluginOption, Options, Setting, SettingOutcome, User};
 use crate::facts::Facts;
@@ -31,7 +31,7 @@ pub enum NotUsedReason {
     OfUser,
     /// NCCL loads this file by itself.
     Foreign(String),
-    /// Others than root, or than this user, may be able to write to the folder of the state. Only a live
+    /// Others than root, or than this user, may be able to write to the directory of the state. Only a live
     /// container shows that.
     Folder,
 }
@@ -76,7 +76,7 @@ fn why_not(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) 
     releases.iter().find_map(loaded).map(NotUsedReason::Foreign)
 }
 
-/// Whether the plugin can answer with a setting. What the configuration sets is the user's.
+/// Returns whether the plugin can answer with a setting. What the configuration sets is the user's.
 pub(crate) fn is_answer(setting: &Setting) -> bool {
     setting.outcome == SettingOutcome::Filled
         && setting.source != Source::Configuration

@@ -36,11 +36,11 @@ pub(crate) enum Asked<'a> {
 pub(crate) enum Held {
     No,
     By(Sign),
-    /// What must not be there is not there, which is no sign of anything.
+    /// What must not be there is not there, which is not a sign of anything.
     ByAbsence,
 }
 
-/// What a condition asks for, in the order in which a profile's file has it.
+/// Returns what a condition asks for, in the order in which a profile's file has it.
 pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
     let Condition {
         hca,
@@ -107,7 +107,7 @@ pub(crate) struct CheckedCondition {
     pub held: Held,
 }
 
-/// What the conditions of every profile come to: those that fit first, then by name.
+/// Returns what the conditions of every profile come to: those that fit first, then by name.
 pub(crate) fn fits_of(facts: &Facts, profiles: &Profiles) -> Vec<Fit> {
     let candidates = candidates(facts);
     let table = |condition: &Condition| Table {
@@ -127,7 +127,7 @@ pub(crate) fn fits_of(facts: &Facts, profiles: &Profiles) -> Vec<Fit> {
     fits
 }
 
-/// What matched, if all that the condition asks for is there.
+/// Returns what matched, if all that the condition asks for is there.
 pub(crate) fn signs(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> Option<Vec<Sign>> {
     let mut signs = Vec::new();
     for asked in asked(condition) {
@@ -141,7 +141,7 @@ pub(crate) fn signs(facts: &Facts, candidates: &[Candidate], condition: &Conditi
 }
 
 impl Asked<'_> {
-    /// Whether this host has it.
+    /// Returns whether this host has it.
     pub(crate) fn held(self, facts: &Facts, candidates: &[Candidate]) -> Held {
         let interfaces = &facts.net.interfaces;
         let sign = match self {
@@ -233,7 +233,7 @@ impl fmt::Display for Asked<'_> {
     }
 }
 
-/// A driver may leave its own domain out of an attribute's name.
+/// A driver may omit its own domain from an attribute's name.
 fn claimed_attribute(facts: &Facts, wanted: &AttributeEvidence) -> Option<Sign> {
     let fits_value = |value: &str| wanted.value.as_ref().is_none_or(|pattern| fits(pattern, value));
     facts.dra.iter().find_map(|device| {

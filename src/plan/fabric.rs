@@ -29,12 +29,12 @@ impl Fabric {
         !matches!(self, Fabric::None(_))
     }
 
-    /// Whether a job over plain sockets does without it.
+    /// Returns whether a job over plain sockets does without it.
     pub fn is_lost_over_sockets(&self) -> bool {
         matches!(self, Fabric::Verbs | Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_))
     }
 
-    /// Whether programs register memory with the HCAs themselves.
+    /// Returns whether programs register memory with the HCAs themselves.
     pub fn pins_memory(&self) -> bool {
         matches!(self, Fabric::Verbs | Fabric::Plugin(_))
     }
@@ -55,7 +55,7 @@ pub(super) fn find(context: &Context, ports: &[Candidate]) -> Fabric {
     }
 }
 
-/// A net plugin over the interfaces of these names that can be used.
+/// Returns a net plugin over the interfaces of these names that can be used.
 fn over_interfaces(context: &Context, patterns: &[String]) -> Fabric {
     let interfaces = context.facts.net.interfaces.iter().map(|interface| &interface.name);
     let is_usable = |name: &&String| interface::obstacle(context.facts, name).is_none();

@@ -1,4 +1,4 @@
-//! From proposals to settings: what the user decided stands.
+//! Turns proposals into settings; the user's decisions stay.
 
 use super::context::Context;
 use super::rule::Rule;
@@ -13,7 +13,7 @@ use crate::profiles::Profile;
 const SELECTION: &[&str] =
     &["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY"];
 
-/// The constants of the profile that do not depend on facts, and the variables that it leaves
+/// Returns the constants of the profile that do not depend on facts, and the variables that it leaves
 /// unset.
 pub(super) fn tuning(profile: &Profile) -> Vec<Proposal> {
     let constants = profile
@@ -28,7 +28,7 @@ pub(super) fn tuning(profile: &Profile) -> Vec<Proposal> {
     constants.chain(unset).collect()
 }
 
-/// What the user set, then the proposals for other variables. Of two proposals for one
+/// Returns what the user set, then the proposals for other variables. Of two proposals for one
 /// variable, the first counts.
 pub(super) fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>) -> Vec<Setting> {
     let mut settings: Vec<Setting> = context
@@ -55,7 +55,7 @@ pub(super) fn settings(context: &Context, proposals: impl IntoIterator<Item = Pr
     settings
 }
 
-/// Whether a variable of the user's, or of the start, is worth a line.
+/// Returns whether a variable of the user's, or of the start, is worth a line.
 fn concerns(context: &Context, setting: &UserSetting) -> bool {
     let variable = &setting.variable;
     setting.origin == Source::AtStart
@@ -78,7 +78,7 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
     }
 }
 
-/// A value that the container's start has filled in, with the reason that it had then.
+/// Returns a value that the container's start has filled in, with the reason that it had then.
 fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
     let is_it = |filled: &&Filled| filled.variable == setting.variable;
     let filled = facts.filled_at_start.iter().find(is_it).filter(|_| setting.origin == Source::AtStart)?;
@@ -87,7 +87,7 @@ fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
     Some(Setting { at_start: true, ..Setting::filled(variable, value, source, Rule::AsWritten(rule)) })
 }
 
-/// The setting for a variable that only rdma-init decides on.
+/// Returns the setting for a variable that only rdma-init decides on.
 pub(super) fn of_proposal(proposal: Proposal) -> Setting {
     let Proposal { variable, value, source, rule, evidence } = proposal;
     let setting = match value {

@@ -23,7 +23,7 @@ pub struct Forecast {
     pub log: Option<String>,
 }
 
-/// The prediction for the release that is known; else for every kind of release,
+/// Returns the prediction for the release that is known; else for every kind of release,
 /// oldest first, one for each change in what they do.
 pub(super) fn forecasts(facts: &Facts, settings: &[Setting], version: Option<Version>) -> Vec<Forecast> {
     let get = |name: &str| value(settings, name);
@@ -51,7 +51,7 @@ pub(super) fn forecasts(facts: &Facts, settings: &[Setting], version: Option<Ver
     forecasts
 }
 
-/// What the job's environment has, conf files included.
+/// Returns what the job's environment has, conf files included.
 pub(super) fn value<'a>(settings: &'a [Setting], variable: &str) -> Option<&'a str> {
     settings.iter().find(|setting| setting.variable == variable)?.value.as_deref()
 }

@@ -1,7 +1,7 @@
 //! `NCCL_IB_GID_INDEX` and `NCCL_IB_ADDR_*`: the source address of RoCE.
 //!
-//! A slot holds an address only until the table changes: a link that bounces, or an address that is
-//! renewed, may move it. So an index is set if nothing else leads NCCL to the right slot.
+//! An entry of the table holds an address only until the table changes: a link that bounces, or an address
+//! that is renewed, may move it. So an index is set if nothing else leads NCCL to the right index.
 
 mod leave;
 mod not_taken;
@@ -29,18 +29,18 @@ pub(crate) enum GidChoice {
     /// There is nothing to choose: only InfiniBand, no port with a GID of ours, or the user has
     /// decided.
     NotOurs,
-    /// The same slot on every port.
+    /// The same index on every port.
     Index { index: u32, rule: Rule, evidence: Vec<RuleEvidence> },
-    /// NCCL's own search, what leads it to a right slot of each port, and the slot that is right on
+    /// NCCL's own search, what leads it to a right index of each port, and the index that is right on
     /// every port now, if it is one.
     Search { search: Search, releases: Vec<Version>, slot: Option<u32>, evidence: Vec<RuleEvidence> },
-    /// No index, because any would be wrong on a port that is used all the same. NCCL's search may be
-    /// led to the right slots of so many of all ports.
+    /// No index, because any would be wrong on a port that is used anyway. NCCL's search may be
+    /// led to the right indexes of this many of all ports.
     NotForAll { search: Option<Search>, on: usize, of: usize, evidence: Vec<RuleEvidence> },
 }
 
 impl GidChoice {
-    /// The slot that is right on every port, if there is one.
+    /// Returns the index that is right on every port, if there is one.
     pub(crate) fn index(&self) -> Option<u32> {
         match self {
             GidChoice::Index { index, .. } => Some(*index),
@@ -109,13 +109,13 @@ pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Not
     largest_agreeing(context, &rails, ports, notes)
 }
 
-/// The published index, if it is right on every rail.
+/// Returns the published index, if it is right on every rail.
 fn published_index(rails: &[RailGids], profile: &Profile) -> Option<u32> {
     let index: u32 = profile.variables.get(INDEX)?.parse().ok()?;
     is_right_everywhere(rails, index).then_some(index)
 }
 
-/// Keeps the rails that share a slot with most others, if the others can be left out.
+/// Keeps the rails that share an index with most others, if the others can be left out.
 fn largest_agreeing(
     context: &Context,
     rails: &[RailGids],
@@ -198,7 +198,7 @@ pub(crate) fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) 
     }
 }
 
-/// The variables that lead NCCL's search, as far as it needs any.
+/// Returns the variables that lead NCCL's search, as far as it needs any.
 fn steers(search: &Search, rule: impl Fn() -> Rule) -> Vec<Proposal> {
     let family = (search.family == Family::Inet6).then(|| Proposal::from_facts(FAMILY, "AF_INET6", rule()));
     let range = search.range.map(|range| Proposal::from_facts(RANGE, range.to_string(), rule()));

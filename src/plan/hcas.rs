@@ -54,8 +54,8 @@ pub(super) fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes)
 }
 
 /// `NCCL_IB_DISABLE=1`, if NCCL would otherwise take devices that it must not take. Either
-/// it cannot work on them: it does not look at the node type, or they lead to NVSwitches, and it
-/// ends with an error at the first connection. Or the configuration says to leave them alone, and there are no others.
+/// it cannot work on them: it does not look at the node type, or they connect to NVSwitches, and it
+/// fails at the first connection. Or the configuration says to leave them alone, and there are no others.
 pub(super) fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
     let is_trap = |port: &&Candidate| {
         visible(port.hca, port.port)
@@ -81,7 +81,7 @@ pub(super) fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabri
     Some(Proposal::from_facts("NCCL_IB_DISABLE", "1", rule).because(evidence(ports)))
 }
 
-/// Whether NCCL, given this pattern, takes all used ports and no other.
+/// Returns whether NCCL, given this pattern, takes all used ports and no other.
 fn selects_exactly(pattern: &str, ports: &[Candidate], version: Version) -> bool {
     let pattern = Pattern::of_hcas(pattern, version);
     ports
@@ -99,13 +99,13 @@ fn exact_list(ports: &[Candidate]) -> String {
     format!("={}", names.join(","))
 }
 
-/// The same list without its sign, if it selects the same ports.
+/// Returns the same list without its sign, if it selects the same ports.
 fn without_sign(list: String, ports: &[Candidate], version: Version) -> String {
     let plain = list.trim_start_matches('=').to_owned();
     if selects_exactly(&plain, ports, version) { plain } else { list }
 }
 
-/// The used ports by name, `NAME:PORT` if `with_port` says so, each once.
+/// Returns the used ports by name, `NAME:PORT` if `with_port` says so, each once.
 fn device_list(ports: &[Candidate], with_port: impl Fn(&Candidate) -> bool) -> Vec<String> {
     let (mut names, mut known) = (Vec::new(), HashSet::new());
     for port in ports.iter().filter(|port| port.is_used()) {

@@ -11,7 +11,7 @@ use crate::libraries::nccl::version::NEWEST;
 
 pub(crate) const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 
-/// The interface from the facts, with a note of what was tried.
+/// Returns the interface from the facts, with a note of what was tried.
 pub(crate) fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
     let mut chosen = None;
     for (way, choice) in tries(facts) {
@@ -70,7 +70,7 @@ fn selected<'a>(facts: &'a Facts, pattern: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// The name as platforms publish it; exact (`=eth0`) if it would otherwise
+/// Returns the name as platforms publish it; exact (`=eth0`) if it would otherwise
 /// also select an `eth0.100`.
 fn pattern_for(facts: &Facts, name: &str) -> String {
     let ambiguous =

@@ -7,7 +7,7 @@ use crate::finding::Source;
 use crate::libraries::nccl::devices::LIST;
 use crate::profiles::Profiles;
 
-/// The most ports that are looked at: each takes a decision of its own.
+/// The most ports to examine: each needs a separate decision.
 const MOST: usize = 16;
 
 /// A port that NCCL is to use as well if it is ACTIVE when NCCL asks.
@@ -21,8 +21,8 @@ pub struct LatePort {
     pub entry: String,
 }
 
-/// The ports that would only add themselves to an exact list of HCAs. If a port would change anything else
-/// for NCCL, the values of the start stand.
+/// Returns the ports that would only add themselves to an exact list of HCAs. If a port would change anything
+/// else for NCCL, the values of the start stand.
 pub(super) fn ports(facts: &Facts, profiles: &Profiles, options: &Options, plan: &Plan) -> Vec<LatePort> {
     let Some(list) = exact_list(&plan.settings) else { return Vec::new() };
     let late = facts.rdma.iter().flat_map(|hca| hca.ports.iter().map(move |port| (hca, port)));
@@ -37,7 +37,7 @@ pub(super) fn ports(facts: &Facts, profiles: &Profiles, options: &Options, plan:
     late.take(MOST).filter_map(added).collect()
 }
 
-/// The list of HCAs, if rdma-init chose it, and it has names alone.
+/// Returns the list of HCAs, if rdma-init chose it, and it has names alone.
 fn exact_list(settings: &[Setting]) -> Option<&str> {
     let is_own = |setting: &&Setting| {
         setting.variable == LIST
@@ -54,7 +54,7 @@ fn others(settings: &[Setting]) -> impl Iterator<Item = (&str, SettingOutcome, O
     settings.map(|setting| (setting.variable.as_str(), setting.outcome, setting.value.as_deref()))
 }
 
-/// The one entry that the second list has beside those of the first.
+/// Returns the one entry that the second list has beside those of the first.
 fn added_entry<'a>(before: &str, after: &'a str) -> Option<&'a str> {
     let before: Vec<&str> = before.split(',').collect();
     let after: Vec<&str> = after.split(',').collect();
@@ -63,8 +63,8 @@ fn added_entry<'a>(before: &str, after: &'a str) -> Option<&'a str> {
     (added.next().is_none() && after.len() == before.len() + 1).then_some(*entry)
 }
 
-/// The facts as they will be with this port ACTIVE. A port without a link shows neither its rate nor its
-/// LID, so it gets those of a used port of the same kind.
+/// Returns the facts as they will be with this port ACTIVE. A port without a link shows neither its rate nor
+/// its LID, so it gets those of a used port of the same kind.
 fn with_active(facts: &Facts, plan: &Plan, hca: &Hca, port: &Port) -> Facts {
     let is_used = |hca: &str, number: u32| {
         plan.ports.iter().any(|found| found.used && found.hca == hca && found.port == number)

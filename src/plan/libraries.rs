@@ -1,4 +1,4 @@
-//! The libraries beside NCCL: what they are filled in with, and what they will do in the end.
+//! The libraries other than NCCL: what they are filled in with, and what they will do in the end.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ pub struct Outlook {
     pub library: &'static str,
     /// As people write it.
     pub title: &'static str,
-    /// `None` if it cannot be told.
+    /// `None` if it is unknown.
     pub will: Option<Will>,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn companions(context: &Context, rails: &Rails) -> Vec<Proposal> {
     asked_for.filter_map(follow).collect()
 }
 
-/// What mends the libraries on this host, beside what is proposed already.
+/// Returns what fixes the libraries on this host, beside what is proposed already.
 pub(super) fn propose(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<Proposal> {
     let mut all: Vec<Proposal> = Vec::new();
     for library in wanted(context, rails, proposed) {
@@ -52,7 +52,7 @@ fn wanted(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<&'stat
     asked(context, rails, &[proposed], |subject| context.options.libraries.of(subject))
 }
 
-/// What comes of a question about this host, with the variables of the user and those proposed.
+/// Returns what comes of a question about this host, with the variables of the user and those proposed.
 fn asked<T>(
     context: &Context,
     rails: &Rails,
@@ -67,7 +67,7 @@ fn asked<T>(
     asked_with(context, rails, value, question)
 }
 
-/// The same with these values.
+/// Returns the same with these values.
 fn asked_with<'v, T>(
     context: &Context,
     rails: &Rails,
@@ -87,7 +87,7 @@ fn asked_with<'v, T>(
     })
 }
 
-/// What the libraries will do with what was decided, and what is wrong with it.
+/// Reports what the libraries will do with what was decided, and what is wrong with it.
 pub(super) fn outlook(
     context: &Context,
     rails: &Rails,
@@ -110,7 +110,7 @@ pub(super) fn outlook(
     })
 }
 
-/// The interface on which the user lets NCCL's processes meet.
+/// Returns the interface on which the user lets NCCL's processes bootstrap.
 pub(super) fn interface_of_user(context: &Context) -> Option<String> {
     let get = |name: &str| Some(context.user.get(name)?.value.as_str());
     get(super::interface::VARIABLE).filter(|value| value.len() > 1)?;
@@ -118,7 +118,7 @@ pub(super) fn interface_of_user(context: &Context) -> Option<String> {
     found.ok().map(|endpoint| endpoint.interface)
 }
 
-/// Whether the configuration lets a profile's companion be filled in.
+/// Returns whether the configuration lets a profile's companion be filled in.
 pub(super) fn allows(context: &Context, variable: &str) -> bool {
     libraries::of_variable(variable).is_none_or(|library| context.options.libraries.allows(library))
 }

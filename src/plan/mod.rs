@@ -1,7 +1,7 @@
 //! What to set, and why: a pure function of the facts, the profiles and the
 //! configuration. No I/O, so that any host can be replayed.
 //!
-//! What the user set stands. Selection (which HCAs, which GID, which interface)
+//! The user's values stay. Selection (which HCAs, which GID, which interface)
 //! comes from the facts (see [`crate::fabric`]), with the profile's published constant preferred if
 //! the facts agree with it. Tuning comes only from a profile. Every value
 //! carries where it comes from, the rule, and the evidence.
@@ -94,7 +94,7 @@ pub struct Plan {
     /// The ports that the env plugin adds for a process if they are ACTIVE by then.
     #[serde(skip)]
     pub late: Vec<LatePort>,
-    /// What the libraries beside NCCL will do, as far as the facts tell.
+    /// What the libraries other than NCCL will do, as far as the facts show.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<Outlook>,
     pub findings: Vec<Finding>,
@@ -114,7 +114,7 @@ impl Plan {
         (!ports.is_empty() && ports.iter().all(is_foreign)).then_some(ports)
     }
 
-    /// Whether NCCL loads an env plugin, whose answers replace all variables.
+    /// Returns whether NCCL loads an env plugin, whose answers replace all variables.
     pub fn has_env_plugin(&self) -> bool {
         self.forecasts.iter().any(|forecast| forecast.prediction.env_plugin.is_some())
     }
@@ -124,19 +124,19 @@ impl Plan {
         self.with_value(|setting| setting.outcome == SettingOutcome::Filled)
     }
 
-    /// What the job's environment has for a variable, conf files included.
+    /// Returns what the job's environment has for a variable, conf files included.
     pub fn value(&self, variable: &str) -> Option<&str> {
         forecast::value(&self.settings, variable)
     }
 
-    /// Those of them that others may see.
+    /// Returns those of them that others may see.
     pub fn public(&self) -> impl Iterator<Item = (&str, &str)> {
         self.filled().filter(|(name, _)| !is_secret(name))
     }
 
-    /// Those that were in its environment already and stand, of which others may see all.
+    /// Returns those that were in its environment already and stand, and which others may see.
     pub fn inherited(&self) -> impl Iterator<Item = (&str, &str)> {
-        // What is not text was read with replacements.
+        // Values that are not text were read with replacements.
         let is_exact = |setting: &Setting| !setting.value.as_deref().unwrap_or_default().contains('\u{fffd}');
         self.with_value(move |setting| {
             let is_of_environment =
@@ -163,9 +163,9 @@ pub struct Decided<'a> {
     /// Every port of every HCA, with its verdict.
     pub ports: Vec<Candidate<'a>>,
     pub remarks: Vec<Remark>,
-    /// What is wrong with the variables of libraries beside NCCL.
+    /// What is wrong with the variables of libraries other than NCCL.
     pub of_libraries: Vec<LibraryFinding>,
-    /// The interface on which those libraries are to meet.
+    /// The interface on which those libraries are to bootstrap.
     pub beside: Option<String>,
     /// Without findings.
     pub plan: Plan,
@@ -209,7 +209,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         gid_index: gid.index(),
         interface: interface.as_ref().map(|choice| choice.name.as_str()),
     };
-    // A library beside NCCL is to meet where the user lets NCCL meet.
+    // A library other than NCCL is to bootstrap where the user lets NCCL bootstrap.
     let of_user = libraries::interface_of_user(&context);
     let beside = Rails { interface: of_user.as_deref().or(rails.interface), ..rails };
     if let Some(nodes) = over_tcp {
@@ -232,7 +232,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
 
     let beside = beside.interface.map(str::to_owned);
 
-    // Without devices, without a platform and on one node there is no network to speak of.
+    // Without devices, without a platform and on one node there is no network to configure.
     let has_forecast = (!facts.rdma.is_empty() || choice.is_some() || over_tcp == Some(Nodes::Several))
         && !context.command_runs_script();
     let forecasts = |settings: &[Setting]| match has_forecast {
@@ -280,7 +280,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     Decided { facts, options, user, profile, ports, remarks, of_libraries, beside, plan }
 }
 
-/// The rules of a host without a profile.
+/// Returns the rules of a host without a profile.
 fn no_profile() -> Profile {
     Profile { fabric: Some(profiles::Fabric::Verbs), ..Profile::default() }
 }

@@ -6,7 +6,7 @@ use super::{Options, ProfileOption, User, over_tcp};
 use crate::facts::{Facts, Need};
 use crate::profiles::{Condition, Profiles, Text};
 
-/// Whether the network can matter, and the image, judged by all that is known before they are
+/// Returns whether the network can matter, and the image, judged by all that is known before they are
 /// read: the RDMA devices, the GPUs, the user's settings, and the names of the network devices.
 ///
 /// Without an HCA, three things ask for interfaces and routes: a profile, GPUs of a job that may
@@ -26,7 +26,7 @@ pub fn need(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Op
     }
 }
 
-/// Whether a profile may fit, as far as the names of the network devices tell.
+/// Returns whether a profile may fit, as far as the names of the network devices show.
 fn may_have_profile(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Options) -> bool {
     match &options.profile {
         ProfileOption::None => false,
@@ -38,7 +38,7 @@ fn may_have_profile(facts: &Facts, devices: &[String], profiles: &Profiles, opti
     }
 }
 
-/// Whether a condition can hold without an HCA, as far as the names tell.
+/// Returns whether a condition can hold without an HCA, as far as the names show.
 fn may_hold(condition: &Condition, facts: &Facts, devices: &[String]) -> bool {
     let is_there = |file: &Text| facts.platform.files.iter().any(|known| *known == *file);
     let may_be_there = |pattern: &Option<Text>| {

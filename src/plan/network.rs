@@ -1,4 +1,4 @@
-//! What makes errors of silent losses, if RDMA is required: `NCCL_NET` and
+//! Turns silent losses into errors, if RDMA is required: `NCCL_NET` and
 //! `NCCL_IGNORE_NET_MISMATCH`. Without the first, NCCL that finds no HCA when the job starts, or
 //! whose plugin gives up, runs on TCP and does not say so; without the second, a node with fewer
 //! NICs slows the whole job, and only a line of the log says so.
@@ -15,7 +15,7 @@ use crate::libraries::nccl::version::COMPARES_NICS;
 /// Not 0: a node with fewer NICs than others is a line of the log (`src/init.cc`).
 const MISMATCH: &str = "NCCL_IGNORE_NET_MISMATCH";
 
-/// The name of what will carry the traffic, if that is sure: the image is known, and each
+/// Returns the name of what will carry the traffic, if that is sure: the image is known, and each
 /// release that the job may have does the same. With a name, NCCL takes nothing else, so a guess
 /// would keep a plugin from its work.
 pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Option<Proposal> {

@@ -20,7 +20,7 @@ pub struct Options {
     pub keep: BTreeSet<String>,
     /// Variables to set, as if by the user.
     pub set: IndexMap<String, String>,
-    /// The libraries beside NCCL to decide for.
+    /// The libraries other than NCCL to decide for.
     pub libraries: Wanted,
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn propose(
     }
 }
 
-/// The NICs that NCCL uses for the data without `NCCL_SOCKET_IFNAME`, if it is better left unset:
+/// Returns the NICs that NCCL uses for the data without `NCCL_SOCKET_IFNAME`, if it is better left unset:
 /// there are several, each of them is a device with an address that other nodes can reach, and
 /// the first, on which NCCL's processes meet, is the chosen one. With one name, NCCL would use
 /// one NIC (`ncclFindInterfaces` in `src/misc/socket.cc`).

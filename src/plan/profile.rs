@@ -28,7 +28,7 @@ impl ProfileChoice {
         self.evidence.is_empty()
     }
 
-    /// What matched, in words.
+    /// Returns what matched, in words.
     pub fn signs(&self) -> String {
         self.evidence.iter().map(Sign::to_string).collect::<Vec<String>>().join(", ")
     }
@@ -74,7 +74,7 @@ fn by_evidence<'a>(
     Some((profiles.get(&best.name)?, signs))
 }
 
-/// The profile with the constants that count on this host alone, and those that the platform's own
+/// Returns the profile with the constants that count on this host alone, and those that the platform's own
 /// variables hold.
 fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> Profile {
     let mut variables = profile.variables.clone();

@@ -3,12 +3,12 @@
 use crate::fabric::KeptRails;
 use crate::fabric::interface::InterfaceChoice;
 
-/// What stands in place of a published index.
+/// What replaces a published index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instead {
     /// Another index.
     Index(u32),
-    /// None, because NCCL finds this slot on every HCA.
+    /// None, because NCCL finds this index on every HCA.
     Found(u32),
     /// None, because each HCA needs another one, and NCCL finds it.
     FoundOnEach,
@@ -16,10 +16,10 @@ pub enum Instead {
     Nothing,
 }
 
-/// Worth telling, and not to be seen from the settings and the ports alone.
+/// Worth reporting, and not visible in the settings and the ports alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
-    /// HCAs that carry a default route, and are rails all the same.
+    /// HCAs that carry a default route, and are rails anyway.
     DefaultRouteRails(KeptRails),
     /// RoCE ports, by their names, without a GID of an address of this container.
     WithoutOwnGid(Vec<String>),
@@ -34,6 +34,6 @@ pub enum Remark {
     PublishedHcasDiffer(String),
     /// The published interface is another than the one that was chosen.
     PublishedInterfaceDiffers { published: String, chosen: InterfaceChoice },
-    /// Nothing tells which interface leads to the other nodes; nor does the published one.
+    /// Nothing shows which interface leads to the other nodes, not even the published one.
     NoInterface { published: Option<String> },
 }

@@ -1,5 +1,5 @@
-//! Why a variable has its value, what was tried, and what it was decided on, all as data.
-//! [`super::words`] says it.
+//! The reason for a variable's value, what was tried, and the evidence, all as data.
+//! [`super::words`] has the texts.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub enum Rule {
     PublishedAsUnset,
     /// The published list selects just the HCAs to use.
     PublishedHcas,
-    /// The published slot is right on every HCA.
+    /// The published index is right on every HCA.
     PublishedSlot(u32),
     /// The published name selects just the interface that was chosen.
     PublishedInterface(InterfaceChoice),
@@ -46,25 +46,25 @@ pub enum Rule {
     KeepsFromLeftOut(Vec<String>),
     /// NCCL would take these ports, and fail.
     KeepsFromFailing(Vec<String>),
-    /// The slot is right on every HCA.
+    /// The index is right on every HCA.
     RightSlot(u32),
-    /// The slot is right for the most ports, which are so many of all.
+    /// The index is right for the most ports, which are this many of all.
     MostCommonSlot {
         agreeing: usize,
         of: usize,
     },
-    /// No slot is set, because these releases of NCCL find the right ones: `slot` on every HCA, or
+    /// No index is set, because these releases of NCCL find the right ones: `slot` on every HCA, or
     /// another one on each.
     SearchFinds {
         releases: Vec<Version>,
         slot: Option<u32>,
     },
-    /// The variable leads NCCL's own search to the right slots, on so many of all HCAs.
+    /// The variable leads NCCL's own search to the right indexes, on this many of all HCAs.
     SteersSearch {
         on: usize,
         of: usize,
     },
-    /// No slot is set, because any would be wrong on a used HCA.
+    /// No index is set, because any would be wrong on a used HCA.
     NoSlotForAll,
     Interface(Because),
     /// The class of the ports, which NCCL's own queue pairs (GIN) would not have without it.
@@ -75,13 +75,13 @@ pub enum Rule {
     MismatchIsAnError,
     /// The profile of this name asks for another library to follow NCCL.
     Follows(String),
-    /// It mends what a library beside NCCL would do on this host. The name is that of the key
+    /// It fixes what a library other than NCCL would do on this host. The name is that of the key
     /// `libraries`.
     Mends(&'static str, FillReason),
 }
 
 impl Rule {
-    /// The library beside NCCL that it is about.
+    /// Returns the library other than NCCL that it is about.
     pub fn library(&self) -> Option<&'static str> {
         match self {
             Rule::OfRccl(rule) => rule.library(),
@@ -134,7 +134,7 @@ pub enum Trial {
     Interface(InterfaceSearch, Option<String>),
     /// The published name, which does not select just that interface.
     PublishedInterface(String),
-    /// No name: without one, NCCL takes these NICs, and meets on the first.
+    /// No name: without one, NCCL takes these NICs, and bootstraps on the first.
     SeveralNics(Vec<String>),
     /// The HCAs near the GPUs alone, which leaves out these ports.
     NearHcas(Vec<String>),
@@ -160,11 +160,11 @@ pub enum Trial {
         index: String,
         is_right: bool,
     },
-    /// No slot, although NCCL may find it, because it is not sure that it does.
+    /// No index, although NCCL may find it, because it is not sure that it does.
     NotLeft(NotLeft),
-    /// The lowest slot that is right on every HCA.
+    /// The lowest index that is right on every HCA.
     CommonSlot(Option<u32>),
-    /// No slot, but NCCL's own search.
+    /// No index, but NCCL's own search.
     Search {
         version: Version,
         range: Option<Range>,
@@ -175,13 +175,13 @@ pub enum Trial {
         agreeing: usize,
         of: usize,
     },
-    /// Another slot that is right, with what each HCA has in it.
+    /// Another index that is right, with what each HCA has in it.
     OtherSlot {
         index: u32,
         gids: Vec<Gid>,
         why: NotTaken,
     },
-    /// Another slot of a port that is right, but NCCL's search ends on `end`.
+    /// Another index of a port that is right, but NCCL's search ends on `end`.
     OtherSlotOfPort {
         port: String,
         gid: Gid,
@@ -189,7 +189,7 @@ pub enum Trial {
     },
 }
 
-/// Why NCCL is not left to find the slot, although one is right on every HCA now.
+/// Why NCCL is not left to find the index, although one is right on every HCA now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotLeft {
     /// The job's NCCL was not found.
@@ -207,7 +207,7 @@ pub enum NotLeft {
 /// What NCCL's own search for a GID comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SearchEnd {
-    /// A right slot of every HCA.
+    /// A right index of every HCA.
     Right,
     WrongSlot {
         port: String,
@@ -219,18 +219,18 @@ pub enum SearchEnd {
     },
 }
 
-/// Why a slot that is right is not taken.
+/// Why an index that is right is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTaken {
-    /// It is right on so many of all HCAs.
+    /// It is right on this many of all HCAs.
     RightOnSome { right: usize, of: usize },
     /// It has IPv4 on some HCAs, and IPv6 on others.
     OfTwoFamilies,
-    /// It has IPv6, and another slot IPv4.
+    /// It has IPv6, and another index IPv4.
     OfIpv6,
-    /// This slot is published.
+    /// This index is published.
     Published(u32),
-    /// This slot is lower.
+    /// This index is lower.
     Higher(u32),
 }
 
@@ -255,7 +255,7 @@ pub enum NoRdmaReason {
 }
 
 impl NoRdmaReason {
-    /// The interface that is missing, or cannot be used.
+    /// Returns the interface that is missing, or cannot be used.
     pub fn interface(&self) -> Option<&str> {
         match self {
             NoRdmaReason::Interface(name, _) => Some(name),
@@ -269,10 +269,10 @@ impl NoRdmaReason {
     }
 }
 
-/// What a profile is recognised by.
+/// What a profile is recognized by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sign {
-    /// The first HCA that fits, its driver if that tells it, and how many others fit.
+    /// The first HCA that fits, its driver if that shows it, and how many others fit.
     Hca {
         name: String,
         driver: Option<String>,
@@ -293,7 +293,7 @@ pub enum Sign {
     },
     /// The name of a variable.
     Variable(String),
-    /// The path of a file or folder.
+    /// The path of a file or directory.
     File(String),
     /// An attribute of a device that a resource claim of the Pod holds.
     ClaimedAttribute {

@@ -11,7 +11,7 @@ use crate::finding::Source;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
     pub variable: String,
-    /// As everybody may see it; `None` if it stays unset.
+    /// In its public form; `None` if it stays unset.
     pub value: Option<String>,
     /// The value of a secret, which only the command gets.
     #[serde(skip)]
@@ -53,12 +53,12 @@ impl fmt::Debug for Secret {
 }
 
 impl Setting {
-    /// The same with words about RCCL.
+    /// Returns the same with words about RCCL.
     pub fn of_rccl(self) -> Setting {
         Setting { rule: Rule::OfRccl(Box::new(self.rule)), ..self }
     }
 
-    /// A setting that is put into the command's environment.
+    /// Returns a setting that is put into the command's environment.
     pub fn filled(variable: String, value: String, source: Source, rule: Rule) -> Setting {
         let (value, secret) = match is_secret(&variable) {
             true => (HIDDEN.to_owned(), Some(Secret(value))),
@@ -68,7 +68,7 @@ impl Setting {
         Setting { variable, value, secret, outcome, source, rule, evidence, at_start: false }
     }
 
-    /// A setting that is not put there.
+    /// Returns a setting that is not put there.
     pub fn left(
         variable: String,
         value: Option<String>,
@@ -80,7 +80,7 @@ impl Setting {
         Setting { variable, value, secret, outcome, source, rule, evidence, at_start }
     }
 
-    /// The value that the command gets, also of a secret.
+    /// Returns the value that the command gets, also of a secret.
     pub fn for_command(&self) -> Option<&str> {
         self.secret.as_ref().map(|Secret(value)| value.as_str()).or(self.value.as_deref())
     }

@@ -51,7 +51,7 @@ impl User {
         User { settings, own_file, homes: facts.homes.clone(), version, of_rccl }
     }
 
-    /// The setting that counts, if the user has set the variable at all.
+    /// Returns the setting that counts, if the user has set the variable at all.
     pub fn get(&self, variable: &str) -> Option<&UserSetting> {
         self.settings.get(variable)
     }
@@ -60,47 +60,47 @@ impl User {
         &self.settings
     }
 
-    /// The same settings without this variable.
+    /// Returns the same settings without this variable.
     pub fn without(&self, variable: &str) -> User {
         let mut user = self.clone();
         user.settings.0.retain(|setting| setting.variable != variable);
         user
     }
 
-    /// Every place where the user has set it; the first counts.
+    /// Returns every place where the user has set it; the first one applies.
     pub fn all(&self, variable: &str) -> impl Iterator<Item = &UserSetting> {
         self.settings.0.iter().filter(move |setting| setting.variable == variable)
     }
 
-    /// Every variable once, with the setting that counts.
+    /// Returns every variable once, with the setting that counts.
     pub fn effective(&self) -> impl Iterator<Item = &UserSetting> {
         let mut known = HashSet::new();
         self.settings.0.iter().filter(move |setting| known.insert(setting.variable.as_str()))
     }
 
-    /// The release of NCCL that reads the variables.
+    /// Returns the release of NCCL that reads the variables.
     pub fn version(&self) -> Option<Version> {
         self.version
     }
 
-    /// Whether the job's NCCL reads a conf file.
+    /// Returns whether the job's NCCL reads a conf file.
     pub fn reads(&self, file: &str) -> bool {
         is_read(file, self.own_file.as_deref(), self.homes.as_ref(), self.version, self.of_rccl)
     }
 
-    /// The user's choice of HCAs. An empty value means all of them, as unset does.
+    /// Returns the user's choice of HCAs. An empty value means all of them, as unset does.
     pub fn hcas(&self) -> Option<(Pattern, &UserSetting)> {
         let setting = self.get("NCCL_IB_HCA")?;
         Some((Pattern::of_hcas(&setting.value, self.version.unwrap_or(NEWEST)), setting))
     }
 
-    /// The setting with which the user has turned verbs off.
+    /// Returns the setting with which the user has turned verbs off.
     pub fn ib_disabled(&self) -> Option<&UserSetting> {
         self.get("NCCL_IB_DISABLE")
             .filter(|setting| predict::is_disabled(Some(&setting.value), self.version.unwrap_or(NEWEST)))
     }
 
-    /// The variable with which the user has decided on the GID, if any.
+    /// Returns the variable with which the user has decided on the GID, if any.
     pub fn gid(&self) -> Option<&UserSetting> {
         let steer = [gid::INDEX, gid::RANGE, gid::FAMILY, gid::ROCE_VERSION];
         // Earlier releases read nothing but the index.
@@ -109,9 +109,9 @@ impl User {
     }
 }
 
-/// Whether a release reads a conf file: one that is named in `NCCL_CONF_FILE`
-/// replaces the one in the home folder, and which folder that is has changed. An
-/// unknown release counts as a recent one. RCCL has names of its own (`src/misc/param.cc`).
+/// Returns whether a release reads a conf file: one that is named in `NCCL_CONF_FILE`
+/// replaces the one in the home directory, and which directory that is has changed. An
+/// unknown release counts as a recent one. RCCL has its own names (`src/misc/param.cc`).
 fn is_read(
     file: &str,
     own_file: Option<&str>,

@@ -31,7 +31,7 @@ pub(super) fn wanted<'a>(context: &'a Context) -> Wanted<'a> {
     }
 }
 
-/// The configuration's word, else the profile's.
+/// Returns the configuration's word, else the profile's.
 pub fn on_default_route(context: &Context) -> OnDefaultRoute {
     match (context.options.default_route_hca, context.profile.default_route_hca) {
         (DefaultRouteOption::Use, _) | (DefaultRouteOption::Auto, Some(DefaultRouteHca::Use)) => {
@@ -42,7 +42,7 @@ pub fn on_default_route(context: &Context) -> OnDefaultRoute {
     }
 }
 
-/// The names of the ports that the job would use if the user had not set `NCCL_IB_HCA`; none
+/// Returns the names of the ports that the job would use if the user had not set `NCCL_IB_HCA`; none
 /// if the plan may not set it.
 pub(super) fn without_users_list(context: &Context) -> Vec<String> {
     if context.user.hcas().is_none() {

@@ -17,13 +17,13 @@ use crate::libraries::nccl::env_plugin::is_asked;
 use crate::libraries::{self, nccl::variables};
 use crate::profiles::{self, Profile};
 
-/// Who set a variable, what was tried, what decided, and what comes of it.
+/// The origin of a variable's value, what was tried, what decided, and the result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Why {
     pub variable: String,
     /// `None` if nothing was decided about it.
     pub setting: Option<Setting>,
-    /// Every place where the user set it; the first counts.
+    /// Every place where the user set it; the first one applies.
     pub set_in: Vec<UserSetting>,
     /// What the profile has to say, or the configuration.
     pub published: Vec<Published>,
@@ -38,10 +38,10 @@ pub struct Why {
     /// What a process of the container gets, and from whom; `None` for a variable that is not NCCL's.
     #[serde(serialize_with = "sentences")]
     pub process: Option<ForProcess>,
-    /// What the library beside NCCL that reads the variable will do.
+    /// What the library other than NCCL that reads the variable will do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<Outlook>,
-    /// Whether rdma-init looks at this variable. It knows nothing about others.
+    /// Whether rdma-init looks at this variable. It knows nothing about other variables.
     pub concerns: bool,
     /// The findings that are about it. The document has their severities and messages.
     #[serde(serialize_with = "messages")]
@@ -153,7 +153,7 @@ fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Ve
     said
 }
 
-/// Whether a profile has anything to do with a variable.
+/// Returns whether a profile has anything to do with a variable.
 fn names(profile: &Profile, variable: &str) -> bool {
     profile.variables.contains_key(variable)
         || profile.unset.iter().chain(&profile.companions).any(|name| name == variable)

@@ -1,5 +1,5 @@
-//! What speaks against the fabric of a plan, so that the headline and the forecast say the same as
-//! the errors below them.
+//! The errors about the fabric of a plan, so that the headline and the forecast agree
+//! with the errors below them.
 
 use crate::finding::{Finding, Id, Severity};
 use crate::libraries::nccl::network;
@@ -7,18 +7,18 @@ use crate::libraries::nccl::predict::{Bootstrap, Fused, GidUse, PortUse, Predict
 use crate::plan::{Fabric, Plan, PortVerdict, SettingOutcome};
 use crate::text::condensed;
 
-/// Why the job gets nothing of its fabric, or not all.
+/// Why the job gets nothing or only a part of its fabric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Against {
     /// The user has asked for TCP.
     AsksForTcp,
-    /// NCCL does without the ports, whatever its release.
+    /// No release of NCCL uses the ports.
     NotUsed,
-    /// NCCL ends with an error, whatever its release.
+    /// NCCL fails, whatever its release.
     Ends,
     /// These ports do not connect to other nodes.
     NoConnection(Vec<String>),
-    /// These ports lead to the NVSwitches of the machine.
+    /// These ports connect to the NVSwitches of the machine.
     ToNvSwitches(Vec<String>),
     /// A variable ends the job.
     EndedByVariable,
@@ -31,11 +31,11 @@ pub(super) enum Against {
 /// Findings that, as errors, mean that ports do not connect.
 const NO_CONNECTION: [Id; 3] = [Id::NoOwnGid, Id::GidIndex, Id::Pkey];
 
-/// Findings that, as errors, mean that NCCL ends with an error.
+/// Findings that, as errors, mean that NCCL fails.
 const ENDS: [Id; 3] = [Id::TuningList, Id::MissingFile, Id::EmptyValue];
 
-/// What is said first of all that speaks against the fabric; `None` if all is well, and if no
-/// fabric is there.
+/// Returns the first thing that the report says of all that speaks against the fabric; `None` if all is well,
+/// and if no fabric is there.
 #[must_use]
 pub(super) fn find(plan: &Plan) -> Option<Against> {
     if !plan.fabric.is_lost_over_sockets() {
@@ -89,7 +89,7 @@ fn ends(prediction: &Prediction) -> bool {
         }
 }
 
-/// The used ports that the errors name; an error that names none is about all of them.
+/// Returns the used ports that the errors name; an error that names none is about all of them.
 fn without_connection<'a>(plan: &Plan, errors: impl Iterator<Item = &'a Finding>) -> Vec<String> {
     let errors: Vec<&Finding> = errors.collect();
     let is_named = |port: &&PortVerdict| {
@@ -99,7 +99,7 @@ fn without_connection<'a>(plan: &Plan, errors: impl Iterator<Item = &'a Finding>
     used(plan).filter(is_named).map(PortVerdict::name).collect()
 }
 
-/// The used ports that no release takes.
+/// Returns the used ports that no release takes.
 fn not_used(plan: &Plan) -> Vec<String> {
     let taken: Option<Vec<_>> =
         plan.forecasts.iter().map(|forecast| forecast.prediction.transport.ports()).collect();
@@ -115,7 +115,7 @@ fn used(plan: &Plan) -> impl Iterator<Item = &PortVerdict> {
 }
 
 impl Against {
-    /// A clause for the headline, after the ports: `but they will not connect`.
+    /// Returns a clause for the headline, after the ports: `but they will not connect`.
     pub(super) fn clause(&self, plan: &Plan) -> String {
         let library = plan.library;
         match self {
@@ -144,7 +144,7 @@ impl Against {
         }
     }
 
-    /// What comes of ports that NCCL tries, after their names: `and fail to connect`.
+    /// Returns what comes of ports that NCCL tries, after their names: `and fail to connect`.
     pub(super) fn outcome(&self, plan: &Plan) -> Option<String> {
         Some(match self {
             Against::NoConnection(ports) | Against::ToNvSwitches(ports) if is_all(plan, ports) => {

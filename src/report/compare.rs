@@ -14,10 +14,10 @@ pub(crate) struct Document<'a> {
     schema: &'static str,
     /// Whether there is nothing to look at, as the exit code says.
     pub passed: bool,
-    /// How many nodes should have left a report, if that was asked.
+    /// How many nodes should have a report, if that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<usize>,
-    /// How many of them have left none.
+    /// How many of them have none.
     missing: usize,
     #[serde(flatten)]
     comparison: &'a Comparison<'a>,
@@ -86,7 +86,7 @@ pub(crate) fn write(out: &mut impl Write, document: &Document) -> io::Result<()>
     }
 }
 
-/// The nodes on which something could not be read, and why.
+/// Returns the nodes on which something could not be read, and why.
 fn sentence(place: &ReportFault) -> String {
     let line = place.line.map(|line| format!(", line {line}")).unwrap_or_default();
     format!("{}{line}: {}", place.file, place.why)

@@ -1,4 +1,4 @@
-//! Variables in the formats of those who read them.
+//! Variables in the formats of their readers.
 
 use std::io::{self, Write};
 

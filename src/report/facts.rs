@@ -91,7 +91,7 @@ fn write_hca(out: &mut impl Write, hca: &Hca) -> io::Result<()> {
 
 fn write_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
     let about = [&String::from(port.link_layer.clone()), &port.state, &port.physical_state, &port.rate];
-    // What the kernel does not tell is left out.
+    // What the kernel does not report it is left out.
     let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
     writeln!(
         out,

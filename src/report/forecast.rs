@@ -11,7 +11,7 @@ use crate::text::{condensed, grouped};
 /// What a forecast for all releases is called.
 pub(super) const ANY: &str = "any release";
 
-/// What NCCL does with our env plugin.
+/// Returns what NCCL does with our env plugin.
 pub(super) fn asks_ours(plan: &Plan) -> String {
     let asks = "ask rdma-init's in every process, so that copies of another node's values do not count";
     match plan.late.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn lines(plan: &Plan) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What NCCL's own log will say of the HCAs, each line once.
+/// Returns what NCCL's own log will say of the HCAs, each line once.
 pub(super) fn log_lines(plan: &Plan) -> impl Iterator<Item = &str> {
     let lines = plan.forecasts.iter().filter_map(|forecast| forecast.log.as_deref());
     let mut seen: Vec<&str> = Vec::new();
@@ -80,7 +80,7 @@ fn nics(plan: &Plan, fused: &Fused) -> String {
     }
 }
 
-/// `use mlx5_1..mlx5_8, RoCE v2, GID slot 5, bootstrap on eth0 10.244.1.9`.
+/// `use mlx5_1..mlx5_8, RoCE v2, GID index 5, bootstrap on eth0 10.244.1.9`.
 fn sentence(plan: &Plan, prediction: &Prediction) -> String {
     let without = without_plugin(plan, prediction);
     match &prediction.env_plugin {
@@ -92,7 +92,7 @@ fn sentence(plan: &Plan, prediction: &Prediction) -> String {
     }
 }
 
-/// What NCCL does if no plugin answers for its variables.
+/// Returns what NCCL does if no plugin answers for its variables.
 fn without_plugin(plan: &Plan, prediction: &Prediction) -> String {
     let transport = match &prediction.transport {
         Transport::Verbs(ports) => {

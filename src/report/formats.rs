@@ -9,7 +9,7 @@ use crate::text::visible;
 /// What follows `its value has`.
 pub(crate) type Why = &'static str;
 
-/// Writes a variable, mostly as a line without its end.
+/// Writes a variable, usually as a line without its end.
 pub(crate) type Writer = fn(&str, &str) -> Result<String, Why>;
 
 /// A variable that a format cannot hold.
@@ -29,7 +29,7 @@ impl std::fmt::Display for Unfit<'_> {
     }
 }
 
-/// The variables as a writer has them, and those that it refuses. Nothing else calls a
+/// Returns the variables as a writer has them, and those that it refuses. Nothing else calls a
 /// writer, as each relies on what is ruled out here.
 pub(crate) fn written<'a>(variables: &[(&'a str, &'a str)], writer: Writer) -> (Vec<String>, Vec<Unfit<'a>>) {
     let mut lines = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) fn shell(name: &str, value: &str) -> Result<String, Why> {
     Ok(format!("export {name}={}", quoted(value)))
 }
 
-/// For `/etc/profile.d`. If a shell has a value of its own, that stands.
+/// For `/etc/profile.d`. If a shell has its own value, that stands.
 pub(crate) fn profile(name: &str, value: &str) -> Result<String, Why> {
     // A line of its own for each, by which the block is put together.
     one_line(value)?;
@@ -102,7 +102,7 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether every shell takes it as it is. zsh looks for a program where a word begins with
+/// Returns whether every shell takes it as it is. zsh looks for a program where a word begins with
 /// an equals sign.
 fn is_word(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/:+@%".contains(c);
@@ -160,7 +160,7 @@ pub(crate) fn mpirun(name: &str, value: &str) -> Result<String, Why> {
     }
 }
 
-/// A word of sshd's `SetEnv`. Before 8.7 it knows no escape, and cuts the line at any `#`.
+/// Returns a word of sshd's `SetEnv`. Before 8.7 it knows no escape, and cuts the line at any `#`.
 pub(crate) fn sshd(name: &str, value: &str) -> Result<String, Why> {
     without_controls(value)?;
     match value.contains(['"', '\\', '#']) {

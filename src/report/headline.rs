@@ -12,7 +12,7 @@ pub(crate) fn headline(plan: &Plan) -> String {
     headline_because(plan, true)
 }
 
-/// The same without what the user's own values say.
+/// Returns the same without what the user's own values say.
 pub(crate) fn public_headline(plan: &Plan) -> String {
     headline_because(plan, false)
 }
@@ -48,7 +48,7 @@ fn headline_because(plan: &Plan, with_reason: bool) -> String {
     }
 }
 
-/// The user's variable that turns RDMA off, with its value only if others may see it.
+/// Returns the user's variable that turns RDMA off, with its value only if others may see it.
 fn turned_off_by(why: &NoRdmaReason, with_value: bool) -> Option<String> {
     let NoRdmaReason::NoneUsed(reasons) = why else { return None };
     let by = reasons.iter().find_map(|(reason, _)| match reason {

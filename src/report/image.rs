@@ -107,7 +107,7 @@ fn write_package(out: &mut impl Write, package: &Package) -> io::Result<()> {
     )
 }
 
-/// The providers that can be loaded, then those that are there or named in vain.
+/// The providers that can be loaded, then those that are there or named without effect.
 fn write_providers(out: &mut impl Write, image: &Image) -> io::Result<()> {
     let (loaded, idle): (Vec<_>, Vec<_>) =
         image.providers.iter().partition(|provider| image.provider(&provider.name) == Some(provider));

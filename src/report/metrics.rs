@@ -98,7 +98,7 @@ fn others(out: &mut impl Write, ports: &[PortSample], how: Exposition) -> io::Re
     Ok(())
 }
 
-/// The value of a label.
+/// Returns the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

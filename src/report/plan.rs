@@ -50,7 +50,7 @@ pub(crate) fn write(
         writeln!(out, "  {verdict:5}  {:width$}  {}", visible(&group.names), visible(&group.text))?;
     }
     for (index, setting) in plan.settings.iter().enumerate() {
-        // One line for each library beside NCCL.
+        // One line for each library other than NCCL.
         let library = setting.rule.library().filter(|_| detail == Detail::Compact);
         let mut also = Vec::new();
         if library.is_some() {
@@ -191,7 +191,7 @@ fn memlock_line(memlock: &Memlock) -> String {
 pub(crate) struct Document<'a> {
     schema: &'static str,
     program: &'static str,
-    /// `None` if not everybody may read what it was decided on.
+    /// `None` if a file that is not world-readable contributed to the decision.
     #[serde(flatten)]
     plan: Option<&'a Plan>,
     memlock: Option<&'a Memlock>,
@@ -204,7 +204,7 @@ impl<'a> Document<'a> {
         Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), plan: Some(plan), memlock, run: None }
     }
 
-    /// As the state folder has it.
+    /// As the state directory has it.
     pub(crate) fn of_run(self, run: &'a Run) -> Document<'a> {
         Document { run: Some(run), ..self }
     }
@@ -215,7 +215,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Whether a level shows findings of this severity.
+/// Returns whether a level shows findings of this severity.
 pub(crate) fn shows(level: crate::log::Level, severity: Severity) -> bool {
     use crate::log::Level;
     match severity {

@@ -1,4 +1,4 @@
-//! The verdict about all nodes of a job, for people; and the nodes at fault, for a scheduler.
+//! The verdict about all nodes of a job, for people; and the faulty nodes, for a scheduler.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use crate::text::{counted, visible};
 /// Faults, and warnings of each kind, that are shown. The document has all of them.
 const SHOWN: usize = 24;
 
-/// Writes the table of who and what.
+/// Writes the table.
 ///
 /// # Errors
 /// Whatever the sink gives.
@@ -96,7 +96,7 @@ pub(super) struct RailLine {
     pub worst: String,
 }
 
-/// A line for each rail.
+/// Returns a line for each rail.
 pub(super) fn rails(evidence: &Evidence) -> Vec<RailLine> {
     let there = |node: &u32| !evidence.gone().contains_key(node);
     let nodes: Vec<u32> = (0..evidence.members().len() as u32).filter(there).collect();
@@ -137,7 +137,7 @@ fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
     })
 }
 
-/// Writes the names of the nodes at fault. If there is none, the file is empty.
+/// Writes the names of the faulty nodes. If there is none, the file is empty.
 ///
 /// # Errors
 /// Whatever the sink gives.

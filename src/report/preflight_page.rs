@@ -1,5 +1,5 @@
-//! The verdict about all nodes of a job as one page: who is at fault, and every pair as a heat map.
-//! Nothing in it comes from elsewhere, and it fetches nothing.
+//! The verdict about all nodes of a job as one page: the faulty nodes, and every pair
+//! as a heat map. The page is self-contained, and fetches nothing.
 //!
 //! Names and reasons come from other nodes. All of them are escaped, also within the data of the
 //! script; and the page's own policy keeps a browser from loading or sending anything.
@@ -214,7 +214,7 @@ struct PageData {
 }
 
 impl PageData {
-    /// With at most so many cells.
+    /// With at most this many cells.
     fn new(verdict: &Verdict, most: usize) -> PageData {
         let evidence = verdict.evidence;
         let all = evidence.rails();

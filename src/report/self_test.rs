@@ -1,4 +1,4 @@
-//! A self-test, for people: a line for each check, and below what did not pass, the fix.
+//! A self-test, for people: a line for each check, and the fix below each one that did not pass.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::text::{condensed_to, counted, microseconds, visible};
 /// Up to this many checks that do not apply are shown one by one.
 const FEW: usize = 3;
 
-/// Checks about which the same is said, such as one that fails in the same way on all ports.
+/// Checks with the same message, such as one that fails in the same way on all ports.
 struct Group<'a> {
     check: &'a Check,
     subjects: Vec<&'a str>,
@@ -67,7 +67,7 @@ pub(crate) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for ((group, name), took) in shown.iter().zip(&names).zip(&times) {
         let evidence = match (group.check.outcome, &group.check.message) {
             (Outcome::Skipped, Some(why)) => why.clone(),
-            // What was looked at is mostly what is right about the others.
+            // What was examined is usually what is right about the others.
             (Outcome::Warning | Outcome::Failed, _) => "see below".to_owned(),
             _ => group.check.evidence.join("; "),
         };
@@ -82,7 +82,7 @@ pub(crate) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     report.pair.as_ref().map_or(Ok(()), |pair| write_rails(out, pair))
 }
 
-/// What a check of a device or of another node took. The others only look at what was read before.
+/// Returns what a check of a device or of another node took. The others only look at what was read before.
 fn took(check: &Check) -> String {
     let is_timed = kinds::find(&check.id).is_none_or(|kind| kind.level > Level::Quick);
     if is_timed && check.took_us > 0 { microseconds(check.took_us) } else { String::new() }
@@ -137,7 +137,7 @@ pub(crate) fn events(report: &Report) {
     tracing::info!(event = "self-test", passed, checks, took_us, "tested");
 }
 
-/// What did not pass, the worst first.
+/// Returns what did not pass, the worst first.
 fn bad(report: &Report) -> Vec<Group<'_>> {
     let mut bad = groups(report.checks.iter().filter(|check| check.outcome > Outcome::Skipped));
     bad.sort_by_key(|group| std::cmp::Reverse(group.check.outcome));

@@ -37,7 +37,7 @@ pub(crate) fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
     }
 }
 
-/// What came out of a self-test, after its plan was shown.
+/// The outcome of a self-test, after its plan was shown.
 pub(crate) fn self_test(log: &Log, report: &Report) {
     match log.format() {
         Format::Json => self_test::events(report),
@@ -45,7 +45,7 @@ pub(crate) fn self_test(log: &Log, report: &Report) {
     }
 }
 
-/// What went over RDMA, and what is wrong with that.
+/// The RDMA traffic, and what is wrong with it.
 pub(crate) fn traffic(log: &Log, moved: &[PortTraffic], findings: &[Finding]) {
     let shown = || findings.iter().filter(|finding| plan::shows(log.level(), finding.severity));
     let lines = traffic::lines(moved);
@@ -76,7 +76,7 @@ pub(crate) fn traffic(log: &Log, moved: &[PortTraffic], findings: &[Finding]) {
     }
 }
 
-/// A finding that is made after the decision was said.
+/// A finding that is made after the decision was reported.
 pub(crate) fn finding(log: &Log, finding: &Finding) {
     match log.format() {
         _ if !plan::shows(log.level(), finding.severity) => {}
@@ -90,7 +90,7 @@ fn write_alone(out: &mut Vec<u8>, finding: &Finding) -> std::io::Result<()> {
     finding.fix.iter().try_for_each(|fix| writeln!(out, "      fix: {fix}"))
 }
 
-/// The findings alone, and above them who speaks, and of what.
+/// Returns the findings alone, and above them who speaks, and of what.
 fn under_the_headline(out: &mut Vec<u8>, plan: &Plan) -> std::io::Result<()> {
     if plan.findings.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What goes over the HCAs, in MiB and packets in a second.
+//! The traffic of the HCAs, in MiB and packets per second.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::facts::traffic::{CounterValue, Traffic};
 use crate::json;
 use crate::text::visible;
 
-/// A port, and what went over it.
+/// A port, and its traffic.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     pub hca: &'a str,
@@ -48,12 +48,12 @@ pub(crate) fn write(out: &mut impl Write, rows: &[Row], time: Duration) -> io::R
 
 const MEBIBYTE: f64 = (1 << 20) as f64;
 
-/// In a second; `None` if it is not counted.
+/// Per second; `None` if it is not counted.
 fn rate(count: Option<u64>, time: Duration) -> Option<f64> {
     count.map(|count| count as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE))
 }
 
-/// `stat --json`: one on each line, with what has moved in so many seconds.
+/// `stat --json`: one on each line, with what has moved in this many seconds.
 #[derive(Serialize)]
 struct Line<'a> {
     schema: &'static str,

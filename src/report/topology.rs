@@ -67,7 +67,7 @@ fn row(name: &str, cells: impl Iterator<Item = String>, node: &str, nearest: &st
     std::iter::once(name.to_owned()).chain(cells).chain(ends).collect()
 }
 
-/// The number of a NUMA node.
+/// Returns the number of a NUMA node.
 fn node(number: Option<i32>) -> String {
     number.filter(|number| *number >= 0).map_or(UNKNOWN.to_owned(), |number| number.to_string())
 }

@@ -5,7 +5,7 @@ use crate::findings::traffic::PortTraffic;
 use crate::text::amount;
 use crate::text::{counted, visible};
 
-/// A line for each port whose counters show.
+/// Returns a line for each port whose counters show.
 pub(crate) fn lines(moved: &[PortTraffic]) -> Vec<String> {
     let shown = moved.iter().filter(|port| port.traffic.is_known());
     let line = |port: &PortTraffic| {

@@ -1,4 +1,4 @@
-//! Finds the state that this container's start has left, without being told where it is, and
+//! Finds the state that this container's start has left, without knowing its path, and
 //! without believing the state of another start.
 
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::sys::user;
 /// The state of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The folder of its files; `None` if only PID 1 has the state.
+    /// The directory of its files; `None` if only PID 1 has the state.
     pub folder: Option<PathBuf>,
     pub run: Run,
     /// Why the state may be of another start, so that only harmless variables were taken.
@@ -36,7 +36,7 @@ pub(crate) struct Found {
 /// Why a state does not count as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// The state is in this folder, which is not on the container's own root mount.
+    /// The state is in this directory, which is not on the container's own root mount.
     Shared(PathBuf),
     /// The state belongs to this user, who is neither root nor the user of this process.
     Foreign(Uid),
@@ -107,7 +107,7 @@ fn shortened_list(names: &[String]) -> String {
 /// What to do so that a container has a place that no other container can write to.
 pub(crate) const OWN_PLACE: &str = "Give the container a root file system that it may write to, with nothing mounted at /run (at /tmp, if it does not run as root)";
 
-/// A folder in which no state was found, and why.
+/// A directory in which no state was found, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Without {
     pub folder: PathBuf,
@@ -118,20 +118,20 @@ pub(crate) struct Without {
 struct Claim {
     folder: PathBuf,
     run: Run,
-    /// The user who can have written it: its owner, or another who can change a folder on the
+    /// The user who can have written it: its owner, or another who can change a directory on the
     /// way.
     owner: Uid,
     /// Whether only this container can have written the state.
     is_of_container: bool,
 }
 
-/// The state of this start of this container. It counts as a whole if root or this process's
-/// own user has written it in this container, or if PID 1 vouches for it. Of any other state,
+/// Returns the state of this start of this container. It counts as a whole if root or this process's
+/// own user has written it in this container, or if PID 1 confirms it. Of any other state,
 /// only the harmless variables are taken, and nothing while the start is under way or when PID
 /// 1 answers that it holds no state.
 ///
 /// # Errors
-/// The folders that exist but whose state cannot be used; empty if none exists.
+/// The directories that exist but whose state cannot be used; empty if none exists.
 pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
     let own = user::effective();
     let is_trusted = |owner: Uid| owner.is_root() || owner == own;
@@ -174,7 +174,7 @@ pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
     Ok(Found::doubtful(Some(claim.folder), claim.run, doubt))
 }
 
-/// The states in the folders of these users, the best first.
+/// Returns the states in the directories of these users, the best first.
 fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
     let folders = users.iter().flat_map(|user| place.folders(*user));
     let identity = Identity::own();
@@ -193,10 +193,10 @@ fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
     (claims, without)
 }
 
-/// Whether a folder has the state of another container, which may still need it. A folder on
+/// Returns whether a directory has the state of another container, which may still need it. A directory on
 /// the container's own root mount belongs to no other container.
 pub(crate) fn is_of_another_container(path: &Path) -> bool {
-    // Most starts find no folder, and the walk to it is several calls.
+    // Most starts find no directory, and the walk to it is several calls.
     if access(path, AccessFlags::F_OK) == Err(Errno::ENOENT) {
         return false;
     }
@@ -207,13 +207,13 @@ pub(crate) fn is_of_another_container(path: &Path) -> bool {
     run.identity.boot == own.boot && !own.is(&run.identity) && !mount::is_of_root(path)
 }
 
-/// The error is `None` if the folder does not exist.
+/// The error is `None` if the directory does not exist.
 fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, Option<String>> {
     let refused = |refused| match refused {
         Refused::Errno(Errno::ENOENT) => None,
         other => Some(other.to_string()),
     };
-    // Another user who can change a folder on the way decides what is found at its end.
+    // Another user who can change a directory on the path decides what is found at its end.
     let trusted = [user::effective(), Uid::from_raw(0)];
     let (folder, of_other) = match Folder::open(path, &trusted) {
         Ok(folder) => (folder, None),
@@ -227,8 +227,8 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
         errno => Some(format!("{PLAN}: {}", describe(errno))),
     })?;
     let run = run::parse(&text).map_err(|why| Some(format!("{PLAN}: {why}")))?;
-    // A process of this container may have mounts of its own. An earlier start with the same PID namespace
-    // and folder had other mounts too, but its command has ended.
+    // A process of this container may have its own mounts. An earlier start with the same PID namespace
+    // and directory had other mounts too, but its command has ended.
     let is_beside = || identity.has_other_mounts(&run.identity) && folder.is_of_root() && run.is_running();
     if !identity.is(&run.identity) && !is_beside() {
         return Err(Some("it is of an earlier start, or of another container".to_owned()));
@@ -240,7 +240,7 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
     Ok(Claim { folder: path.to_owned(), run, owner, is_of_container: folder.is_of_root() })
 }
 
-/// The user who started the container, if /proc shows it.
+/// Returns the user who started the container, if /proc shows it.
 fn owner_of_init() -> Option<Uid> {
     fs::metadata("/proc/1").ok().map(|status| Uid::from_raw(status.uid()))
 }
@@ -270,11 +270,11 @@ mod tests {
         let run = Run { identity: Identity::own().clone(), by_init: true, filled, ..Run::default() };
         leave(&folder, &run);
         let names: Vec<String> = found().unwrap().run.filled.into_keys().collect();
-        // If temporary files have a mount of their own, other containers may have it, too.
+        // If temporary files have their own mount, other containers may have it, too.
         let is_own = mount::is_of_root(place.path());
         let wanted: &[&str] = if is_own { &["LD_PRELOAD", "NCCL_IB_HCA"] } else { &["NCCL_IB_HCA"] };
         assert_eq!(names, wanted);
-        // This start, seen from a mount namespace of its own.
+        // This start, seen from its own mount namespace.
         let identity = Identity { mounts: "mnt:[1]".to_owned(), ..run.identity.clone() };
         let unshared = Run { identity, pid: std::process::id().cast_signed(), ..run.clone() };
         leave(&folder, &unshared);

@@ -1,4 +1,4 @@
-//! A folder whose content no other user can change, and which no other user can replace: each step
+//! A directory whose content no other user can change, and which no other user can replace: each step
 //! of the path is checked, and no symbolic link is followed.
 
 use std::fmt;
@@ -39,17 +39,17 @@ enum AfterCrash {
 pub(crate) struct Folder {
     folder: OwnedFd,
     owner: Uid,
-    /// Whether this process has made the folder, so that nothing is in it yet.
+    /// Whether this process has made the directory, so that nothing is in it yet.
     is_new: bool,
 }
 
-/// Why a folder cannot be used.
+/// Why a directory cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
     Errno(Errno),
-    /// The folder, or one on the way to it, belongs to this uid.
+    /// The directory, or one on the path to it, belongs to this uid.
     Foreign(u32),
-    /// Other users may change what is in the folder.
+    /// Other users may change what is in the directory.
     Open,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Refused {
 }
 
 impl Refused {
-    /// Whether other users may have a hand in what is in the folder.
+    /// Returns whether other users may change the content of the directory.
     pub(crate) fn is_of_others(&self) -> bool {
         match self {
             Refused::Foreign(_) | Refused::Open => true,
@@ -83,16 +83,16 @@ impl Refused {
 }
 
 impl Folder {
-    /// Opens a folder of one of these users for reading.
+    /// Opens a directory of one of these users for reading.
     ///
     /// # Errors
-    /// The folder does not exist, or others may change it.
+    /// The directory does not exist, or others may change it.
     pub(crate) fn open(path: &Path, users: &[Uid]) -> Result<Folder, Refused> {
         Folder::at(path, users, false)
     }
 
-    /// Opens a folder that others may change as well, such as the emptyDir of a Pod. Symbolic
-    /// links on the way to it are followed.
+    /// Opens a directory that others may change as well, such as the emptyDir of a Pod. Symbolic
+    /// links on the path to it are followed.
     ///
     /// # Errors
     /// As for open(2).
@@ -102,11 +102,11 @@ impl Folder {
         Ok(Folder { folder, owner, is_new: false })
     }
 
-    /// Opens a folder of this process's own user, and makes it if it does not exist. Anything
+    /// Opens a directory of this process's own user, and makes it if it does not exist. Anything
     /// else that has the name of one of our files is moved out of the way.
     ///
     /// # Errors
-    /// The folder cannot be made, or others may change it.
+    /// The directory cannot be made, or others may change it.
     pub(crate) fn make(path: &Path) -> Result<Folder, Refused> {
         let folder = Folder::at(path, &[user::effective()], true)?;
         if !folder.is_new {
@@ -142,7 +142,7 @@ impl Folder {
             status = fstat(&next)?;
             let is_own = status.st_uid == user::effective().as_raw();
             if is_last && make && is_own && status.st_mode & 0o7777 != 0o755 && holds_only_ours(&next) {
-                // The folder was made under a umask, or is an emptyDir that everybody may write
+                // The directory was made under a umask, or is an emptyDir that all users may write
                 // to.
                 fchmod(&next, Mode::from_bits_truncate(0o755))?;
                 status = fstat(&next)?;
@@ -155,17 +155,17 @@ impl Folder {
         Ok(Folder { folder, owner: Uid::from_raw(status.st_uid), is_new })
     }
 
-    /// Whether this process has made the folder, so that nothing is in it yet.
+    /// Returns whether this process has made the directory, so that nothing is in it yet.
     pub(crate) fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// The user to whom the folder belongs.
+    /// Returns the user to whom the directory belongs.
     pub(crate) fn owner(&self) -> Uid {
         self.owner
     }
 
-    /// Whether the folder lies on the same mount as the root folder. A container has a root
+    /// Returns whether the directory lies on the same mount as the root directory. A container has a root
     /// mount of its own, so no process outside can write there; any other mount may be in several
     /// containers.
     pub(crate) fn is_of_root(&self) -> bool {
@@ -273,7 +273,7 @@ impl Folder {
         if kind(&status) != SFlag::S_IFDIR {
             return unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir);
         }
-        // The folder is only renamed: it may hold any number of things, and to remove them may
+        // The directory is only renamed: it may hold any number of things, and to remove them may
         // take long.
         let aside = beside(name);
         renameat(&self.folder, name, &self.folder, aside.as_str())?;
@@ -281,7 +281,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The content of a file of the folder's owner.
+    /// Returns the content of a file of the directory's owner.
     ///
     /// # Errors
     /// As for open(2) and read(2); EINVAL if it is not a regular file of the owner's.
@@ -289,7 +289,7 @@ impl Folder {
         self.read_if(name, &[self.owner], LONGEST, |_| Ok(())).map(|(bytes, _)| bytes)
     }
 
-    /// As [`Folder::read`], but only if the file lies on the folder's own mount.
+    /// As [`Folder::read`], but only if the file lies on the directory's own mount.
     ///
     /// # Errors
     /// As for [`Folder::read`], and EXDEV if the file is mounted there from elsewhere.
@@ -299,7 +299,7 @@ impl Folder {
         self.read_if(name, &[self.owner], LONGEST_OF_OTHERS, check).map(|(bytes, _)| bytes)
     }
 
-    /// The first `longest` bytes, and the permissions, of a file that belongs to one of these
+    /// Returns the first `longest` bytes, and the permissions, of a file that belongs to one of these
     /// users and that no other user may change.
     ///
     /// # Errors
@@ -329,8 +329,8 @@ impl Folder {
     }
 }
 
-/// Gives a new file these permissions. Its owner may be another one, and a umask may have taken some; mostly
-/// there is nothing to do, and to ask is a fifth of the work of an overlay.
+/// Gives a new file these permissions. Its owner may be another one, and a umask may have taken some;
+/// usually there is nothing to do, and to ask is a fifth of the work of an overlay.
 fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     if fstat(file)?.st_mode & 0o7777 == mode.bits() {
         return Ok(());
@@ -338,8 +338,8 @@ fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     fchmod(file, mode)
 }
 
-/// A temporary name for a new file, or for what is moved out of its way. The process id alone
-/// would not do: in another container that shares the folder, a process may have the same one.
+/// Returns a temporary name for a new file, or for what is moved out of its way. The process id alone
+/// would not do: in another container that shares the directory, a process may have the same one.
 fn beside(name: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!(".{name}.{}.{}", std::process::id(), now.as_nanos())
@@ -349,14 +349,14 @@ fn kind(status: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT
 }
 
-/// Whether this is a regular file of the owner's that no other user may change.
+/// Returns whether this is a regular file of the owner's that no other user may change.
 fn is_file_of(status: &FileStat, owner: Uid) -> bool {
     kind(status) == SFlag::S_IFREG
         && Uid::from_raw(status.st_uid) == owner
         && status.st_mode & OTHERS_WRITE == 0
 }
 
-/// Whether no other user uses the folder, so that its mode may be changed.
+/// Returns whether no other user uses the directory, so that its mode may be changed.
 fn holds_only_ours(folder: &OwnedFd) -> bool {
     let Ok(mut entries) = folder.try_clone().map_err(drop).and_then(|fd| Dir::from_fd(fd).map_err(drop))
     else {
@@ -370,7 +370,7 @@ fn holds_only_ours(folder: &OwnedFd) -> bool {
     })
 }
 
-/// Whether this is the name of the file, or a temporary name for it.
+/// Returns whether this is the name of the file, or a temporary name for it.
 fn is_file(name: &[u8], file: &[u8]) -> bool {
     name == file || name.strip_prefix(b".").is_some_and(|rest| rest.starts_with(file))
 }
@@ -381,7 +381,7 @@ fn check(status: &FileStat, users: &[Uid], is_last: bool) -> Result<(), Refused>
     if !is_known {
         return Err(Refused::Foreign(status.st_uid));
     }
-    // In a folder with the sticky bit, no user can move what belongs to another one.
+    // In a directory with the sticky bit, no user can move what belongs to another one.
     let others = status.st_mode & OTHERS_WRITE != 0 && (is_last || status.st_mode & STICKY == 0);
     if others { Err(Refused::Open) } else { Ok(()) }
 }
@@ -396,7 +396,7 @@ mod tests {
         fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// A folder that only this user may change, and so are the ones on the way to it.
+    /// Returns a directory that only this user may change, and so are the ones on the path to it.
     fn place() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
     }
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(Folder::make(&below).unwrap_err(), Refused::Open);
         mode(below.parent().unwrap(), 0o1777);
         assert!(Folder::make(&below).is_ok());
-        // The folder's own mode is corrected, but only for writing, and only if nothing else is
+        // The directory's own mode is corrected, but only for writing, and only if nothing else is
         // in it.
         mode(&below, 0o777);
         assert_eq!(Folder::open(&below, &[Uid::effective()]).unwrap_err(), Refused::Open);

@@ -5,7 +5,7 @@ use crate::facts::environment::is_variable_name;
 use crate::libraries::nccl::{network, variables};
 use crate::libraries::{self, rccl};
 
-/// Parts of the names of variables whose value is a file, a folder, or an address.
+/// Parts of the names of variables whose value is a file, a directory, or an address.
 const LEADS: [&str; 6] = ["FILE", "PATH", "LIB", "DIR", "CONF", "ADDR"];
 
 /// Variables whose names do not show that they lead somewhere.
@@ -21,7 +21,7 @@ const OF_OTHERS: [&str; 3] = ["FI_EFA_FORK_SAFE", "FI_PROVIDER", "PYTHONUNBUFFER
 /// In bytes; a list of all HCAs of a host is far shorter.
 const LONGEST: usize = 1024;
 
-/// Whether a variable with this value may be taken from any state.
+/// Returns whether a variable with this value may be taken from any state.
 pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
     if !is_variable_name(name) || !is_known(name) {
         return false;
@@ -41,7 +41,7 @@ fn is_known(name: &str) -> bool {
         || OF_OTHERS.contains(&name)
 }
 
-/// Whether this is text that is neither a path nor special to a shell.
+/// Returns whether this is text that is neither a path nor special to a shell.
 fn is_plain(name: &str, value: &str) -> bool {
     if name == network::VARIABLE && network::NAMES.contains(&value) {
         return true;

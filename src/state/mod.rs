@@ -2,7 +2,7 @@
 //! filled in, and what they were decided on. Nothing of the rest of the environment, which
 //! holds secrets, is left.
 //!
-//! Other containers may share a folder, a PID namespace or an IPC namespace with this one, and
+//! Other containers may share a directory, a PID namespace or an IPC namespace with this one, and
 //! marks of origin in a state can be copied. So a state counts as a whole only if no process
 //! outside this container can have written it: on the container's own root mount (`folder`,
 //! `mount`), or in PID 1 (`pid1`). Of any other state, only the `harmless` variables are taken.
@@ -28,7 +28,7 @@ pub const ENV_SH: &str = "env.sh";
 pub const NCCL_CONF: &str = "nccl.conf";
 pub const PLAN: &str = "plan.json";
 pub const FACTS: &str = "facts.json";
-/// What a start is at that is under way.
+/// What a start that is under way is doing.
 pub const PHASE: &str = "phase.json";
 /// The names of all files of a state.
 pub const FILES: [&str; 7] = [ENV_SH, NCCL_CONF, PLAN, FACTS, LIBRARY_FILE, DECISION_FILE, PHASE];
@@ -45,18 +45,18 @@ pub struct Propagate {
     pub environment: bool,
 }
 
-/// Where the state is left, and looked for.
+/// Where the state is saved, and searched for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StateDir {
     #[default]
     Default,
-    /// In this folder, and nowhere else.
+    /// In this directory, and nowhere else.
     At(PathBuf),
     Nowhere,
 }
 
 impl StateDir {
-    /// The folders that a user's state may be in, the best first. The others are for users who
+    /// Returns the directories that a user's state may be in, the best first. The others are for users who
     /// may not write to [`FOLDER`].
     pub fn folders(&self, user: Uid) -> impl Iterator<Item = PathBuf> {
         let (first, has_others) = match self {
@@ -70,7 +70,7 @@ impl StateDir {
     }
 }
 
-/// Folders for users who may not write to [`FOLDER`]. The containers of a pod share some of
+/// Directories for users who may not write to [`FOLDER`]. The containers of a pod share some of
 /// them; the last of each kind belongs to one container alone.
 fn others(user: Uid) -> Vec<PathBuf> {
     let mounts: String = namespace("mnt").chars().filter(char::is_ascii_digit).collect();

@@ -10,7 +10,7 @@ use nix::libc;
 use crate::facts::reader::of_kernel;
 use crate::sys::mounts;
 
-/// The mount's number, which no other mount has as long as this one exists. `None` if the
+/// Returns the mount's number, which no other mount has as long as this one exists. `None` if the
 /// kernel does not show it.
 ///
 /// A device number would not do: a bind mount of a file system has the same one.
@@ -18,24 +18,24 @@ pub fn of(file: impl AsFd) -> Option<u64> {
     mounts::of(&file).or_else(|| of_proc(file))
 }
 
-/// The same number as `/proc/PID/fdinfo/FD` has it (`mnt_id`, proc(5), since Linux 3.15).
+/// Returns the same number as `/proc/PID/fdinfo/FD` has it (`mnt_id`, proc(5), since Linux 3.15).
 fn of_proc(file: impl AsFd) -> Option<u64> {
     let number = file.as_fd().as_raw_fd();
     let text = of_kernel(format!("/proc/self/fdinfo/{number}"))?;
     text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
-/// Whether this path lies on the same mount as the root folder.
+/// Returns whether this path lies on the same mount as the root directory.
 pub fn is_of_root(path: &Path) -> bool {
     of_path(path).is_some_and(|mount| Some(mount) == of_root())
 }
 
-/// The number of the mount that the root folder lies on.
+/// Returns the number of the mount that the root directory lies on.
 pub fn of_root() -> Option<u64> {
     mounts::of_root().or_else(|| of_path(Path::new("/")))
 }
 
-/// The number of the mount that a path lies on; a symbolic link at its end is followed.
+/// Returns the number of the mount that a path lies on; a symbolic link at its end is followed.
 pub fn of_path(path: &Path) -> Option<u64> {
     of(OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?)
 }

@@ -1,5 +1,5 @@
-//! What a start is at while it is under way, for processes that ask meanwhile. The sentence is for
-//! people; what is decided by the file is how long `exec` waits.
+//! What a start is doing while it is under way, for processes that ask meanwhile. The
+//! sentence is for people; the file only decides how long `exec` waits.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,7 +32,7 @@ struct Phase {
     longest: u64,
 }
 
-/// What a start is at, and how long it may take.
+/// What a start is doing, and how long it may take.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct At {
     pub text: String,
@@ -58,7 +58,7 @@ impl Phase {
         json::read(&folder.read_in_place(PHASE).ok()?).ok()
     }
 
-    /// Whether it is of this container, and its process still prepares.
+    /// Returns whether it is of this container, and its process still prepares.
     fn is_under_way(&self) -> bool {
         Identity::own().is(&self.identity)
             && self.pid_started.is_some()
@@ -75,7 +75,7 @@ fn program(pid: i32) -> Option<String> {
     of_kernel(format!("/proc/{pid}/comm"))
 }
 
-/// Leaves the sentence in the first folder that this user can use for its state. If there is none,
+/// Leaves the sentence in the first directory that this user can use for its state. If there is none,
 /// no process finds it. A start that came first, and is still under way, keeps its own there. `longest`
 /// is how long the start may take.
 pub(crate) fn leave(place: &StateDir, text: &str, longest: Duration) {
@@ -88,7 +88,7 @@ pub(crate) fn leave(place: &StateDir, text: &str, longest: Duration) {
     folders.find_map(|folder| write(&folder, &document));
 }
 
-/// `None` if the folder cannot be used.
+/// `None` if the directory cannot be used.
 fn write(folder: &Path, document: &[u8]) -> Option<()> {
     let folder = Folder::make(folder).ok()?;
     let there = if folder.is_new() { None } else { Phase::read(&folder) };
@@ -108,7 +108,7 @@ pub(crate) fn remove(place: &StateDir) {
     }
 }
 
-/// What the start of this container is at; `None` if no start has left that, or if it has ended.
+/// Returns what the start of this container is doing; `None` if no start has left that, or if it has ended.
 pub(crate) fn find(place: &StateDir) -> Option<At> {
     let users = [user::effective(), Uid::from_raw(0)];
     let folders = users.iter().flat_map(|user| place.folders(*user));

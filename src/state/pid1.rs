@@ -1,5 +1,5 @@
 //! What PID 1 holds of the start, if it is our own init: memory that no process can change (see
-//! `init::sealed`). It is the one witness that no mount can hide.
+//! `init::sealed`). It is the only proof that no mount can hide.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -52,7 +52,7 @@ pub(crate) fn ask() -> Answer {
     held.map_or(Answer::Nothing, |(run, owner)| Answer::Left(Box::new(run), owner))
 }
 
-/// Whether PID 1 runs this very program in this very mount namespace. In a PID namespace that
+/// Returns whether PID 1 runs this very program in this very mount namespace. In a PID namespace that
 /// several containers share, PID 1 is a process of one of them, or of none.
 fn is_our_init() -> bool {
     let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
@@ -71,7 +71,7 @@ fn is_the_memory(path: &Path) -> bool {
     link.to_str().is_some_and(|link| link.trim_end_matches(" (deleted)") == format!("/memfd:{NAME}"))
 }
 
-/// The state in this memory; `None` as long as it can be changed.
+/// Returns the state in this memory; `None` as long as it can be changed.
 fn read(path: &Path) -> Option<(Run, Uid)> {
     let memory = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     if !is_sealed(&memory) {
@@ -83,7 +83,7 @@ fn read(path: &Path) -> Option<(Run, Uid)> {
     Some((run::parse(&text).ok()?, owner))
 }
 
-/// Whether nothing can change this memory any more.
+/// Returns whether nothing can change this memory any longer.
 pub(crate) fn is_sealed(memory: &File) -> bool {
     let seals = fcntl(memory, FcntlArg::F_GET_SEALS).unwrap_or_default();
     SealFlag::from_bits_truncate(seals).contains(SEALS)

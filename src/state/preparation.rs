@@ -5,12 +5,12 @@ use std::time::Duration;
 use crate::facts::identity::{age, started};
 use crate::facts::reader::of_kernel;
 
-/// How long ago PID 1 was started, if it is rdma-init.
+/// Returns how long ago PID 1 was started, if it is rdma-init.
 pub(crate) fn age_of_our_init() -> Option<Duration> {
     started(1).and_then(age).filter(|_| is_by_us()).map(Duration::from_secs)
 }
 
-/// Whether PID 1 is rdma-init, and its child is not the command yet, or does not exist yet.
+/// Returns whether PID 1 is rdma-init, and its child is not the command yet, or does not exist yet.
 /// `None` if /proc does not show the children of PID 1.
 pub(crate) fn is_under_way() -> Option<bool> {
     if !is_by_us() {
@@ -21,12 +21,12 @@ pub(crate) fn is_under_way() -> Option<bool> {
     Some(children.peek().is_none() || children.any(|child| child == name("self")))
 }
 
-/// Whether PID 1 shows itself as rdma-init.
+/// Returns whether PID 1 shows itself as rdma-init.
 pub(crate) fn is_by_us() -> bool {
     name("1").is_some() && name("1") == name("self") && std::process::id() != 1
 }
 
-/// The program of a process, as the kernel shows it.
+/// Returns the program of a process, as the kernel shows it.
 fn name(pid: &str) -> Option<String> {
     of_kernel(format!("/proc/{pid}/comm"))
 }

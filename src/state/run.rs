@@ -52,7 +52,7 @@ pub struct Reason {
 }
 
 impl Run {
-    /// A start of which only the variables are known: those of this plan that others may see.
+    /// Returns a start with only its variables known: those of this plan that others may see.
     pub fn of(plan: &Plan) -> Run {
         Run {
             filled: plan.public().map(owned).collect(),
@@ -67,23 +67,23 @@ impl Run {
         Run { filled: plan.filled().map(owned).collect(), ..Run::of(plan) }
     }
 
-    /// The env plugin that NCCL asks, if it is ours.
+    /// Returns the env plugin that NCCL asks, if it is ours.
     pub fn env_plugin(&self) -> Option<&str> {
         self.filled.get(VARIABLE).filter(|_| self.filled.contains_key(MARKER)).map(String::as_str)
     }
 
-    /// How many variables were filled in, besides those that lead NCCL to the env plugin.
+    /// Returns how many variables were filled in, besides those that lead NCCL to the env plugin.
     pub fn decided(&self) -> usize {
         self.filled.len() - if self.env_plugin().is_some() { 2 } else { 0 }
     }
 
-    /// All variables that concern NCCL and that the command got.
+    /// Returns all variables that concern NCCL and that the command got.
     pub fn given(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.filled.iter().chain(&self.inherited);
         all.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The variables that rdma-init decided to fill in.
+    /// Returns the variables that rdma-init decided to fill in.
     pub fn filled_itself(&self) -> impl Iterator<Item = Filled> {
         // A state of an older version holds secrets, too.
         let reasons = self.reasons.iter().filter(|(variable, _)| !is_secret(variable));
@@ -97,7 +97,7 @@ impl Run {
         })
     }
 
-    /// Whether the command of this start still runs.
+    /// Returns whether the command of this start still runs.
     pub fn is_running(&self) -> bool {
         match started(self.pid) {
             None => is_hidden(self.pid),
@@ -119,7 +119,7 @@ fn reasons(settings: &[Setting]) -> IndexMap<String, Reason> {
         .collect()
 }
 
-/// Whether this process exists, but this user may not see more of it (`hidepid`, proc(5)).
+/// Returns whether this process exists, but this user may not see more of it (`hidepid`, proc(5)).
 fn is_hidden(pid: i32) -> bool {
     let is_shown = std::path::Path::new(&format!("/proc/{pid}")).exists();
     !is_shown && kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)

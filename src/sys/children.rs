@@ -19,7 +19,7 @@ static KNOWN: [AtomicI32; 512] = [const { AtomicI32::new(0) }; 512];
 /// Whether children are remembered at all. PID 1 touches none of this memory.
 static REMEMBERED: AtomicBool = AtomicBool::new(false);
 
-/// How often, and after which time, a child that was killed is looked after: one whose device does
+/// How often, and after which time, a child that was killed is checked: one whose device does
 /// not answer may take much longer.
 const LOOKS: usize = 100;
 const LOOK: Duration = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! The signals of a crash: they are handled on a stack of their own, because the usual stack may be
+//! The signals of a crash: their handlers run on a separate stack, because the usual stack may be
 //! what is exhausted.
 
 use std::num::NonZeroUsize;
@@ -65,7 +65,7 @@ impl Handlers {
         }
     }
 
-    /// What the command inherits.
+    /// Returns what the command inherits.
     pub(super) fn before(&self) -> [Disposition; SIGNALS.len()] {
         self.before
     }
@@ -85,7 +85,7 @@ impl Handlers {
     }
 }
 
-/// The handler. What is no crash of the owner does what it would do without the handler: a signal
+/// The handler. What is not a crash of the owner does what it would do without the handler: a signal
 /// that another process has sent, and the crash of a child.
 extern "C" fn crashed(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel hands over a complete siginfo; one with such a code names its sender. It

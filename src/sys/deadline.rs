@@ -44,7 +44,7 @@ impl Timer {
         }
     }
 
-    /// What the command inherits.
+    /// Returns what the command inherits.
     pub(super) fn before(&self) -> Disposition {
         self.disposition
     }

@@ -1,10 +1,10 @@
 //! A directory that is held open while files in it are read and written, so that no other process
 //! can put another one in its place meanwhile.
 //!
-//! On the way to it, each component is opened by itself. A symbolic link counts only if no other
-//! user can have left it: it belongs to root or to this user, and so does the directory that it is
-//! in, which no other user may write to. Such links are how a machine is laid out, as `/var/run`, or
-//! a home on another disk. A link at the end of a path is never followed.
+//! The path is opened component by component. A symbolic link is followed only if no
+//! other user can have made it: it belongs to root or to this user, and so does the directory that it is
+//! in, which no other user may write to. Such links belong to the layout of the machine, such as `/var/run`,
+//! or a home directory on another disk. A link at the end of a path is never followed.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -22,13 +22,13 @@ use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, mkfifoat, unlinkat};
 
 use super::{random, user};
 
-/// The most links on the way to a directory, as in the kernel (`MAXSYMLINKS`).
+/// The most links on the path to a directory, as in the kernel (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
 /// Whether a user other than the owner may write there.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// What is said of a link that is not followed.
+/// The message about a link that is not followed.
 pub(crate) const IS_LINK: &str = "it is a symbolic link; name the file itself";
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Directory {
     /// Opens the directory at this path, which may be relative; an empty path is the working directory.
     ///
     /// # Errors
-    /// As for open(2); and if a link on the way may be another user's.
+    /// As for open(2); and if a link on the path may be another user's.
     pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         let mut here = step(AT_FDCWD, OsStr::new(if path.is_absolute() { "/" } else { "." }))?;
         let mut names: VecDeque<OsString> = names(path);
@@ -46,7 +46,8 @@ impl Directory {
         while let Some(name) = names.pop_front() {
             let next = match step(&here, &name) {
                 Ok(next) => next,
-                // What is there is told apart by looking: errors differ between kernels and sandboxes.
+                // The kind of the file is determined by looking at it: errors differ between kernels and
+                // sandboxes.
                 Err(error) => match link(&here, &name)? {
                     None => return Err(error.into()),
                     Some(target) => {
@@ -99,7 +100,7 @@ impl Directory {
         Ok(Directory(found))
     }
 
-    /// What has this name, itself if it is a link; `None` if nothing has.
+    /// Returns what has this name, itself if it is a link; `None` if nothing has.
     ///
     /// # Errors
     /// As for stat(2).
@@ -118,7 +119,7 @@ impl Directory {
         Ok(faccessat(&self.0, name, how, AtFlags::empty())?)
     }
 
-    /// Makes a file under a name that cannot be foretold, which ends with this one.
+    /// Creates a file under an unpredictable name, which ends with this one.
     ///
     /// # Errors
     /// As for open(2).
@@ -134,7 +135,7 @@ impl Directory {
         Ok((new, file.into()))
     }
 
-    /// Opens what has this name, if it is of this kind. It is no link, and no FIFO or terminal is waited
+    /// Opens what has this name, if it is of this kind. It is not a link, and no FIFO or terminal is waited
     /// for.
     ///
     /// # Errors
@@ -170,7 +171,7 @@ impl Directory {
         let _ = unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir);
     }
 
-    /// The names in the directory, without those that begin with a dot.
+    /// Returns the names in the directory, without those that begin with a dot.
     pub(crate) fn names(&self) -> Vec<OsString> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let Ok(dir) = Dir::openat(&self.0, ".", flags, Mode::empty()) else { return Vec::new() };
@@ -188,13 +189,13 @@ fn names(path: &Path) -> VecDeque<OsString> {
     path.components().filter(is_step).map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// A directory that is no link, for which search permission is enough.
+/// Returns a directory that is not a link, for which search permission is enough.
 fn step(from: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat(from, name, flags, Mode::empty())
 }
 
-/// Where the link of this name leads; `None` if it is not a link.
+/// Returns where the link of this name leads; `None` if it is not a link.
 fn link(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<OsString>> {
     let Ok(status) = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) else { return Ok(None) };
     if kind_of(&status) != SFlag::S_IFLNK {

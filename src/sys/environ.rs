@@ -37,7 +37,7 @@ static REMEMBER: extern "C" fn(c_int, *mut *const c_char, *const *const c_char) 
 /// this (`_STK_LIM`; `bprm_stack_limits` in `fs/exec.c`).
 const LONGEST: usize = 8 * 1024 * 1024;
 
-/// Every entry of the environment as it was inherited: order, duplicates,
+/// Returns every entry of the environment as it was inherited: order, duplicates,
 /// entries without `=` and bytes that are not UTF-8 included.
 ///
 /// If they are not [whole](is_whole), those that libc has left.
@@ -45,12 +45,12 @@ pub(crate) fn entries() -> Vec<CString> {
     if is_cleaned() { before_cleaning().unwrap_or_else(left_by_libc) } else { left_by_libc() }
 }
 
-/// Whether [`entries`] has every entry that was inherited.
+/// Returns whether [`entries`] has every entry that was inherited.
 pub(crate) fn is_whole() -> bool {
     !is_cleaned() || before_cleaning().is_some()
 }
 
-/// Whether libc may have taken entries out.
+/// Returns whether libc may have taken entries out.
 fn is_cleaned() -> bool {
     // SAFETY: the auxiliary vector is there as long as the process is.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -71,7 +71,7 @@ fn left_by_libc() -> Vec<CString> {
     entries
 }
 
-/// The entries from the memory into which the kernel has copied them. `None` if it is laid out in
+/// Returns the entries from the memory into which the kernel has copied them. `None` if it is laid out in
 /// an unknown way.
 fn before_cleaning() -> Option<Vec<CString>> {
     let (argv, argc) = (ARGV.load(Ordering::Relaxed), ARGC.load(Ordering::Relaxed));
@@ -115,7 +115,7 @@ fn strings(memory: &[u8], count: usize, left: &[CString]) -> Option<Vec<CString>
     left.iter().filter(is_original).all(|entry| all.any(|one| one == entry)).then_some(found)
 }
 
-/// The arguments, including the program's own name.
+/// Returns the arguments, including the program's own name.
 pub(crate) fn arguments() -> Vec<CString> {
     std::env::args_os()
         // An argument comes from a C string, so it holds no NUL.

@@ -32,11 +32,11 @@ struct ExecCandidate {
     is_own: bool,
 }
 
-/// The secret by which the nodes of a test know each other. It is for rdma-init alone, so no other
+/// The secret with which the nodes of a test authenticate each other. It is for rdma-init alone, so no other
 /// command gets it.
 pub const TOKEN_VARIABLE: &str = "RDMA_INIT_TOKEN";
 
-/// Tells a command, and what it starts, that [`TOKEN_VARIABLE`] was taken out of its environment.
+/// Shows a command, and its children, that [`TOKEN_VARIABLE`] was taken out of its environment.
 pub(crate) const KEPT_VARIABLE: &str = "RDMA_INIT_KEPT_TOKEN";
 
 const KEPT: &CStr = c"RDMA_INIT_KEPT_TOKEN=1";
@@ -44,7 +44,7 @@ const KEPT: &CStr = c"RDMA_INIT_KEPT_TOKEN=1";
 /// The kernel shows here the file that this process was started from.
 const OWN: &str = "/proc/self/exe";
 
-/// The program with which `execvp` runs a file that the kernel does not recognise.
+/// The program with which `execvp` runs a file that the kernel does not recognize.
 const SHELL: &CStr = c"/bin/sh";
 
 /// Where `execvp` looks when there is no `PATH` (glibc's `_CS_PATH`).
@@ -90,7 +90,7 @@ impl PreparedExec {
         }
     }
 
-    /// The files that are tried, in order.
+    /// Returns the files that are tried, in order.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.candidates.iter().map(|candidate| Path::new(OsStr::from_bytes(candidate.file.to_bytes())))
     }
@@ -132,12 +132,12 @@ fn is_of(variable: &str, entry: &CStr) -> bool {
     entry.to_bytes().strip_prefix(variable.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
 }
 
-/// The files that are tried. `tells_own`: whether it matters which of them is this program.
+/// Returns the files that are tried. `tells_own`: whether it matters which of them is this program.
 fn candidates(command: &CStr, environment: &[CString], tells_own: bool) -> Vec<ExecCandidate> {
     let own = if tells_own { own_file() } else { None };
     let candidate = |file: CString| {
-        // A user who can put another file in its place before it is executed decides as well what
-        // rdma-init is in this container.
+        // A user who can replace the file before it is executed also decides
+        // which program is rdma-init in this container.
         let found = own.as_ref().and_then(|_| fs::metadata(OsStr::from_bytes(file.to_bytes())).ok());
         let is_own = own.as_ref().zip(found.as_ref()).is_some_and(|(own, found)| is_same_file(own, found));
         ExecCandidate { file, is_own }
@@ -145,7 +145,7 @@ fn candidates(command: &CStr, environment: &[CString], tells_own: bool) -> Vec<E
     files(command, environment).into_iter().map(candidate).collect()
 }
 
-/// The file that this process was started from, even if its name is gone.
+/// Returns the file that this process was started from, even if its name is gone.
 fn own_file() -> Option<Metadata> {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(OWN).ok()?.metadata().ok()
 }

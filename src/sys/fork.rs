@@ -1,4 +1,4 @@
-//! Starting a child and learning how it ended.
+//! Starts a child and learns how it ended.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ unsafe extern "C" {
     fn _Fork() -> libc::pid_t;
 }
 
-/// Why a process of its own has given no answer.
+/// Why a separate process has given no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     /// The process, or the pipe to it, could not be made.
@@ -45,7 +45,7 @@ pub(crate) enum NoAnswer {
     InTime,
 }
 
-/// Runs `work` in a process of its own, and returns its answer.
+/// Runs `work` in a separate process, and returns its answer.
 ///
 /// It can also be used in a signal handler, if `work` does only what signal-safety(7) allows.
 ///
@@ -72,7 +72,7 @@ pub(crate) fn within(time: Duration, work: impl FnOnce() -> u8) -> Result<u8, No
     answer
 }
 
-/// What is written to the other end of the pipe, until that is closed or the time is up.
+/// Returns what is written to the other end of the pipe, until that is closed or the time is up.
 fn answer(pipe: &OwnedFd, until: Instant) -> Result<u8, NoAnswer> {
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! A file that gets a last text from a process that may not be able to do much any more.
+//! A file that gets a last text from a process that may not be able to do much any longer.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -32,8 +32,8 @@ pub struct LastWords {
 /// another program's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// The file that the kubelet mounts for this purpose: its content may be overwritten. If it does not exist,
-    /// nothing is written, and that is no error.
+    /// The file that the kubelet mounts for this purpose: its content may be overwritten. If it does not
+    /// exist, nothing is written, and that is not an error.
     OfKubelet,
     /// A file that the user has named: it must be empty or begin like the text. If it does not
     /// exist, it is created.

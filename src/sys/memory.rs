@@ -14,7 +14,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 /// even a large size costs microseconds and no memory.
 ///
 /// `None` when it could not be tried: no address space (RLIMIT_AS, overcommit), or a sandbox
-/// that refuses the system call, be it with the error that the limit would give.
+/// that refuses the system call, for example with the error that the limit would give.
 pub(crate) fn can_pin(size: usize) -> Option<bool> {
     let size = NonZeroUsize::new(size)?;
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice
@@ -37,7 +37,7 @@ pub(crate) fn can_pin(size: usize) -> Option<bool> {
     }
 }
 
-/// Whether mlock2(2) gets to the kernel, and not to a filter (seccomp). The kernel looks at the
+/// Returns whether mlock2(2) gets to the kernel, and not to a filter (seccomp). The kernel looks at the
 /// flags first, and the filter at nothing but the number of the call.
 fn kernel_answers_mlock2() -> bool {
     const NO_FLAGS: libc::c_uint = !0;
@@ -75,9 +75,9 @@ pub(crate) fn forget_own_code() {
     }
 }
 
-/// The program headers by which the kernel loaded this program.
+/// Returns the program headers by which the kernel loaded this program.
 fn own_segments() -> &'static [libc::Elf64_Phdr] {
-    // SAFETY: the auxiliary vector tells where the kernel mapped this table and how many
+    // SAFETY: the auxiliary vector says where the kernel mapped this table and how many
     // entries it has; it stays there, read-only, as long as the program runs.
     unsafe {
         let table = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
@@ -86,7 +86,7 @@ fn own_segments() -> &'static [libc::Elf64_Phdr] {
     }
 }
 
-/// Whether the program headers hold the addresses that are used in memory: then the table of
+/// Returns whether the program headers hold the addresses that are used in memory: then the table of
 /// them is in one of the segments. The addresses of a position-independent program begin at zero.
 fn is_at_its_address(segments: &[libc::Elf64_Phdr]) -> bool {
     let table = segments.as_ptr().addr() as u64;
@@ -96,7 +96,7 @@ fn is_at_its_address(segments: &[libc::Elf64_Phdr]) -> bool {
     })
 }
 
-/// The size of a page in bytes. On arm64, a kernel has pages of 4, 16 or 64 KiB.
+/// Returns the size of a page in bytes. On arm64, a kernel has pages of 4, 16 or 64 KiB.
 fn page_size() -> usize {
     // SAFETY: the auxiliary vector is read.
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }

@@ -20,7 +20,7 @@ mod answer;
 
 use answer::{Answer, Arena, Decision, Device, Devices, List, MARKER, NO_DEVICE, Present, Settled};
 
-/// Where the decision is, unless the folder of this library has it.
+/// Where the decision is, unless the directory of this library has it.
 const FOLDER: &[u8] = b"/run/rdma-init";
 const DECISION: &[u8] = b"nccl-env";
 const ITSELF: &CStr = c"NCCL_ENV_PLUGIN";
@@ -200,9 +200,9 @@ fn prepare() {
     STATE.store(state, Ordering::Release);
 }
 
-/// What was read; `None` if NCCL gets the process's environment alone.
+/// Returns what was read; `None` if NCCL gets the process's environment alone.
 fn settled() -> Option<&'static Settled<'static>> {
-    // SAFETY: When STATE is READY, it was written, and nothing writes any more.
+    // SAFETY: When STATE is READY, it was written, and nothing writes any longer.
     (STATE.load(Ordering::Acquire) == READY).then(|| unsafe { (*MEMORY.0.get()).settled.assume_init_ref() })
 }
 
@@ -234,7 +234,7 @@ extern "C" fn get(name: *const c_char) -> *const c_char {
     let (value, name) = unsafe { (getenv(name), CStr::from_ptr(name)) };
     let Some(settled) = settled() else { return value };
     let given = bytes_of(value);
-    // What a person sets in a process whose marker came with its start is no copy, even if it is equal.
+    // What a person sets in a process whose marker came with its start is not a copy, even if it is equal.
     let marker = given
         .and_then(|given| variable(MARKER_C).filter(|marker| is_of_start(given) == is_of_start(marker)));
     match settled.answer(name.to_bytes(), given, marker) {
@@ -371,7 +371,7 @@ impl Status {
     }
 }
 
-/// Whether the decision was made on this machine since it was started.
+/// Returns whether the decision was made on this machine since it was started.
 fn is_of_this_boot(decision: &Decision) -> bool {
     if decision.boot.is_empty() {
         return true;
@@ -414,7 +414,7 @@ fn read_hcas(sys: &[u8], to: &mut Devices<'static>, names: &mut Arena<'static>) 
         if length == 0 {
             return Some(());
         }
-        // SAFETY: Words are as good as bytes, and there are 8 times as many.
+        // SAFETY: Words are valid as bytes, and there are 8 times as many.
         let bytes =
             unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), mem::size_of_val(&words)) };
         let mut rest = bytes.get(..length)?;

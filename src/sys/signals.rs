@@ -47,7 +47,7 @@ impl Mask {
         old
     }
 
-    /// The signals that are pending for this thread or process.
+    /// Returns the signals that are pending for this thread or process.
     fn pending() -> Mask {
         let mut pending = Mask::EMPTY;
         // SAFETY: the set is valid and of the size that is passed.
@@ -132,7 +132,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// The signal's number.
+    /// Returns the signal's number.
     pub fn signal(&self) -> i32 {
         self.info.si_signo
     }
@@ -190,7 +190,7 @@ fn kill_group(leader: Pid, signal: i32) -> Result<(), Errno> {
     if group == Err(Errno::ESRCH) || has_left_its_group(leader) { kill(leader, signal) } else { group }
 }
 
-/// Whether the command has left the group that it was given. Others may still be in that group.
+/// Returns whether the command has left the group that it was given. Others may still be in that group.
 fn has_left_its_group(leader: Pid) -> bool {
     nix::unistd::getpgid(Some(leader)).is_ok_and(|group| group != leader)
 }
@@ -231,7 +231,7 @@ pub fn take() -> Result<Option<Received>, Errno> {
     wait(Some(Instant::now()))
 }
 
-/// A descriptor that is readable while a blocked signal is pending, for poll(2).
+/// Returns a descriptor that is readable while a blocked signal is pending, for poll(2).
 ///
 /// # Errors
 /// EMFILE, ENFILE or ENOMEM.
@@ -268,7 +268,7 @@ pub fn without_signals_of_writing<T>(run: impl FnOnce() -> T) -> T {
 /// does not end this process. The command still gets what this process has inherited: an exec
 /// resets a signal with a handler to its default, and an ignored signal stays ignored.
 pub fn survive_limit_of_files() {
-    // SAFETY: both actions are fully initialised; the handler does what signal-safety(7) allows.
+    // SAFETY: both actions are fully initialized; the handler does what signal-safety(7) allows.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut action);
@@ -302,7 +302,7 @@ pub fn name(signal: i32) -> String {
     }
 }
 
-/// A signal's number from its name as in kill(1), with or without `SIG`, in any case, or from a
+/// Returns a signal's number from its name as in kill(1), with or without `SIG`, in any case, or from a
 /// number.
 pub fn parse(text: &str) -> Option<i32> {
     let text = text.trim().to_ascii_uppercase();
@@ -325,7 +325,7 @@ pub fn parse(text: &str) -> Option<i32> {
         .or_else(|| relative("RTMAX", libc::SIGRTMAX(), 1))
 }
 
-/// Whether an init can receive this signal in order to forward it.
+/// Returns whether an init can receive this signal in order to forward it.
 pub fn reaches_init(signal: i32) -> bool {
     ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD].contains(&signal)
 }
@@ -333,7 +333,7 @@ pub fn reaches_init(signal: i32) -> bool {
 /// Asks the kernel to send this signal to this process when its parent ends. That holds for the
 /// rest of its life, also after an exec. If `parent` has ended already, sends the signal now.
 pub fn on_parent_death(signal: i32, parent: Pid) {
-    // SAFETY: the request takes a plain number; one that is no signal is refused.
+    // SAFETY: the request takes a plain number; one that is not a signal is refused.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
     if getppid() != parent {
         let _ = kill(getpid(), signal);
@@ -343,13 +343,13 @@ pub fn on_parent_death(signal: i32, parent: Pid) {
 /// Sends a signal.
 ///
 /// # Errors
-/// EPERM, ESRCH, or EINVAL for a number that is no signal.
+/// EPERM, ESRCH, or EINVAL for a number that is not a signal.
 pub fn kill(pid: Pid, signal: i32) -> Result<(), Errno> {
     // SAFETY: kill takes plain numbers.
     Errno::result(unsafe { libc::kill(pid.as_raw(), signal) }).map(drop)
 }
 
-/// A real-time signal that is not pending. If we take it for ourselves, no signal for the
+/// Returns a real-time signal that is not pending. If we take it for ourselves, no signal for the
 /// command is lost.
 pub(super) fn unused() -> i32 {
     let pending = Mask::pending();
@@ -365,7 +365,7 @@ pub(super) type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_
 /// # Safety
 /// `handler` must do only what signal-safety(7) allows.
 pub(super) unsafe fn catch(signal: i32, handler: Handler, flags: i32) -> Disposition {
-    // SAFETY: both actions are fully initialised; the caller vouches for the handler.
+    // SAFETY: both actions are fully initialized; the caller vouches for the handler.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let mut old: libc::sigaction = std::mem::zeroed();

@@ -39,7 +39,7 @@ impl Stderr {
         Stderr { patience, gives_up: Arc::default() }
     }
 
-    /// A sink for PID 1, which never waits.
+    /// Returns a sink for PID 1, which never waits.
     pub fn at_once() -> Stderr {
         Stderr::with_patience(Duration::ZERO)
     }
@@ -74,7 +74,7 @@ impl Stderr {
         }
     }
 
-    /// How long this sink still waits for a reader.
+    /// Returns how long this sink still waits for a reader.
     fn left(&self) -> Duration {
         let gives_up = self.gives_up.get_or_init(|| Instant::now() + self.patience);
         gives_up.saturating_duration_since(Instant::now())
@@ -105,7 +105,7 @@ enum Way {
     /// or as there is no /proc.
     Pipe,
     Socket,
-    /// poll(2) tells when there is room for so much. Another writer may take it before us.
+    /// poll(2) says when there is room for this much. Another writer may take it before us.
     Limited(usize),
 }
 
@@ -192,7 +192,7 @@ fn close_one_by_one(first: u32, last: u32) {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
     let open: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for fd in open.into_iter().filter(|fd| (first..=last).contains(fd)) {
-        // SAFETY: as above. The folder's own descriptor is closed already, and closing a
+        // SAFETY: as above. The directory's own descriptor is closed already, and closing a
         // number that is free does nothing.
         unsafe { libc::close(fd.cast_signed()) };
     }

@@ -1,5 +1,5 @@
 //! What a process without an init does instead of the rest of its preparation, if no PID 1
-//! could do it: when the time is up, or after a crash, it becomes the command all the same, or
+//! could do it: when the time is up, or after a crash, it becomes the command anyway, or
 //! refuses to.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -15,7 +15,7 @@ use super::last_words::LastWords;
 use super::signals::{Disposition, Inherited};
 use super::stdio::Stderr;
 
-/// Why the preparation does not come to its end.
+/// Why the preparation does not finish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The time is up.
@@ -71,7 +71,7 @@ pub(crate) struct Refused {
     pub failed: String,
 }
 
-/// How a refusal is told.
+/// How to report a refusal.
 #[derive(Debug)]
 pub(crate) struct Reason {
     /// The message for standard error.
@@ -120,7 +120,7 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// After this time, or after a crash, unless cancelled, the process becomes `image`, whatever
+    /// After this time, or after a crash, unless canceled, the process becomes `image`, whatever
     /// it is doing: a system call that hangs is interrupted, and a loop is left.
     pub(crate) fn start(
         after: Duration,

@@ -1,4 +1,4 @@
-//! What the kernel counts of a TCP connection.
+//! The kernel's counters of a TCP connection.
 
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;

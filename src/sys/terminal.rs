@@ -1,4 +1,4 @@
-//! A line at the bottom of the terminal at standard error, which is written anew again and again.
+//! A line at the bottom of the terminal at standard error, which is rewritten again and again.
 
 use std::io::IsTerminal;
 
@@ -6,11 +6,11 @@ use nix::libc;
 
 use super::stdio::Stderr;
 
-/// Back to the start of the line, and everything away behind it.
+/// Moves to the start of the line, and clears it.
 const START: &str = "\r";
 const CLEAR: &str = "\x1b[K";
 
-/// How wide a terminal is that does not say it.
+/// The width of a terminal that does not report it.
 const USUAL: usize = 80;
 
 pub(crate) struct Line {
@@ -26,7 +26,7 @@ impl Line {
         (can_clear && std::io::stderr().is_terminal()).then(|| Line { stderr: Stderr::at_once() })
     }
 
-    /// How many characters fit into a line.
+    /// Returns how many characters fit into a line.
     pub(crate) fn columns(&self) -> usize {
         let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: the request only writes the structure.
@@ -41,7 +41,7 @@ impl Line {
         self.stderr.put(format!("{START}{text}{CLEAR}").as_bytes());
     }
 
-    /// Takes the line away, so that another one can stand in its place.
+    /// Clears the line, so that another one can take its place.
     pub(crate) fn clear(&self) {
         self.stderr.put(format!("{START}{CLEAR}").as_bytes());
     }

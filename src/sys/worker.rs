@@ -1,5 +1,5 @@
-//! A child process that tells its parent over a socket. What hangs or crashes there costs that process
-//! alone.
+//! A child process that reports to its parent over a socket. A hang or crash there affects only
+//! that process.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
@@ -41,7 +41,7 @@ pub(crate) fn start(
     Ok((pid, ours))
 }
 
-/// Whether the child may tell more.
+/// Whether the child may report more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadState {
     More,
@@ -50,7 +50,7 @@ pub(crate) enum ReadState {
     TooMuch,
 }
 
-/// Reads what the child has told by now. `take` returns whether it takes the bytes.
+/// Reads what the child has reported by now. `take` returns whether it takes the bytes.
 pub(crate) fn read(socket: &mut UnixStream, mut take: impl FnMut(&[u8]) -> bool) -> ReadState {
     let mut buffer = [0; 4096];
     loop {

@@ -1,4 +1,4 @@
-//! Variables for sshd(8), which gives its sessions neither its own environment nor, unless told
+//! Variables for sshd(8), which gives its sessions neither its own environment nor, unless configured
 //! to, that of a file. They go into `SetEnv` in a file of its configuration, or into
 //! `~/.ssh/environment`.
 
@@ -16,7 +16,7 @@ const OWN: &str = "rdma-init.conf";
 /// In bytes; sshd starts no session if its configuration has more than 256 KiB (`msg.c`).
 const LONGEST: usize = 128 * 1024;
 
-/// The most files of the folder that are read.
+/// The most files of the directory that are read.
 const MOST: usize = 256;
 
 pub(super) fn write(target: PropagationTarget, variables: &[(&str, &str)], problems: &mut Vec<String>) {
@@ -26,12 +26,12 @@ pub(super) fn write(target: PropagationTarget, variables: &[(&str, &str)], probl
     };
     // The line of an earlier start is removed, even if the new one cannot be put there.
     let _ = put(target, "");
-    // Readable for this user alone, as sshd demands of files in this folder.
+    // Readable for this user alone, as sshd demands of files in this directory.
     let of_user = target.home.map(|home| home.join(".ssh"));
     let lines = lines(variables, formats::ssh_environment, problems);
     let written = of_user.ok_or_else(|| "this user has no home directory".to_owned()).and_then(|folder| {
         let path = target.root.join(folder.strip_prefix("/").unwrap_or(&folder));
-        // If the folder is there already, its mode is what its owner wants.
+        // If the directory already exists, its mode is what its owner wants.
         let _ = DirBuilder::new().mode(0o700).create(&path);
         amend(&path.join("environment"), 0o600, InPlace::Yes, |old| block::with(old, &lines, keys))
             .map_err(|kept| format!("{}/environment: {kept}", folder.display()))
@@ -104,10 +104,10 @@ fn put(target: PropagationTarget, line: &str) -> Result<(), String> {
         .map_err(|kept| format!("{FOLDER}/{OWN}: {kept}"))
 }
 
-/// The paths of the other files in the folder.
+/// Returns the paths of the other files in the directory.
 ///
 /// # Errors
-/// Why not all of the files can be looked at.
+/// Why some of the files cannot be read.
 fn own_files(root: &Path) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(root.join(FOLDER.trim_start_matches('/'))).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -119,12 +119,12 @@ fn own_files(root: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// The files of sshd's configuration, one after the other, as far as they can be read.
+/// Returns the files of sshd's configuration, one after the other, as far as they can be read.
 fn texts(root: &Path, paths: Vec<String>) -> impl Iterator<Item = (String, String)> {
     paths.into_iter().filter_map(move |path| configuration(root, &path).map(|text| (path, text)))
 }
 
-/// Whether sshd lets the variables of `~/.ssh/environment` through.
+/// Returns whether sshd lets the variables of `~/.ssh/environment` through.
 fn permits_user_environment(root: &Path) -> bool {
     let own = texts(root, own_files(root).unwrap_or_default()).map(|(_, text)| text);
     let mut said = own.chain(configuration(root, MAIN)).flat_map(|text| {
@@ -138,14 +138,14 @@ fn permits_user_environment(root: &Path) -> bool {
     patterns.into_iter().any(|pattern| ["yes", "*", "NCCL_*"].contains(&pattern))
 }
 
-/// Whether an `Include` of this pattern takes in the files of the folder. A pattern without a
-/// folder is below `/etc/ssh`.
+/// Returns whether an `Include` of this pattern takes in the files of the directory. A pattern without a
+/// directory is below `/etc/ssh`.
 fn takes_in(pattern: &str) -> bool {
     let below = pattern.strip_prefix("/etc/ssh/").unwrap_or(pattern);
     matches!(below, "sshd_config.d/*.conf" | "sshd_config.d/*")
 }
 
-/// The keyword of each line in small letters, because case does not count, and its arguments.
+/// Returns the keyword of each line in small letters, because case does not count, and its arguments.
 fn lines_of(text: &str) -> Vec<(String, Vec<String>)> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let words = lines.map(|line| {

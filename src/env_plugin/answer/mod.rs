@@ -255,7 +255,7 @@ impl<'a> Arena<'a> {
 #[derive(Clone, Copy)]
 struct Decided<'a> {
     name: &'a [u8],
-    /// As it was decided; NCCL finds this value in a conf file and in the environment.
+    /// As decided; NCCL finds this value in a conf file and in the environment.
     written: &'a [u8],
     /// With the names that the devices have now.
     now: &'a CStr,
@@ -350,8 +350,9 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns whether a list in NCCL's grammar (`[=]NAME[:PORT],...`) selects none of these devices. Of
-/// a list that excludes devices (`^`), this cannot tell, nor of a word that looks like no device, such as `none`.
+/// Returns whether a list in NCCL's grammar (`[=]NAME[:PORT],...`) selects none of these devices. Of a list
+/// that excludes devices (`^`), this is unknown, as for a word that does not look like a device, such as
+/// `none`.
 fn names_only_absent(value: &[u8], present: &[Device]) -> bool {
     if value.starts_with(b"^") {
         return false;
@@ -416,7 +417,7 @@ fn name_now<'p>(name: &[u8], saved: &[Device], present: &[Device<'p>]) -> Option
     (same.next().is_none() && !present.iter().any(is_unchanged)).then_some(found.name)
 }
 
-/// Returns the node of a marker and the list of what that filled in; `None` if it is no marker.
+/// Returns the node of a marker and the list of what that filled in; `None` if it is not a marker.
 pub fn read_marker(marker: &[u8]) -> Option<(&[u8], &[u8])> {
     let (version, rest) = split_at(marker, b':')?;
     split_at(rest, b':').filter(|_| version == MARKER_VERSION)
@@ -439,7 +440,7 @@ fn is_own(marker: &[u8], node: &[u8], name: &[u8], value: &[u8]) -> bool {
     read_marker(marker).is_some_and(|(of, list)| of == node && lists(list, name, value))
 }
 
-/// The FNV-1a hash of a value, in hexadecimal digits. It recognizes a value and protects nothing: the
+/// Returns the FNV-1a hash of a value, in hexadecimal digits. It recognizes a value and protects nothing: the
 /// process owns its environment.
 pub fn hash(value: &[u8]) -> [u8; 8] {
     let hash =

@@ -20,7 +20,7 @@ fn device<'a>(name: &'a str, id: &'a str, pci: &'a str) -> Device<'a> {
     Device { name: name.as_bytes(), id: id.as_bytes(), pci: pci.as_bytes() }
 }
 
-/// The answer for a variable, as text: `process`, `unset`, `!` before what replaces a foreign value.
+/// Returns the answer for a variable, as text: `process`, `unset`, `!` before what replaces a foreign value.
 fn asked(present: Present, name: &str, value: Option<&str>, marker: Option<&str>) -> String {
     let mut memory = [0; 512];
     let decision = Decision::parse(DECISION.as_bytes()).unwrap();
@@ -33,7 +33,8 @@ fn asked(present: Present, name: &str, value: Option<&str>, marker: Option<&str>
     }
 }
 
-/// What the list of HCAs is with these late ports, if the node has these HCAs, and these ports are ACTIVE.
+/// Returns what the list of HCAs is with these late ports, if the node has these HCAs, and these ports are
+/// ACTIVE.
 fn with_late(late: &str, present: &[Device], active: &[(&str, &str)]) -> String {
     let text = DECISION.replace("end\n", &format!("{late}end\n"));
     let mut memory = [0; 512];
@@ -157,7 +158,7 @@ fn devices_are_found_under_their_new_names() {
     let asked = |value, marker| asked(present(), "NCCL_SOCKET_IFNAME", Some(value), marker);
     assert_eq!(asked("=eth0", Some(own.as_str())), "=ens5");
     assert_eq!(asked("=ens5", Some(own.as_str())), "process");
-    // It names no device any more, even if a person set it.
+    // It names no device any longer, even if a person set it.
     assert_eq!(asked("=eth0", None), "!=ens5");
 }
 

@@ -1,4 +1,4 @@
-//! Launchers of Kubernetes: what their variables leave out is in the names of the Pods.
+//! Launchers of Kubernetes: the names of the Pods contain what their variables lack.
 
 use super::{MOST_NODES, Said, Seen, Sourced, Unclear};
 
@@ -34,7 +34,7 @@ pub(super) fn master_and_workers(seen: &Seen, said: &mut Said) -> Result<bool, U
     Ok(true)
 }
 
-/// An elastic PyTorchJob has workers alone, `NAME-worker-0` and so on, and gives them no index
+/// An elastic PyTorchJob has only workers, `NAME-worker-0` and so on, and gives them no index
 /// (`elastic.go` of training-operator 1.9).
 pub(super) fn elastic_workers(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     if said.node.is_none()
@@ -48,7 +48,7 @@ pub(super) fn elastic_workers(seen: &Seen, said: &mut Said) -> Result<bool, Uncl
 }
 
 /// `VC_WORKER_HOSTS=train-worker-0.train,train-worker-1.train`, a list for each task of the job, and
-/// the index within the own task. A master comes before the workers; any other task is by itself, such
+/// the index within its own task. A master comes before the workers; any other task stands alone, such
 /// as the launcher of an MPI job, which has no devices.
 pub(super) fn volcano(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let variable =
@@ -118,7 +118,7 @@ pub(super) fn worker_0_of_mpi_job(seen: &Seen) -> Option<Sourced<String>> {
     is_of_job.then(|| Sourced { value: format!("{job}-worker-0.{domain}"), from })
 }
 
-/// The Pods of an MPIJob, if this is one of so many.
+/// Returns the Pods of an MPIJob, if this is one of this many.
 pub(super) fn workers_of_mpi_job(seen: &Seen, nodes: u32) -> Vec<String> {
     let job = worker_0_of_mpi_job(seen).and_then(|_| seen.host.rsplit_once("-worker-"));
     let of = |(job, _): (&str, &str)| {
@@ -127,7 +127,7 @@ pub(super) fn workers_of_mpi_job(seen: &Seen, nodes: u32) -> Vec<String> {
     job.map(of).unwrap_or_default()
 }
 
-/// The domain of this Pod, which the kubelet writes into `/etc/hosts` if the Pod has a subdomain.
+/// Returns the domain of this Pod, which the kubelet writes into `/etc/hosts` if the Pod has a subdomain.
 fn domain(seen: &Seen) -> Option<String> {
     let hosts = (seen.file)("/etc/hosts")?;
     let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! What has started the processes of a job, and what it says: how many nodes there are, which of them
-//! this one is, and where node 0 is. Pure, but for [`read`].
+//! The launcher of a job's processes, and what it says: how many nodes there are, which of them
+//! is this one, and where node 0 is. Pure, but for [`read`].
 //!
 //! [`table`] has a row for each launcher. All code that needs the number of nodes takes it from here, so
 //! that the report and the preflight count alike.
@@ -20,7 +20,7 @@ use table::LAUNCHERS;
 /// The most nodes of a job.
 pub(crate) const MOST_NODES: u32 = 65_536;
 
-/// How many nodes the job has, and which of them this one is.
+/// The number of nodes of the job, and the index of this one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Nodes {
@@ -42,7 +42,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// A variable that is set and not empty.
+    /// Returns a variable that is set and not empty.
     fn variable(&self, name: &str) -> Option<&'a str> {
         self.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
@@ -67,7 +67,7 @@ impl<T> Sourced<T> {
 pub(crate) struct Said {
     pub launcher: &'static str,
     pub nodes: Option<Sourced<u32>>,
-    /// The number of nodes that the launcher starts unless it is told another one.
+    /// The number of nodes that the launcher starts unless it gets another one.
     pub nodes_by_default: Option<Sourced<u32>>,
     pub node: Option<Sourced<u32>>,
     pub local: Option<Sourced<u32>>,
@@ -87,7 +87,7 @@ pub(crate) struct Said {
     pub placeless: Option<String>,
 }
 
-/// Why what a launcher says is of no use. Each has the variable or argument with its value.
+/// Why the values of a launcher cannot be used. Each has the variable or argument with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unclear {
     /// It is not a number of nodes or an index.
@@ -96,25 +96,25 @@ pub(crate) enum Unclear {
     Elastic(String),
 }
 
-/// What all launchers say that have had a hand in this process, in the order in which they count.
+/// Returns what each launcher of this process says, in the order of precedence.
 ///
 /// # Errors
-/// What one of them says cannot be understood.
+/// The values of one of them cannot be understood.
 pub(crate) fn all(seen: &Seen) -> Result<Vec<Said>, Unclear> {
     LAUNCHERS.iter().filter_map(|launcher| launcher.ask(seen).transpose()).collect()
 }
 
-/// The launcher that tells the number of nodes.
+/// Returns the launcher that reports the number of nodes.
 pub(crate) fn counting(all: &[Said]) -> Option<&Said> {
     all.iter().find(|said| said.nodes.is_some())
 }
 
-/// The launcher that tells which node this is.
+/// Returns the launcher that reports which node this is.
 pub(crate) fn numbering(all: &[Said]) -> Option<&Said> {
     all.iter().find(|said| said.node.is_some())
 }
 
-/// The nodes of the job; `None` if no launcher tells them for certain.
+/// Returns the nodes of the job; `None` if no launcher reports them for certain.
 pub(crate) fn nodes(seen: &Seen) -> Option<Nodes> {
     let all = all(seen).ok()?;
     let counting = counting(&all)?;
@@ -140,7 +140,7 @@ fn of_number(name: &str, text: &str) -> Result<Sourced<u32>, Unclear> {
     text.parse().map(told).map_err(|_| Unclear::NotANumber(told(0).from))
 }
 
-/// A number of nodes, which torchrun takes as a range, too.
+/// Returns a number of nodes, which torchrun takes as a range, too.
 fn of_nodes(name: &str, text: &str) -> Result<Sourced<u32>, Unclear> {
     match text.split_once(':') {
         Some((least, most)) if least == most => {

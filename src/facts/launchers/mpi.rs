@@ -1,5 +1,5 @@
-//! Launchers of MPI. They number ranks and not nodes, so the node is computed if that is
-//! certain, and otherwise it is said what is missing.
+//! Launchers of MPI. They number ranks and not nodes, so the node is computed if
+//! that is certain; otherwise an error names what is missing.
 
 use super::{MOST_NODES, Said, Seen, Sourced, Unclear, kubernetes, of_number};
 use crate::facts::hostlist;
@@ -14,7 +14,7 @@ struct RankVariables {
     one_each: &'static str,
 }
 
-/// Open MPI. What a rank gets was looked at with 4.1.4; 5.0 has no `OMPI_MCA_orte_*`.
+/// Open MPI. What a rank gets was examined with 4.1.4; 5.0 has no `OMPI_MCA_orte_*`.
 pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let names = RankVariables {
         size: "OMPI_COMM_WORLD_SIZE",
@@ -36,7 +36,7 @@ pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
 }
 
 /// MPICH and Intel MPI. With -ppn, ranks are numbered node by node. Without it, MPICH 4.0.2 numbered
-/// them around the nodes, and no variable tells which of the two it is.
+/// them around the nodes, and no variable shows which of the two it is.
 pub(super) fn hydra(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let names = RankVariables {
         size: "PMI_SIZE",
@@ -66,7 +66,7 @@ pub(super) fn pytorch(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     Ok(true)
 }
 
-/// The number of nodes from the number of processes and of those on this node.
+/// Returns the number of nodes from the number of processes and of those on this node.
 pub(super) fn from_world_size(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let [world, local] = ["WORLD_SIZE", "LOCAL_WORLD_SIZE"]
         .map(|name| of_number(name, seen.variable(name).unwrap_or_default()));
@@ -129,7 +129,7 @@ impl Hosts {
     }
 }
 
-/// The default host file, if this node has it.
+/// Returns the default host file, if this node has it.
 fn hostfile(seen: &Seen) -> Option<Hosts> {
     const NAME: &str = "OMPI_MCA_orte_default_hostfile";
     let path = seen.variable(NAME)?;
@@ -153,7 +153,7 @@ fn allocation(seen: &Seen) -> Option<Hosts> {
 }
 
 /// Where rank 0 is, and the names of all nodes, from the first list that there is. mpirun numbers nodes in the
-/// order of its list, unless it is told otherwise.
+/// order of its list, unless an option changes it.
 fn place(seen: &Seen, said: &mut Said, hosts: Option<Hosts>) {
     said.meet = hosts.as_ref().and_then(Hosts::first).or_else(|| kubernetes::worker_0_of_mpi_job(seen));
     said.names = match hosts {
@@ -163,7 +163,7 @@ fn place(seen: &Seen, said: &mut Said, hosts: Option<Hosts>) {
     said.are_names_usual = true;
 }
 
-/// Where mpirun itself runs, which is the node of rank 0 unless it was started elsewhere:
+/// Returns where mpirun itself runs, which is the node of rank 0 unless it was started elsewhere:
 /// `1077084160.0;tcp://192.0.2.2,172.17.0.1:56569;tcp6://[fd00::2]:58151`.
 fn address_of_mpirun(seen: &Seen) -> Option<Sourced<String>> {
     const NAME: &str = "OMPI_MCA_orte_hnp_uri";

@@ -1,7 +1,7 @@
-//! The launchers, each a row of data: the variables that tell how many nodes there are, which of
+//! The launchers, each a row of data: the variables that report how many nodes there are, which of
 //! them this one is, and where node 0 is.
 //!
-//! The first row that knows an index tells it, so a row of what starts processes on a node (torchrun,
+//! The first row that knows an index decides it, so a row of what starts processes on a node (torchrun,
 //! mpirun) comes before a row of what has started the nodes.
 
 use super::torchrun::rendezvous_host;
@@ -14,7 +14,7 @@ pub(super) struct Launcher {
     marks: &'static [&'static str],
     /// None of these is set.
     unless: &'static [&'static str],
-    /// The variables, of which the first that is set counts.
+    /// The variables; the first one that is set counts.
     nodes: &'static [&'static str],
     node: &'static [&'static str],
     local: &'static [&'static str],
@@ -22,7 +22,7 @@ pub(super) struct Launcher {
     job: &'static [&'static str],
     /// As in [`Said`].
     is_part: bool,
-    /// What takes more than the value of a variable. Returns whether the launcher is there.
+    /// For a launcher that needs more than the value of a variable. Returns whether the launcher is there.
     more: fn(&Seen, &mut Said) -> Result<bool, Unclear>,
 }
 
@@ -105,7 +105,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         more: mpi::open_mpi,
         ..NOTHING
     },
-    // launch_procs in src/pm/hydra/proxy/pmip_cb.c of MPICH 4.1. What a rank gets was looked at with
+    // launch_procs in src/pm/hydra/proxy/pmip_cb.c of MPICH 4.1. What a rank gets was examined with
     // MPICH 4.0.2 and Intel MPI 2021.19. With -pmi-port, it gets PMI_ID and no number of ranks.
     Launcher {
         name: "Hydra (MPICH, Intel MPI)",
@@ -230,7 +230,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
 ];
 
 impl Launcher {
-    /// What this launcher says; `None` if it has not started this process.
+    /// Returns what this launcher says; `None` if it has not started this process.
     pub(super) fn ask(&self, seen: &Seen) -> Result<Option<Said>, Unclear> {
         let is_set = |name: &&str| seen.variable(name).is_some();
         if !self.marks.iter().all(is_set) || self.unless.iter().any(is_set) {

@@ -14,7 +14,7 @@ pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let options = TorchrunOptions::of(words);
     let value = |name: &str| options.value(name);
     if value("--standalone").is_some() {
-        // It is a job by itself on each node, whatever has started it there.
+        // It is a separate job on each node, whatever has started it there.
         said.is_part = false;
         said.nodes = Some(Sourced { value: 1, from: "torchrun --standalone".to_owned() });
         said.node = Some(Sourced { value: 0, from: String::new() });
@@ -46,7 +46,7 @@ pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     Ok(true)
 }
 
-/// The words behind torchrun; `None` if the command is not torchrun. A shell's script is not looked
+/// Returns the words behind torchrun; `None` if the command is not torchrun. A shell's script is not looked
 /// into.
 fn words(command: &[String]) -> Option<&[String]> {
     let is_torchrun = |word: &String| word.rsplit('/').next() == Some("torchrun");
@@ -58,7 +58,7 @@ fn words(command: &[String]) -> Option<&[String]> {
     command.get(start..)
 }
 
-/// The host in a rendezvous endpoint of a variable. Its port is torchrun's own.
+/// Returns the host in a rendezvous endpoint of a variable. Its port is torchrun's own.
 pub(super) fn rendezvous_host(seen: &Seen, variable: &str) -> Option<Sourced<String>> {
     let place = seen.variable(variable)?;
     Some(Sourced::new(host_of(place)?, variable, place))

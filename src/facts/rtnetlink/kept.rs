@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// The routes to 10.0.0.0/32 and as many addresses after it.
+    /// Returns the routes to 10.0.0.0/32 and as many addresses after it.
     fn many(count: u32, table: u32) -> impl Iterator<Item = Route> {
         (0..count)
             .map(move |n| route(format!("{}/32", std::net::Ipv4Addr::from(0x0a00_0000 + n)), "eth1", table))

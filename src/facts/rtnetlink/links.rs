@@ -26,7 +26,7 @@ pub(crate) struct Listed {
     pub address: Option<IpNet>,
 }
 
-/// All interfaces and addresses of the network namespace.
+/// Returns all interfaces and addresses of the network namespace.
 ///
 /// # Errors
 /// The socket's error: a sandbox may refuse it, or not know it.
@@ -49,7 +49,7 @@ pub(crate) fn list() -> Result<Vec<Listed>, Errno> {
     Ok(listed)
 }
 
-/// The names of the links by their indices.
+/// Returns the names of the links by their indices.
 ///
 /// # Errors
 /// As for [`list`].
@@ -62,7 +62,7 @@ struct LinkInfo {
     flags: u32,
 }
 
-/// The links with their indices, in the kernel's order.
+/// Returns the links with their indices, in the kernel's order.
 fn links(socket: &mut Socket) -> Result<Vec<(u32, LinkInfo)>, Errno> {
     let family = libc::AF_UNSPEC as u8;
     let asked = Question { request: libc::RTM_GETLINK, answer: libc::RTM_NEWLINK, family };
@@ -70,14 +70,14 @@ fn links(socket: &mut Socket) -> Result<Vec<(u32, LinkInfo)>, Errno> {
     Ok(found)
 }
 
-/// A `struct ifinfomsg` and its attributes.
+/// Returns a `struct ifinfomsg` and its attributes.
 fn link(message: &[u8]) -> Option<(u32, LinkInfo)> {
     let (header, attributes) = message.split_at_checked(16)?;
     let name = find(attributes, libc::IFLA_IFNAME)?;
     Some((number(header, 4)?, LinkInfo { name: text(name), flags: number(header, 8)? }))
 }
 
-/// A `struct ifaddrmsg` and its attributes. `None` for a link that is not known, because it came
+/// Returns a `struct ifaddrmsg` and its attributes. `None` for a link that is not known, because it came
 /// after the list of links.
 fn address(message: &[u8], links: &BTreeMap<u32, LinkInfo>) -> Option<Listed> {
     let (header, attributes) = message.split_at_checked(8)?;
@@ -104,12 +104,12 @@ fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     one.into_inner().get(4..length)
 }
 
-/// A number of 32 bits at this place.
+/// Returns a number of 32 bits at this place.
 fn number(header: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*header.get(at..)?.first_chunk()?))
 }
 
-/// A text that a NUL may end.
+/// Returns a text that a NUL may end.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()

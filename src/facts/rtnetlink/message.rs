@@ -20,7 +20,7 @@ const FRA_DSCP: u16 = 25;
 const FRA_FLOWLABEL: u16 = 26;
 const FRA_DSCP_MASK: u16 = 30;
 
-/// The routes of a message, one for each next hop; none if they carry no traffic of a job out
+/// Returns the routes of a message, one for each next hop; none if they carry no traffic of a job out
 /// of the container. `None` if the form of the message is unknown.
 pub(super) fn routes(message: &[u8], names: &BTreeMap<u32, String>) -> Option<Vec<Route>> {
     let RouteMessage { header, attributes, .. } = RouteMessage::parse(message).ok()?;
@@ -101,7 +101,7 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// The gateway. A route of IPv4 may have a gateway of IPv6 (`via inet6`).
+/// Returns the gateway. A route of IPv4 may have a gateway of IPv6 (`via inet6`).
 fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     match attribute {
         RouteAttribute::Gateway(address) => ip(address),
@@ -111,7 +111,7 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     }
 }
 
-/// The rule of a message; `None` if the form of the message is unknown.
+/// Returns the rule of a message; `None` if the form of the message is unknown.
 pub(super) fn rule(message: &[u8]) -> Option<RoutingRule> {
     let RuleMessage { header, attributes, .. } = RuleMessage::parse(message).ok()?;
     let mut rule = RoutingRule {

@@ -8,7 +8,7 @@ use crate::image::Image;
 use crate::image::library::{Library, Way};
 use crate::image::packages::Package;
 
-/// What packages bring, by the beginning of their names: these bring one and the same folder, whatever
+/// What packages bring, by the start of their names: these bring one and the same directory, whatever
 /// CUDA they are for. All other packages are the same only under one whole name.
 const FAMILIES: [(&str, &str); 3] =
     [("nvidia-nvshmem", "NVSHMEM"), ("libucx", "UCX"), ("mooncake-transfer-engine", "Mooncake")];
@@ -69,7 +69,7 @@ fn title(family: &str) -> &str {
     }
 }
 
-/// The files, unless all of them are of wheels, which count as packages.
+/// Returns the files, unless all of them are of wheels, which count as packages.
 fn without_wheels(found: Vec<&Library>) -> Vec<&Library> {
     match found.iter().all(|library| library.is_reached(Way::SitePackages)) {
         true => Vec::new(),
@@ -77,7 +77,7 @@ fn without_wheels(found: Vec<&Library>) -> Vec<&Library> {
     }
 }
 
-/// Several packages of one library. Two in one folder have overwritten each other; of two folders,
+/// Several packages of one library. Two in one directory have overwritten each other; of two directories,
 /// the first counts for a Python that searches both.
 fn packages(title: &str, same: &[&Package]) -> Option<Finding> {
     let (first, rest) = same.split_first()?;
@@ -120,7 +120,7 @@ fn packages(title: &str, same: &[&Package]) -> Option<Finding> {
     )
 }
 
-/// The packages of the first folder that has several.
+/// Returns the packages of the first directory that has several.
 fn in_one_folder<'p>(same: &[&'p Package]) -> Option<Vec<&'p Package>> {
     same.iter().find_map(|one| {
         let together: Vec<&Package> = same.iter().copied().filter(|other| other.path == one.path).collect();
@@ -132,7 +132,7 @@ fn first_path(packages: &[&Package]) -> String {
     packages.first().map(|package| package.path.display().to_string()).unwrap_or_default()
 }
 
-/// `python3.12` of a folder of packages; `None` for Debian's, which is for every Python 3 of Debian.
+/// `python3.12` of a directory of packages; `None` for Debian's, which is for every Python 3 of Debian.
 fn python(site: &Path) -> Option<&str> {
     let mut parts = site.iter().filter_map(|part| part.to_str());
     parts.find(|part| part.starts_with("python3."))

@@ -4,8 +4,8 @@ use crate::facts::node_list::Holds;
 use crate::finding::{Finding, Id};
 use crate::plan::Decided;
 
-/// The list is no list: vLLM then copies the driver's variables to the workers of all nodes, or
-/// ends.
+/// Reports that the file is not a list: vLLM then copies the driver's variables to the workers of all nodes,
+/// or ends.
 pub(super) fn finding(decided: &Decided) -> Option<Finding> {
     let list = decided.facts.node_list.as_ref().filter(|list| list.holds == Holds::NoList)?;
     Some(

@@ -26,7 +26,7 @@ pub enum Way {
     Nowhere,
 }
 
-/// The way from an address of an interface to other nodes, without knowing their addresses.
+/// Returns the way from an address of an interface to other nodes, without knowing their addresses.
 /// `None` if the routing rules are not known.
 pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
     let tables = tables(net.rules.as_ref()?, address, interface);
@@ -55,7 +55,7 @@ pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
     })
 }
 
-/// The tables that may be asked; `None` among them stands for any.
+/// Returns the tables that may be asked; `None` among them stands for any.
 fn tables(rules: &[RoutingRule], address: IpAddr, interface: &str) -> Vec<Option<u32>> {
     let of_family = || rules.iter().filter(|rule| rule.family == Family::of(&address));
     // Which rules a goto skips is not known here.
@@ -79,7 +79,7 @@ enum Fit {
     Yes,
 }
 
-/// Whether a rule is for what is resolved from this address of this interface, without a
+/// Returns whether a rule is for what is resolved from this address of this interface, without a
 /// mark, and for packets that this host makes.
 fn fits(rule: &RoutingRule, address: IpAddr, interface: &str) -> Fit {
     let may = rule.from.is_none_or(|from| from.contains(&address))
@@ -118,7 +118,7 @@ mod tests {
         RoutingRule { from: Some(address.parse().unwrap()), ..rule(table) }
     }
 
-    /// Where fd00:33::9 on eth1 leads to.
+    /// Returns where fd00:33::9 on eth1 leads to.
     fn found(routes: &[Route], rules: Vec<RoutingRule>) -> Way {
         let address: IpNet = "fd00:33::9/128".parse().unwrap();
         let interface = Interface { name: "eth1".into(), addresses: vec![address], ..Interface::default() };
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(with(|rule| rule.fwmark = Some(16)), Way::Nowhere);
         assert_eq!(with(|rule| (rule.fwmark, rule.not) = (Some(16), true)), Way::Out);
         assert_eq!(with(|rule| rule.family = Family::Inet), Way::Nowhere);
-        // What is not known for certain is not said.
+        // What is not certain is not reported.
         assert_eq!(with(|rule| rule.others = vec!["ipproto".into()]), Way::Out);
         assert_eq!(with(|rule| (rule.others, rule.not) = (vec!["ipproto".into()], true)), Way::Out);
         assert_eq!(with(|rule| rule.to = Some("fd00::/16".parse().unwrap())), Way::Out);

@@ -38,7 +38,7 @@ fn missing(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// A line that names a variable and does not set it.
+/// Reports a line that names a variable and does not set it.
 fn of_line(line: &ConfLine) -> Finding {
     let key = line.text.split('=').next().unwrap_or_default();
     let why = if !line.text.contains('=') {
@@ -116,7 +116,7 @@ fn has_return(setting: &UserSetting) -> bool {
     is_of_file(setting) && setting.value.ends_with('\r')
 }
 
-/// Whether a finding about the line explains the odd value, so that no other lint has to report
+/// Returns whether a finding about the line explains the odd value, so that no other finding has to report
 /// it.
 pub(super) fn is_cause(setting: &UserSetting) -> bool {
     has_return(setting) || rest(setting).is_some()

@@ -1,7 +1,7 @@
-//! Values that are right while one looks for a fault, and make every job slow that keeps them.
-//! Not here is what NCCL's documentation leaves to the platform or the model: `NCCL_NVLS_ENABLE`,
-//! `NCCL_CUMEM_ENABLE`, `NCCL_PXN_DISABLE`, `NCCL_NET_GDR_READ`, `NCCL_CROSS_NIC`, CollNet; nor
-//! what is gone, or is the default, such as `NCCL_CHECKS_DISABLE` and `NCCL_LAUNCH_MODE`.
+//! Values that are right while debugging, but slow down every job that keeps them.
+//! This list omits what NCCL's documentation leaves to the platform or the model: `NCCL_NVLS_ENABLE`,
+//! `NCCL_CUMEM_ENABLE`, `NCCL_PXN_DISABLE`, `NCCL_NET_GDR_READ`, `NCCL_CROSS_NIC`, CollNet; and
+//! what was removed, or is the default, such as `NCCL_CHECKS_DISABLE` and `NCCL_LAUNCH_MODE`.
 
 use super::{Subject, conf_file, shown, tuning};
 use crate::facts::Facts;
@@ -180,7 +180,7 @@ pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
     let version = subject.version();
     let is_read =
         |variable: &str| variables::find(variable).is_none_or(|variable| variable.is_known_to(version));
-    // What a platform publishes is right there, at the same cost; another finding tells of a value that
+    // What a platform publishes is right there, at the same cost; another finding reports a value that
     // differs.
     let is_published = |cost: &Cost| {
         profile.variables.get(cost.variable).is_some_and(|published| (cost.applies)(published, version))
@@ -211,7 +211,7 @@ fn is_local(text: &str, version: Version) -> bool {
     level::parse(text, version) == Some("LOC")
 }
 
-/// A list with one word that NCCL knows, for all functions. A list that begins with `^` leaves out
+/// Returns a list with one word that NCCL knows, for all functions. A list that begins with `^` leaves out
 /// words.
 fn is_one_word(variable: &str, text: &str) -> bool {
     let mut words = text.split(',').filter(|word| !word.is_empty());
@@ -249,7 +249,7 @@ fn has_shared_memory(facts: &Facts) -> bool {
     has_several_gpus(facts) && facts.imex.usable().next().is_none()
 }
 
-/// With NVLink to other nodes, another finding tells that it is not used.
+/// With NVLink to other nodes, another finding reports that it is not used.
 fn has_p2p(facts: &Facts) -> bool {
     has_several_gpus(facts) && facts.imex.usable().next().is_none() && facts.gpu.model_of(CONSUMER).is_none()
 }

@@ -31,14 +31,14 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// What the user has set, if the release reads it and the value is not empty.
+/// Returns what the user has set, if the release reads it and the value is not empty.
 fn set<'a>(subject: &Subject<'a>, variable: &str) -> Option<&'a UserSetting> {
     let is_known = variables::find(variable)?.is_known_to(subject.version());
     let setting = subject.user.get(variable).filter(|_| is_known)?;
     (!setting.value.is_empty() && !conf_file::is_cause(setting)).then_some(setting)
 }
 
-/// A word that NCCL does not know (`src/graph/topo.cc`, `getNetDevsPolicyOnce`).
+/// Reports a word that NCCL does not know (`src/graph/topo.cc`, `getNetDevsPolicyOnce`).
 fn policy(subject: &Subject) -> Option<Finding> {
     let setting = set(subject, POLICY)?;
     let value = setting.value.to_ascii_uppercase();
@@ -67,7 +67,7 @@ fn rails_of_old(subject: &Subject) -> Option<Finding> {
     })
 }
 
-/// The length by which NCCL tells subnets apart, if it is not that of the rails.
+/// Reports the length by which NCCL distinguishes subnets, if it is not that of the rails.
 fn by_subnet(subject: &Subject) -> Option<Finding> {
     let version = subject.version();
     let setting = set(subject, BY_SUBNET)?;

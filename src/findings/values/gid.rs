@@ -26,7 +26,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// A value of `NCCL_IB_ADDR_RANGE` that is not a range, or of which NCCL drops a part.
+/// Reports a value of `NCCL_IB_ADDR_RANGE` that is not a range, or one that NCCL truncates.
 fn range(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(RANGE)?;
     let version = subject.version();
@@ -83,13 +83,13 @@ fn range(subject: &Subject) -> Option<Finding> {
     Some(finding.about_variables(family).with_fix(fix))
 }
 
-/// Whether the text after the slash is a number and nothing else.
+/// Returns whether the text after the slash is a number and nothing else.
 fn has_plain_length(range: &str) -> bool {
     let length = range.split_once('/').map_or("", |(_, length)| length);
     !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// An index that needs more bits than a queue pair keeps.
+/// Reports an index that needs more bits than a queue pair keeps.
 fn too_large(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX)?;
     let index = integer(&setting.value, subject.version()).filter(|index| *index > LARGEST)?;
@@ -107,7 +107,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Slots that do not hold a GID of this container.
+/// Indexes that do not hold a GID of this container.
 fn wrong(subject: &Subject) -> Option<Finding> {
     // If the plan decides on the GID, it has made its own findings.
     let setting = subject.user.gid().filter(|_| subject.user.ib_disabled().is_none())?;
@@ -143,8 +143,8 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
 }
 
-/// A negative index, if the release of NCCL is not known: 2.21 and later then search for the
-/// slot, and earlier ones take it as the number of a slot.
+/// Reports a negative index, if the release of NCCL is not known: 2.21 and later then search for the
+/// index, and earlier ones take it as the number of an index.
 fn searches_since(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX).filter(|_| subject.user.version().is_none())?;
     let is_negative = integer(&setting.value, subject.version()).is_some_and(|index| index < 0);
@@ -204,7 +204,7 @@ fn fix(subject: &Subject, setting: &UserSetting) -> String {
     }
 }
 
-/// A slot beyond the end of a table: new releases then give up on all HCAs.
+/// Reports an index beyond the end of a table: new releases then give up on all HCAs.
 fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let index = integer(&setting.value, subject.version()).filter(|_| setting.variable == INDEX)?;
     let is_beyond = |used: &&PortVerdict| {

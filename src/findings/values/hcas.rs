@@ -81,7 +81,7 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     Some(finding.about_variables([&setting.variable]).about_ports(names))
 }
 
-/// Whether NCCL ends before it looks for HCAs.
+/// Returns whether NCCL ends before it looks for HCAs.
 fn ends_at_bootstrap(subject: &Subject) -> bool {
     let net = &subject.facts.net;
     !net.interfaces.is_empty()

@@ -1,4 +1,4 @@
-//! `NCCL_SOCKET_IFNAME`, and the interface that NCCL's processes then meet on.
+//! `NCCL_SOCKET_IFNAME`, and the interface that NCCL's processes then bootstrap on.
 
 use super::{Subject, conf_file, lists, shown};
 use crate::fabric::default_route::carries;
@@ -95,7 +95,7 @@ pub(super) fn of_user<'a>(subject: &'a Subject) -> impl Fn(&str) -> Option<&'a s
 /// `NCCL_COMM_ID` decides on the interface by its subnet.
 fn comm_id(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get(COMM_ID)?;
-    // Without devices and without a platform there is no network to speak of.
+    // Without devices and without a platform there is no network to configure.
     subject.prediction()?;
     let bootstrap = |version| interfaces::bootstrap(&subject.facts.net, of_user(subject), version);
     let (what, interfaces) = match bootstrap(subject.version()) {
@@ -135,7 +135,7 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// An interface on which the other nodes of the job cannot reach this one.
+/// Reports an interface on which the other nodes of the job cannot reach this one.
 fn unreachable(subject: &Subject) -> Option<Finding> {
     let Some(Bootstrap::On(endpoint)) = subject.prediction().map(|prediction| &prediction.bootstrap) else {
         return None;
@@ -174,9 +174,9 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
     Some(finding.about_interfaces([&endpoint.interface]).with_fix(fix))
 }
 
-/// A prefix, or an exclusion, that makes NCCL's processes meet on a rail. A user who writes the
-/// whole name of a rail's interface means it; and on InfiniBand, an IPoIB interface is as good
-/// as any other.
+/// Reports a prefix, or an exclusion, that makes NCCL's processes bootstrap on a rail. A user who writes the
+/// whole name of a rail's interface means it; and on InfiniBand, an IPoIB interface works
+/// like any other.
 fn on_a_rail(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get(VARIABLE).filter(|setting| setting.value.len() > 1)?;
     let Bootstrap::On(endpoint) = &subject.prediction()?.bootstrap else { return None };
@@ -203,7 +203,7 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
     Some(finding.about_interfaces([&endpoint.interface, &better.name]).with_fix(fix))
 }
 
-/// The RoCE port in use that has this interface.
+/// Returns the RoCE port in use that has this interface.
 fn rail_of<'a>(subject: &Subject<'a>, interface: &str) -> Option<&'a PortVerdict> {
     let of_roce = |verdict: &&PortVerdict| verdict.used && verdict.link_layer == LinkLayer::Ethernet;
     let has_it = |verdict: &&PortVerdict| {

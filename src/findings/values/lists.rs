@@ -59,7 +59,7 @@ pub(super) fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option
     )))
 }
 
-/// A name that is also a prefix of other names here.
+/// Reports a name that is also a prefix of other names here.
 pub(super) fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Option<Finding> {
     if pattern.exact {
         return None;

@@ -35,7 +35,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The release that reads the values; the newest if it is not known.
+    /// Returns the release that reads the values; the newest if it is not known.
     fn version(&self) -> Version {
         self.user.version().unwrap_or(NEWEST)
     }
@@ -45,12 +45,12 @@ impl Subject<'_> {
         version::nccl(self.user.version())
     }
 
-    /// What the job's NCCL will do, or if the release is not known a new one.
+    /// Returns what the job's NCCL will do, or if the release is not known a new one.
     fn prediction(&self) -> Option<&Prediction> {
         self.plan.forecasts.last().map(|forecast| &forecast.prediction)
     }
 
-    /// A variable that the user set to some value, if NCCL's own transport for InfiniBand
+    /// Returns a variable that the user set to some value, if NCCL's own transport for InfiniBand
     /// and RoCE is in use, or should be.
     fn of_verbs(&self, variable: &str) -> Option<&UserSetting> {
         let matters = matches!(self.plan.fabric, Fabric::Verbs | Fabric::None(_));

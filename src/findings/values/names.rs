@@ -62,7 +62,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         .collect()
 }
 
-/// A slip in the name of a variable of RCCL's own. An unknown name that resembles none is no
+/// Reports a slip in the name of a variable of RCCL's own. An unknown name that resembles none is no
 /// finding: not all variables that RCCL reads are known.
 fn of_rccl(setting: &UserSetting) -> Option<Finding> {
     let name = setting.variable.as_str();
@@ -78,7 +78,7 @@ fn of_rccl(setting: &UserSetting) -> Option<Finding> {
     )
 }
 
-/// A slip in the name of a variable of a library beside NCCL.
+/// Reports a slip in the name of a variable of a library other than NCCL.
 fn of_libraries(setting: &UserSetting) -> Option<Finding> {
     let name = setting.variable.as_str();
     let meant = known::meant(name)?;
@@ -167,7 +167,7 @@ fn other_release(
     )
 }
 
-/// An old name that NCCL still reads if the new one is not set
+/// Reports an old name that NCCL still reads if the new one is not set
 /// (`src/graph/connect.cc`, `ncclMinNchannels`).
 fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Finding> {
     let name = setting.variable.as_str();

@@ -18,7 +18,7 @@ struct Number {
 /// Why the range ends there.
 enum RangeLimit {
     Unknown,
-    /// The field has so many bits.
+    /// The field has this many bits.
     Bits(u32),
     Because(&'static str),
 }
@@ -40,7 +40,7 @@ const NUMBERS: &[Number] = &[
     number("NCCL_IB_AR_THRESHOLD", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_DATA_DIRECT", 0, 2, RangeLimit::Because("0, 1 and 2 have a meaning")),
     number("NCCL_IB_DISABLE", i64::MIN, i64::MAX, ANY),
-    // The lint `gid` reports a larger index.
+    // The finding `gid` reports a larger index.
     number("NCCL_IB_GID_INDEX", -1, i64::MAX, ANY),
     number("NCCL_IB_MERGE_NICS", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_MERGE_VFS", i64::MIN, i64::MAX, ANY),
@@ -99,7 +99,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// A text that is not the number that NCCL makes of it.
+/// Reports a text that is not the number that NCCL makes of it.
 fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let text = setting.value.as_str();
     let message = match strtoll(text) {
@@ -184,7 +184,7 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     )
 }
 
-/// What the number means in seconds. Web pages that advise a value often state a wrong default.
+/// Reports what the number means in seconds. Web pages that advise a value often state a wrong default.
 fn timeout(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_IB_TIMEOUT")?;
     let value = u32::try_from(strtoll(&setting.value)?).ok().filter(|value| (1..=31).contains(value))?;

@@ -14,7 +14,7 @@ pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
     // If no NCCL was found, the image is not searched for plugins.
     let Some(image) = installed::image(subject.facts) else { return Vec::new() };
     // For one cause there is one finding: that which names it.
-    // Before the platform's script has run, the loader may not know the plugin's folder.
+    // Before the platform's script has run, the loader may not know the plugin's directory.
     let waits_for_script =
         profile.script.as_ref().is_some_and(|script| subject.user.get(&script.sets).is_none());
     let needed = || needed(subject, image, profile).filter(|_| !waits_for_script);
@@ -106,14 +106,14 @@ fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding
     )
 }
 
-/// How the plugin comes into the container, in the platform's words if it is of its own.
+/// Returns how the plugin comes into the container, in the platform's words if it is of its own.
 fn install(profile: &Profile) -> String {
     let over_interfaces = matches!(profile.fabric, Some(profiles::Fabric::PluginOverInterfaces(_)));
     let of_platform = profile.hint.clone().filter(|_| over_interfaces);
     of_platform.unwrap_or_else(|| "Install the plugin in the image (aws-ofi-nccl for EFA).".to_owned())
 }
 
-/// Whether only a plugin can use the devices, and NCCL will load none.
+/// Returns whether only a plugin can use the devices, and NCCL will load none.
 fn needs_plugin(subject: &Subject) -> bool {
     let is_without = match subject.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Sockets { .. }) => true,
@@ -123,14 +123,14 @@ fn needs_plugin(subject: &Subject) -> bool {
     matches!(subject.plan.fabric, Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_)) && is_without
 }
 
-/// The names of the ports that NCCL takes without the plugin.
+/// Returns the names of the ports that NCCL takes without the plugin.
 fn taken_instead(subject: &Subject) -> Vec<String> {
     let transport = subject.prediction().map(|prediction| &prediction.transport);
     let taken = transport.and_then(|transport| subject.plan.taken_instead(transport));
     taken.unwrap_or_default().iter().map(PortUse::name).collect()
 }
 
-/// What follows without the plugin.
+/// Returns what follows without the plugin.
 fn consequence(subject: &Subject) -> String {
     let taken = taken_instead(subject);
     let reach = match taken.as_slice() {
@@ -154,7 +154,7 @@ fn crippled<'a>(subject: &Subject<'a>, name: &str) -> Option<Crippled<'a>> {
 }
 
 impl Crippled<'_> {
-    /// Why the loader cannot load it, as a clause of a sentence.
+    /// Returns why the loader cannot load it, as a clause of a sentence.
     fn why(&self) -> String {
         let path = self.library.path.display();
         let MissingLibrary { name, lacks } = self.needs;
@@ -190,7 +190,7 @@ impl Crippled<'_> {
     }
 }
 
-/// What to do if a plugin is in the image, but outside the folders that the loader searches.
+/// Returns what to do if a plugin is in the image, but outside the directories that the loader searches.
 fn elsewhere(image: &Image) -> Option<String> {
     let library = image.net_plugins.iter().find(|library| library.loads_as.is_empty())?;
     let folder = library.reached.first()?.path.parent()?;

@@ -20,7 +20,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// A plugin that the dynamic loader does not find. NCCL goes on without it, and only its log says
+/// Reports a plugin that the dynamic loader does not find. NCCL continues without it, and only its log says
 /// so (`src/plugin/plugin_open.cc`).
 fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
     let is_read = variables::find(variable)?.is_known_to(subject.version());
@@ -66,7 +66,7 @@ fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
     )
 }
 
-/// The plugin that answers for every variable.
+/// Reports the plugin that answers for every variable.
 fn of_env(subject: &Subject) -> Option<Finding> {
     let file = env_plugin::loaded(subject.facts, |name| subject.plan.value(name), subject.version())?;
     let message = format!(

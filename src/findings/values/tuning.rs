@@ -42,7 +42,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether NCCL knows all words of a list.
+/// Returns whether NCCL knows all words of a list.
 pub(super) fn is_right(variable: &str, text: &str) -> bool {
     LISTS.iter().filter(|(name, _)| *name == variable).all(|(_, words)| fault(text, words).is_none())
 }

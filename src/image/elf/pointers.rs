@@ -1,5 +1,5 @@
 //! The pointers in a library's data. In the file they are blank, or relative to where the library
-//! will be loaded; the loader's relocations tell what they point to.
+//! will be loaded; the loader's relocations show what they point to.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -44,7 +44,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// The number of 32 bits at an address.
+    /// Returns the number of 32 bits at an address.
     pub(crate) fn number(&self, address: u64) -> Option<u32> {
         self.within(address).and_then(|(bytes, at)| u32_at(bytes, at))
     }
@@ -89,7 +89,7 @@ impl Data {
 }
 
 impl Elf<'_> {
-    /// The library's data; `None` if its headers make no sense.
+    /// Returns the library's data; `None` if its headers make no sense.
     pub(crate) fn data(&self) -> Option<Data> {
         let headers = self.program_headers()?;
         let is_data = |header: &&[u8]| {
@@ -119,7 +119,7 @@ impl Elf<'_> {
         Some(data)
     }
 
-    /// The text at this address of the loaded library.
+    /// Returns the text at this address of the loaded library.
     pub(crate) fn text_at_address(&self, address: u64) -> Option<String> {
         self.text(Segment::offset_of(&self.program_headers()?, address)?)
     }

@@ -14,7 +14,7 @@ const DT_VERNEEDNUM: u64 = 0x6fff_ffff;
 /// `VER_FLG_WEAK`: the loader only warns.
 const WEAK: u16 = 2;
 
-/// The most records of a list that are looked at; libibverbs has 20.
+/// The most records of a list to examine; libibverbs has 20.
 const MOST: usize = 1024;
 
 /// A version that a library needs.
@@ -27,7 +27,7 @@ pub(crate) struct Needed {
 }
 
 impl Elf<'_> {
-    /// The versions that this library needs of others.
+    /// Returns the versions that this library needs of others.
     pub(crate) fn versions_needed(&self) -> Option<Vec<Needed>> {
         let (bytes, count, strings) = self.table_of_versions(DT_VERNEED, DT_VERNEEDNUM)?;
         let mut needed = Vec::new();
@@ -50,7 +50,7 @@ impl Elf<'_> {
         Some(needed)
     }
 
-    /// The versions that this library has; `None` if it has none at all, which the loader takes
+    /// Returns the versions that this library has; `None` if it has none at all, which the loader takes
     /// for every version.
     pub(crate) fn versions_defined(&self) -> Option<Vec<String>> {
         let (bytes, count, strings) = self.table_of_versions(DT_VERDEF, DT_VERDEFNUM)?;
@@ -61,7 +61,7 @@ impl Elf<'_> {
         Some(RecordChain { bytes: &bytes, at: 0, next: 16, left: count }.filter_map(name).collect())
     }
 
-    /// The bytes from the first record on, how many records there are, and where the texts start in
+    /// Returns the bytes from the first record on, how many records there are, and where the texts start in
     /// the file.
     fn table_of_versions(&self, at: u64, count: u64) -> Option<(Vec<u8>, usize, u64)> {
         let headers = self.program_headers()?;
@@ -73,11 +73,11 @@ impl Elf<'_> {
     }
 }
 
-/// Places of records, of which each tells how far the next one is.
+/// Places of records, each of which says how far away the next one is.
 struct RecordChain<'b> {
     bytes: &'b [u8],
     at: usize,
-    /// The place in which a record tells it.
+    /// The place of that number in a record.
     next: usize,
     left: usize,
 }

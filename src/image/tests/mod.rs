@@ -1,4 +1,4 @@
-//! Tests with images that are laid out as folders.
+//! Tests with images that are laid out as directories.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ mod sites;
 mod start;
 mod ucx;
 
-/// Debian's folder of libraries for this program's architecture.
+/// Debian's directory of libraries for this program's architecture.
 #[cfg(target_arch = "x86_64")]
 const MULTIARCH: &str = "usr/lib/x86_64-linux-gnu";
 #[cfg(target_arch = "aarch64")]
@@ -42,7 +42,7 @@ impl std::ops::Deref for Root {
 }
 
 impl Root {
-    /// A root folder like that of Debian's images.
+    /// Returns a root directory like that of Debian's images.
     fn new() -> Root {
         let root = Root(FakeRoot::new());
         root.folder(MULTIARCH);
@@ -115,7 +115,7 @@ fn only_version(image: &Image) -> (Option<&str>, Option<VersionFrom>) {
     (image.nccl[0].version.as_deref(), image.nccl[0].version_from)
 }
 
-/// A libibverbs whose texts name the folder of its providers.
+/// Returns a libibverbs whose texts name the directory of its providers.
 fn verbs(folder: &str, abi: u32) -> Vec<u8> {
     let texts = format!("lib%s-rdmav{abi}.so\0%s: no driver\0/{folder}/lib%s-rdmav{abi}.so\0");
     fake::FakeLibrary { texts: texts.as_bytes(), ..Default::default() }.bytes()

@@ -1,4 +1,4 @@
-//! Tests of the dynamic loader's search: its cache, its folders, and files that are no
+//! Tests of the dynamic loader's search: its cache, its directories, and files that are no
 //! libraries.
 
 use super::*;
@@ -30,7 +30,7 @@ fn each_way_is_found_and_a_file_is_listed_once() {
     assert_eq!(image.nccl_versions(), ["2.21.5", "2.20.3", "2.19.3"]);
     assert_eq!(errors, [""; 0]);
 
-    // The folders of LD_LIBRARY_PATH come before the cache, in their order.
+    // The directories of LD_LIBRARY_PATH come before the cache, in their order.
     let folders = format!("/nowhere:/opt/nccl/lib:/{MULTIARCH}");
     let (image, _) = root.read([("LD_LIBRARY_PATH", &folders)]);
     let (found, job) = shown(&image);

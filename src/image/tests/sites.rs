@@ -1,4 +1,4 @@
-//! Tests of Python's folders and wheels.
+//! Tests of Python's directories and wheels.
 
 use super::*;
 

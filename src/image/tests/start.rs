@@ -34,7 +34,7 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
     assert_eq!(found(false), 1);
 }
 
-/// Which NCCL a command gets, by its first word.
+/// Returns which NCCL a command gets, by its first word.
 fn for_command(root: &Root, command: &str, environment: &[(&str, &str)]) -> Option<String> {
     let entries: Vec<_> =
         environment.iter().map(|(n, v)| std::ffi::CString::new(format!("{n}={v}")).unwrap()).collect();

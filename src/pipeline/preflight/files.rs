@@ -1,4 +1,4 @@
-//! What node 0 leaves of a preflight: the names of the nodes at fault, the page, and the document.
+//! The files that node 0 writes after a preflight: the names of the faulty nodes, the page, and the document.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,9 +15,9 @@ use crate::preflight::judge::verdict::Verdict;
 use crate::report;
 use crate::sys::directory::{Directory, IS_LINK, kind_of};
 
-/// The files that node 0 leaves, if they are wanted.
+/// The files that node 0 writes, if they are wanted.
 pub(crate) struct Files<'a> {
-    /// The names of the nodes at fault, and how they are written.
+    /// The names of the faulty nodes, and how they are written.
     pub excluded: Option<&'a Path>,
     pub format: Excluded,
     /// The page.
@@ -36,15 +36,15 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// What the list of faulty nodes does not tell, if one is wanted.
+    /// Returns what the list of faulty nodes lacks, if one is wanted.
     #[must_use]
     pub(crate) fn gap(&self, verdict: &Verdict) -> Option<String> {
         self.excluded.and_then(|_| verdict.gap())
     }
 
-    /// Empties the list of faulty nodes, which may be of an earlier job: without a verdict of this job,
-    /// no scheduler is to leave out those nodes. Gives a sentence about each file that cannot be written, as far as can be
-    /// told without writing.
+    /// Empties the list of faulty nodes, which may be of an earlier job: without a verdict of this job, no
+    /// scheduler must exclude those nodes. Returns a sentence about each file that cannot be written, as far
+    /// as that can be determined without writing.
     #[must_use]
     pub(crate) fn prepare(&self) -> Vec<String> {
         let emptied = self.excluded.map(|path| (path, write(path, |_| Ok(()))));
@@ -53,7 +53,7 @@ impl<'a> Files<'a> {
         all.filter_map(|(path, result)| Some(unwritten(path, &result.err()?))).collect()
     }
 
-    /// Writes all of them. Gives a sentence about each one that cannot be written.
+    /// Writes all of them. Returns a sentence about each one that cannot be written.
     #[must_use]
     pub(crate) fn write(&self, verdict: &Verdict) -> Vec<String> {
         let file = |path: Option<&Path>, text: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
@@ -83,7 +83,7 @@ enum There {
 }
 
 /// # Errors
-/// It is none of these, or it cannot be told.
+/// It is none of these, or its kind is unknown.
 fn there(folder: &Directory, name: &OsStr) -> io::Result<There> {
     let Some(status) = folder.status(name)? else { return Ok(There::Nothing) };
     match kind_of(&status) {
@@ -95,7 +95,7 @@ fn there(folder: &Directory, name: &OsStr) -> io::Result<There> {
     }
 }
 
-/// Whether a file can be written, or made, as far as can be told without writing.
+/// Whether a file can be written, or made, as far as that can be determined without writing.
 ///
 /// # Errors
 /// As for [`there`] and access(2).
@@ -108,8 +108,8 @@ fn access(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a file that only node 0 can write, as a whole or not at all if another file can take its
-/// place. It is never written through a symbolic link that another user may have left on the way, and
-/// a FIFO keeps it from nothing.
+/// place. It is never written through a symbolic link that another user may have left on the path, and
+/// a FIFO does not block it.
 ///
 /// # Errors
 /// As for [`there`], open(2), write(2) and rename(2).
@@ -131,7 +131,7 @@ fn write(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::R
                     }
                 }
             }
-            // The folder may be another user's, and the file ours.
+            // The directory may be another user's, and the file ours.
             Err(_) if matches!(there, There::File) => {}
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! Whether NCCL can be left to find the right slot itself, as long as the job runs.
+//! Whether NCCL can be left to find the right index itself, as long as the job runs.
 
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::predict::net_plugin;
@@ -6,7 +6,7 @@ use crate::libraries::nccl::version::{TOLERATES_EMPTY_SLOTS, Version};
 use crate::plan::Context;
 use crate::plan::rule::NotLeft;
 
-/// The releases in the image, of which each searches the table at every connection, however the table
+/// Returns the releases in the image, of which each searches the table at every connection, however the table
 /// looks by then.
 ///
 /// # Errors
@@ -18,7 +18,7 @@ pub(super) fn releases(context: &Context) -> Result<Vec<Version>, NotLeft> {
         return Err(NotLeft::Rccl);
     }
     let releases = installed::releases(facts).map_err(NotLeft::Unknown)?;
-    // The empty slots that a change leaves behind end the search of older ones.
+    // The empty entries that a change leaves behind end the search of older ones.
     let oldest = *releases.first().ok_or(NotLeft::NotFound)?;
     if oldest < TOLERATES_EMPTY_SLOTS {
         return Err(NotLeft::Older(oldest));

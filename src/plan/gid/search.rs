@@ -1,4 +1,4 @@
-//! What leads NCCL's own search to the right slots, proven by replaying it.
+//! What leads NCCL's own search to the right indexes, proven by replaying it.
 
 use std::net::IpAddr;
 
@@ -11,14 +11,14 @@ use crate::libraries::nccl::version::Version;
 use crate::plan::rule::{SearchEnd, Trial};
 use crate::plan::{Context, Notes};
 
-/// A search that ends on a right slot of every rail, and these slots.
+/// A search that ends on a right index of every rail, and these indexes.
 pub(super) struct SlotSearch<'a> {
     pub search: Search,
     pub ends: Vec<&'a Gid>,
 }
 
-/// The variables with which the search of all these releases ends on a right slot on every rail, none
-/// if possible.
+/// Returns the variables with which the search of all these releases ends on a right index on every rail,
+/// none if possible.
 pub(super) fn run<'a>(
     context: &Context,
     rails: &[RailGids<'a>],
@@ -39,7 +39,7 @@ pub(super) fn run<'a>(
         .into_iter()
         .flatten()
         .find(|search| releases.iter().all(|version| is_right(rails, search, *version, notes)))?;
-    // They all end on the same slot: which releases end with an error is all that differs.
+    // They all end on the same index: which releases fail is all that differs.
     let version = *releases.first()?;
     let end = |rail: &RailGids<'a>| rail.at(found.run(&rail.port.gids, version).ok()?);
     Some(SlotSearch { search: found, ends: rails.iter().map(end).collect::<Option<_>>()? })
@@ -59,7 +59,7 @@ fn is_right(rails: &[RailGids], search: &Search, version: Version, notes: &mut N
     wrong.is_none()
 }
 
-/// The narrowest network that holds the networks of the rails' addresses, and the one that holds just
+/// Returns the narrowest network that holds the networks of the rails' addresses, and the one that holds just
 /// the addresses.
 fn ranges<'a>(context: &Context, rails: &[RailGids<'a>]) -> (Option<IpNet>, Option<IpNet>) {
     let common = common_index(rails);
@@ -71,8 +71,8 @@ fn ranges<'a>(context: &Context, rails: &[RailGids<'a>]) -> (Option<IpNet>, Opti
     (common_network(&networks), common_network(&addresses))
 }
 
-/// Whether the search could end on a GID that is not of this container: the order of a table's slots
-/// may change.
+/// Returns whether the search could end on a GID that is not of this container: the order of a table's
+/// indexes may change.
 fn lets_in(rails: &[RailGids], range: &Range) -> bool {
     rails.iter().any(|rail| {
         let others = rail.port.gids.slots.iter().filter(|gid| gid.kind == GidType::RoceV2);

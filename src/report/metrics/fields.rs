@@ -15,7 +15,7 @@ pub(super) struct Field {
     pub help: &'static str,
     /// What is not a counter of one name.
     value: Option<fn(&PortSample) -> Option<u64>>,
-    /// The kernel's names, of which the first one that is there counts.
+    /// The kernel's names; the first one that exists counts.
     of_port: &'static [&'static str],
     pub of_hardware: &'static [&'static str],
 }

@@ -8,7 +8,7 @@ use crate::preflight::judge::verdict::{Asked, judge};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 
-/// A job with these names, in which `of` gives a pair's result on a rail.
+/// Returns a job with these names, in which `of` gives a pair's result on a rail.
 fn job(
     nodes: u32,
     rails: usize,

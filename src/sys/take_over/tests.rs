@@ -16,7 +16,7 @@ fn command(script: &str) -> PreparedExec {
     PreparedExec::new(["/bin/sh", "-c", script].map(c).to_vec(), Vec::new())
 }
 
-/// Runs this in a process of its own, which must become something else. Returns its exit code.
+/// Runs this in a separate process, which must become something else. Returns its exit code.
 fn in_process(work: impl FnOnce(Inherited)) -> i32 {
     let pid = fork::spawn(|| {
         let inherited = block_all();

@@ -158,7 +158,7 @@ fn unanswered(status: &Status) -> State {
     }
 }
 
-/// The text with the comma that NCCL 2.28.7 and 2.28.9 leave out in each missing rank: between the
+/// Returns the text with the comma that NCCL 2.28.7 and 2.28.9 leave out in each missing rank: between the
 /// number of `nvml_dev` and the key `status`. Without it, no JSON has these beside each other.
 ///
 /// # Errors
@@ -216,7 +216,7 @@ fn mended(text: &str) -> Result<Cow<'_, str>, Unreadable> {
     Ok(Cow::Owned(whole))
 }
 
-/// The place of the quotation mark that ends a string, or the end of the text.
+/// Returns the place of the quotation mark that ends a string, or the end of the text.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start;
     while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {

@@ -48,12 +48,12 @@ pub(crate) struct Behind<'a> {
 }
 
 impl Verdict<'_> {
-    /// Whether nothing is wrong with any rank, as far as RAS sees.
+    /// Returns whether nothing is wrong with any rank, as far as RAS can see.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Verdict::default()
     }
 
-    /// Whether a second answer, some time later, can tell more.
+    /// Returns whether a second answer, some time later, can show more.
     pub(crate) fn needs_second_look(&self) -> bool {
         !self.behind.is_empty() || !self.missing.is_empty() || !self.lost.is_empty()
     }
@@ -109,7 +109,7 @@ pub(crate) fn judge<'a>(before: Option<&Answer>, now: &'a Answer) -> Verdict<'a>
     }
 }
 
-/// The ranks that are behind in a communicator, and were so in the earlier answer.
+/// Returns the ranks that are behind in a communicator, and were so in the earlier answer.
 fn behind<'a>(
     earlier: Option<&Communicator>,
     communicator: &'a Communicator,
@@ -140,7 +140,7 @@ fn behind<'a>(
     })
 }
 
-/// Those of the ranks that were as far behind before, and how many they are.
+/// Returns those of the ranks that were as far behind before, and how many they are.
 fn still_there(before: &[Launched], group: &Launched) -> Option<(Vec<u32>, usize)> {
     // The highest count comes first.
     let place = before.binary_search_by(|other| group.times.cmp(&other.times)).ok()?;

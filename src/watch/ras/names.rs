@@ -41,7 +41,7 @@ impl Names {
         }
     }
 
-    /// The name of a host, or its address if no name is known.
+    /// Returns the name of a host, or its address if no name is known.
     pub(crate) fn name(&self, host: &Host) -> String {
         let address = match host {
             Host::Address(address) => *address,

@@ -1,4 +1,4 @@
-//! The client's side of RAS's protocol (`src/ras/client_support.cc`): lines of text, of which all
+//! The client's side of RAS's protocol (`src/ras/client_support.cc`): lines of text, and all
 //! are sent at once; and what comes back until the server closes. Pure.
 
 use std::fmt::Write;
@@ -29,7 +29,7 @@ pub(crate) enum Unreadable {
     Malformed(String),
 }
 
-/// What asks for everything. A server that does not know JSON says so, and answers in text.
+/// Returns what asks for everything. A server that does not know JSON says so, and answers in text.
 /// `patience` is how long the server shall wait for ranks that do not answer it.
 pub(super) fn question(patience: Duration) -> Vec<u8> {
     let mut lines = String::from("CLIENT PROTOCOL 2\n");
@@ -62,7 +62,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Answer, Unreadable> {
     if speaks_json { json::read(rest) } else { text::read(rest) }
 }
 
-/// The first line without its end, and what follows it. A line without an end is empty.
+/// Returns the first line without its end, and what follows it. A line without an end is empty.
 fn line(bytes: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b'\n', bytes) {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),

@@ -23,7 +23,7 @@ fn answer(release: &str, what: &str) -> Answer {
     read(&bytes(release, what)).unwrap_or_else(|why| panic!("{release} {what}: {why:?}"))
 }
 
-/// The only communicator of an answer.
+/// Returns the only communicator of an answer.
 fn only(answer: &Answer) -> &Communicator {
     let [communicator] = answer.communicators.as_slice() else { panic!("{answer:?}") };
     communicator

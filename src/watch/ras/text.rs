@@ -9,7 +9,7 @@ use super::answer::{
 };
 use super::protocol::{MOST_RANKS, Unreadable};
 
-/// The most groups of communicators, and the most communicators of which something is reported.
+/// The most groups of communicators, and the most communicators to report.
 const MOST_COMMUNICATORS: usize = 10_000;
 
 /// The most lines about ranks: one about its state, and one about each of five kinds of collectives.
@@ -53,7 +53,7 @@ struct Report {
     about: About,
 }
 
-/// A communicator of which something is reported.
+/// A communicator with something to report.
 struct Reported {
     communicator: Communicator,
     /// What the table says of its group.
@@ -101,7 +101,7 @@ impl Report {
         Ok(())
     }
 
-    /// A group in the table: `0  1  1  3  3  3  RUNNING  INCOMPLETE,MISMATCH`.
+    /// Returns a group in the table: `0  1  1  3  3  3  RUNNING  INCOMPLETE,MISMATCH`.
     fn row(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split_whitespace().take(9).collect();
         let [group, count, _, _, size, _, status, _] = words.as_slice() else { return None };
@@ -114,7 +114,7 @@ impl Report {
         Some(())
     }
 
-    /// What is reported of a communicator: `#0-0 (a57a03d96a6ff465) INCOMPLETE`.
+    /// Returns the report about a communicator: `#0-0 (a57a03d96a6ff465) INCOMPLETE`.
     fn heading(&mut self, line: &str) -> Option<About> {
         let (place, rest) = line.strip_prefix('#')?.split_once(" (")?;
         let (hash, kind) = rest.split_once(") ")?;
@@ -264,7 +264,7 @@ fn state(word: &str) -> Option<State> {
     })
 }
 
-/// What a line says of a rank, or of several.
+/// Returns what a line says about one or more ranks.
 fn said_of(said: &str) -> Option<Shared> {
     if let Some(word) = said.strip_prefix("has status ").or_else(|| said.strip_prefix("have status ")) {
         return state(word).map(Shared::State);

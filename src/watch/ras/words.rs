@@ -14,7 +14,7 @@ const MOST_HOSTS: usize = 4;
 /// The most runs of ranks that are named of a host.
 const MOST_RUNS: usize = 8;
 
-/// What the last answer shows; and what two answers show, of which the second came this much
+/// Returns what the last answer shows; and what two answers show, of which the second came this much
 /// later.
 pub(crate) fn line(answer: &Answer, verdict: &Verdict, apart: Option<Duration>, names: &Names) -> String {
     let source = format!("NCCL's RAS ({})", visible(&shortened(&answer.release)));
@@ -110,7 +110,7 @@ fn lost(verdict: &Verdict, names: &Names) -> Option<String> {
     (!all.is_empty()).then(|| format!("RAS does not reach {}{more}", shown.join(", ")))
 }
 
-/// The ranks that report each error.
+/// Returns the ranks that report each error.
 fn by_error<'a>(verdict: &Verdict<'a>) -> BTreeMap<i64, Vec<Member<'a>>> {
     let mut errors: BTreeMap<i64, Vec<Member>> = BTreeMap::new();
     for (member, code) in &verdict.failed {
@@ -133,7 +133,7 @@ fn error(code: i64) -> String {
     format!("{name} (NCCL's error {code})")
 }
 
-/// Those of the largest communicator; one that lies below the first is waited for as well.
+/// Returns those of the largest communicator; one that lies below the first is waited for as well.
 fn behind(all: &[Behind], names: &Names) -> Vec<String> {
     let Some(largest) = all.first().map(|first| first.size) else { return Vec::new() };
     let of_largest = all.iter().filter(|behind| behind.size == largest).take(MOST_HOSTS);

@@ -96,7 +96,7 @@ impl TorchrunOptions {
         options
     }
 
-    /// The value of an option; of several, the last one counts.
+    /// Returns the value of an option; of several, the last one counts.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.read.iter().rev().find(|(option, _)| *option == name).map(|(_, value)| value.as_str())
     }

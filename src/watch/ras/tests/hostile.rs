@@ -63,7 +63,7 @@ fn more_ranks_than_any_job_has_are_refused() {
     assert_eq!(read(text.as_bytes()), Err(Unreadable::TooManyRanks));
 }
 
-/// Only there where NCCL leaves it out.
+/// Only if NCCL omits it.
 #[test]
 fn no_other_comma_is_added() {
     let with = |rank: &str| {

@@ -8,7 +8,7 @@ use super::super::names::Names;
 use super::super::words;
 use super::{JSON, TEXT, answer, only};
 
-/// The line, with the pids of the recordings replaced.
+/// Returns the line, with the pids of the recordings replaced.
 fn line(before: Option<&Answer>, now: &Answer) -> String {
     let names = Names::new("gpu-17", &["127.0.0.1", "10.0.0.17"], "10.0.0.18 gpu-18\n");
     let verdict = judge(before, now);
