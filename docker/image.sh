@@ -5,7 +5,7 @@
 #     docker/image.sh oci-archive:FILE [TARGET]                  into a file
 #     docker/image.sh docker://registry.example.com/rdma-init    into a registry
 #
-# TARGET is cargo's folder, mostly target/. containers-transports(5) has other places.
+# TARGET is cargo's directory, mostly target/. containers-transports(5) has other places.
 set -eu
 
 to=$1

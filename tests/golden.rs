@@ -1,5 +1,5 @@
 //! Golden hosts: for the facts and the environment of a host, the test checks the settings,
-//! reasons, findings and self-test checks that come out. Each folder of tests/cases is a test
+//! reasons, findings and self-test checks that come out. Each directory of tests/cases is a test
 //! of its name, and some more tests check all hosts together. tests/cases/README.md says how to
 //! add a host.
 

@@ -101,7 +101,7 @@ rustup_of_rust_lang() {
     command -v curl >/dev/null || command -v wget >/dev/null || install curl
     say "installing Rust for this user alone, in ${CARGO_HOME:-$HOME/.cargo} and ${RUSTUP_HOME:-$HOME/.rustup}, with rustup $version from $url"
     mkdir -p "$repository/target"
-    # The folder is not in /tmp, because some machines let nothing in /tmp be executed.
+    # The directory is not in /tmp, because some machines let nothing in /tmp be executed.
     folder=$(mktemp -d "$repository/target/rustup.XXXXXX")
     trap 'rm -rf "$folder"' EXIT
     if command -v curl >/dev/null; then
@@ -133,7 +133,7 @@ toolchain() {
 # Fetches the standard library for the architecture $1 with rustup; for a Rust of the distribution,
 # prints the package of the distribution that has it.
 standard_library() {
-    # That of the toolchain that counts in this folder.
+    # That of the toolchain that counts in this directory.
     folder=$(cd "$repository" && rustc --print sysroot)/lib/rustlib
     [ ! -d "$folder/$1-unknown-linux-gnu" ] || return 0
     if command -v rustup >/dev/null; then

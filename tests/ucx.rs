@@ -207,7 +207,7 @@ fn predicted(facts: &Facts, environment: &Environment, release: Release) -> Port
     ports.into_iter().map(|port| (port.name, slot(port.slot.map(|slot| slot.index)))).collect()
 }
 
-/// The release of this machine's UCX; `None` where it has none.
+/// The release of this machine's UCX; `None` if it has none.
 fn release() -> Option<Release> {
     let output = Command::new("ucx_info").arg("-v").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

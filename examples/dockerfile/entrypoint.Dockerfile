@@ -10,5 +10,5 @@ FROM ${BASE}
 COPY --from=rdma-init /rdma-init /rdma-init
 # The words of the image's own ENTRYPOINT come after the dashes.
 ENTRYPOINT ["/rdma-init", "--", "python", "serve.py"]
-# ENTRYPOINT takes away the CMD of the base image, so write that CMD again, or another one.
+# ENTRYPOINT resets the CMD of the base image, so write that CMD again, or another one.
 CMD ["--port", "8000"]

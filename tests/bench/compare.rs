@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 }
 
 /// Writes all reports into one log, with the tags that mpirun puts before each line, and each
-/// report into a file of its own. Returns how many bytes the reports have together.
+/// report into its own file. Returns how many bytes the reports have together.
 fn write_all(log: &Path, each: &Path) -> std::io::Result<usize> {
     fs::create_dir(each)?;
     let mut log = BufWriter::new(File::create(log)?);

@@ -1,5 +1,5 @@
-//! A host with nine RDMA devices: the demo host, laid out as folders that stand in for /sys and /dev, and as
-//! interfaces of a network namespace.
+//! A host with nine RDMA devices: the demo host, laid out as directories that stand in for /sys and /dev, and
+//! as interfaces of a network namespace.
 
 use std::fs::{self, File};
 use std::io::{Error, Write};
@@ -22,7 +22,7 @@ use rdma_init::facts::rdma::{Hca, Port};
 /// A captured host that `rdma-init plan --facts demo:cce-roce` shows.
 const DEMO: &str = "cce-roce";
 
-/// The folders that stand in for those of the kernel.
+/// The directories that stand in for those of the kernel.
 pub struct Host {
     pub sys: PathBuf,
     pub dev: PathBuf,
@@ -34,7 +34,7 @@ pub fn captured() -> Facts {
 }
 
 impl Host {
-    /// Lays out the devices of these facts in a folder.
+    /// Lays out the devices of these facts in a directory.
     ///
     /// # Errors
     /// A file cannot be made.
@@ -175,14 +175,14 @@ pub fn enter_network(facts: &Facts) -> Result<(), String> {
     ip(gateways.map(|(gateway, interface)| format!("route add default via {gateway} dev {interface}")))
 }
 
-/// Moves this thread into a network namespace of its own, and returns the namespace.
+/// Moves this thread into its own network namespace, and returns the namespace.
 fn network_namespace() -> Result<File, Error> {
     // SAFETY: a plain number.
     Errno::result(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Gives lines to ip(8).
+/// Returns lines to ip(8).
 fn ip(lines: impl Iterator<Item = String>) -> Result<(), String> {
     let ip = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn();
     let mut ip = ip.map_err(|error| format!("ip(8) cannot be started: {error}"))?;

@@ -1,6 +1,6 @@
-//! What a container has for a root folder: an image, and a writable layer of its own on top.
+//! What a container has for a root directory: an image, and its own writable layer on top.
 //!
-//! The image is this machine's root file system with a folder of files added, and the layer is an
+//! The image is this machine's root file system with a directory of files added, and the layer is an
 //! overlay. So a start writes its state where a container's start does, and nothing on this
 //! machine changes.
 
@@ -19,17 +19,17 @@ use super::host::Host;
 const STATE: &str = "run/rdma-init";
 const NCCL_CONF: &str = "etc/nccl.conf";
 
-/// The folder with the files that the image adds.
+/// The directory with the files that the image adds.
 const ADDED: &str = "/added";
 
 pub struct Image {
-    /// With the files in `added`. It is a mount of its own, below which all the others are.
+    /// With the files in `added`. It is its own mount, below which all the others are.
     folder: PathBuf,
     /// For layers on a tmpfs.
     memory: PathBuf,
 }
 
-/// A root folder for commands: an image with a layer.
+/// A root directory for commands: an image with a layer.
 pub struct Root {
     path: PathBuf,
     c_path: CString,
@@ -85,7 +85,7 @@ impl Image {
         self.layered(&place.join("layer"), [&host.sys, &host.dev])
     }
 
-    /// `devices` are the folders that stand for /sys and /dev.
+    /// `devices` are the directories that stand for /sys and /dev.
     fn layered(&self, place: &Path, devices: [&Path; 2]) -> Result<Root, Error> {
         let [upper, work, path] = ["upper", "work", "root"].map(|name| place.join(name));
         for folder in [&upper, &work, &path] {

@@ -51,7 +51,7 @@ const HOST: &str = r#"
 "#;
 
 /// Starts a script as the command of a container on this host. The script has the program's path in
-/// `$0`, and `put`. `None` where no namespaces can be made.
+/// `$0`, and `put`. `None` if no namespaces can be made.
 fn started(script: &str) -> Option<Ran> {
     // The image is that of this machine, which may have other libraries.
     started_with(&[("NCCL_VERSION", "2.21.5"), ("RDMA_INIT_LIBRARIES", "nccl")], "", script)

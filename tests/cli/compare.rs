@@ -341,7 +341,7 @@ fn a_folder_means_its_files() {
     let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(0);
     assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
     assert!(differing(&ran).is_empty(), "{ran:#?}");
-    // If each node has written a file of its own, each file has to hold a report.
+    // If each node has written its own file, each file has to hold a report.
     write("node4.log", b"");
     write("noise.bin", &[0, 1, 0xff, b'{', b'\n'].repeat(1000));
     let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(1);

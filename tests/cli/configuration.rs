@@ -92,7 +92,7 @@ fn an_error_in_a_variable_names_the_variable() {
     with_variable("RDMA_INIT_MEMLOCK", OsStr::from_bytes(b"o\xffn")).expect_error(&["RDMA_INIT_MEMLOCK"]);
 }
 
-/// An empty variable is no error, because templates leave variables empty. Neither is a
+/// An empty variable is not an error, because templates leave variables empty. Neither is a
 /// variable that Kubernetes sets for a Service.
 #[test]
 fn a_variable_that_says_nothing_is_no_error() {

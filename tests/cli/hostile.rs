@@ -10,7 +10,7 @@ use super::run::{Ran, has_own_mounts, run};
 use crate::support::process::from_scratch;
 use crate::support::{binary, repository, skip};
 
-/// Makes a mount namespace with its own `/etc` and `/run`, a home folder, and an sshd.
+/// Makes a mount namespace with its own `/etc` and `/run`, a home directory, and an sshd.
 const NAMESPACE: &str = r#"
     own=$1 init=$2 sshd=$3
     mkdir "$own/root" && chmod 700 "$own/root"
@@ -258,7 +258,7 @@ fn what_may_be_a_secret_is_the_command_s_alone() {
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("hunter2")).collect();
         assert!(lines.is_empty(), "{name}: {lines:?}");
     }
-    // Everything that a start leaves was looked at.
+    // Everything that a start leaves was examined.
     let left = namespace.text("all");
     for part in
         ["rdma-init/facts/1", "rdma-init/plan/1", "SetEnv", "# rdma-init: begin", "export NCCL_IB_PKEY=1"]
@@ -273,12 +273,12 @@ fn what_may_be_a_secret_is_the_command_s_alone() {
 
 #[test]
 fn a_value_of_a_file_keeps_that_file_s_readers() {
-    // The mode of the folder counts as well.
+    // The mode of the directory counts as well.
     for (mode, folder, is_private) in [("600", "755", true), ("644", "700", true), ("644", "755", false)] {
         let Some(namespace) = namespace() else { return };
         let script = EVERYTHING
             .replace("MODE", &format!("{mode} $own/root/.nccl.conf; chmod {folder} $own/root; true"));
-        // Only this user may enter the temporary folder that the test has made.
+        // Only this user may enter the temporary directory that the test has made.
         let script = format!("chmod 755 \"$own\"\n{script}");
         namespace.run(&script).expect_code(0);
         let modes = namespace.text("modes");

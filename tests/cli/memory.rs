@@ -58,7 +58,7 @@ fn cache_of_one_long_path() -> Vec<u8> {
     [&bytes[..], name, &path].concat()
 }
 
-/// Makes the command that runs the program with this folder in place of /etc.
+/// Makes the command that runs the program with this directory in place of /etc.
 fn below(etc: &Path, arguments: &[&str]) -> Command {
     let ours = rdma_init(arguments);
     let mut command = Command::new("unshare");
@@ -123,7 +123,7 @@ fn a_configuration_costs_little_memory() {
     }
 }
 
-/// A folder of the dynamic loader has many names for one library. A program that compared each
+/// A directory of the dynamic loader has many names for one library. A program that compared each
 /// name with all before it would take very long.
 #[test]
 fn a_folder_of_many_libraries_costs_little() {

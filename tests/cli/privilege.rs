@@ -15,7 +15,7 @@ use super::run::{Ran, run};
 use crate::support::process::rdma_init;
 use crate::support::{copy_of_binary, skip};
 
-/// Makes a folder with a copy of the program that everybody may execute.
+/// Makes a directory with a copy of the program that all users may execute.
 fn copy(mode: u32) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();

@@ -205,7 +205,7 @@ fn no_code_of_the_image_is_loaded() {
             fs::copy(&planted, folder.join(format!("libnss_{name}.so.2"))).unwrap();
         }
         let _asked = server("worker-0.job.svc.cluster.local");
-        // The library is found by the variable, whose empty element is the working folder.
+        // The library is found by the variable, whose empty element is the working directory.
         let hostile = |command: &mut Command| {
             let path = format!(":{}", folder.display());
             command.env("LD_LIBRARY_PATH", path).current_dir(folder);

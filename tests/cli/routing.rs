@@ -28,7 +28,7 @@ struct Made {
     answers: Vec<String>,
 }
 
-/// Runs the script in a new network namespace. `None` where this machine cannot make one. Each
+/// Runs the script in a new network namespace. `None` if this machine cannot make one. Each
 /// question is `DESTINATION from ADDRESS oif INTERFACE`, which is what the kernel asks itself
 /// for RoCE.
 fn made(lines: &str, questions: &[&str]) -> Option<Made> {

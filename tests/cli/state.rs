@@ -10,7 +10,7 @@ use rdma_init::state::mount::is_of_root;
 use super::run::{Ran, has_own_mounts, program, rdma_init, run};
 use crate::support::{binary, skip};
 
-/// A folder for the state, below a folder that only the user of the tests may write to.
+/// A directory for the state, below a directory that only the user of the tests may write to.
 struct StateDir {
     folder: tempfile::TempDir,
 }

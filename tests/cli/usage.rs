@@ -181,7 +181,7 @@ fn an_interpreter_that_is_missing_is_named() {
     // The script is in the PATH, but the kernel gives the same error as for a missing file.
     let by_name = said("#!/no/such/interpreter -x\n", "script");
     assert!(by_name.contains("names the interpreter /no/such/interpreter"), "{by_name}");
-    // The script is named by a path that is relative to the working folder.
+    // The script is named by a path that is relative to the working directory.
     let relative = |text: &str, command: &str| {
         executable(&script, text);
         let mut program = rdma_init(["--", command]);

@@ -76,7 +76,7 @@ fn a_shell_of_the_command_is_told_who_filled_them_in() {
     shows(&shell("/rdma-init plan --why NCCL_IB_TIMEOUT"), "NCCL_IB_TIMEOUT=22, set by you and unchanged\n");
     shows(&shell("NCCL_IB_HCA=mlx5_0 /rdma-init plan --why NCCL_IB_HCA"), "set by you and unchanged\n");
     // A second start inside the container fills in the same variables. `env` with a flag makes
-    // a decision of its own.
+    // its own decision.
     assert_eq!(
         about_nccl(&shell("/rdma-init -- env")),
         [WANTED[0], WANTED[1], "NCCL_IB_TIMEOUT=22", WANTED[2]]
@@ -242,7 +242,7 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
         .expect_line(["fix:", "NCCL_CONF_FILE=/run/"]);
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
     // Now the file belongs to the user of the container, who could write to it, but not to its
-    // folder.
+    // directory.
     std::os::unix::fs::chown(&conf, Some(1234), None).unwrap();
     let own = [&options[..], &["--user", "1234"]].concat();
     engine
@@ -253,7 +253,7 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
     let told = [&options[..], &["--env", "RDMA_INIT_WRITE_NCCL_CONF=true"]].concat();
     engine.run(told, &["true"]).expect_code(0).expect_unsaid("cannot be put");
     assert!(std::fs::read_to_string(&conf).unwrap().contains("\nNCCL_IB_TC=1\n"));
-    // At a later start the file's folder is read-only, but the file still has the earlier
+    // At a later start the file's directory is read-only, but the file still has the earlier
     // lines, and NCCL reads them.
     let later = ["--volume", &volume, "--env", "RDMA_INIT_SET=NCCL_IB_TC=2"];
     engine

@@ -7,7 +7,7 @@ use crate::support::repository;
 
 const RELEASE: &str = "2.27.7";
 
-/// The dynamic loader searches this folder by default.
+/// The dynamic loader searches this directory by default.
 #[cfg(target_arch = "x86_64")]
 const FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
 #[cfg(target_arch = "aarch64")]

@@ -189,7 +189,7 @@ fn the_command_starts_as_the_engine_would_have_started_it() {
     let script = "ls /proc/$$/fd; ls -l /proc/$$/cwd | grep -o '[^ ]*$'; exec grep -e SigBlk -e SigIgn -e SigCgt /proc/self/status";
     let plain = ["--workdir", "/work", "--entrypoint", "sh"];
     let plain = engine.run(plain, &["-c", script]).expect_code(0);
-    // PID 1 leaves the folder once the command runs, so the command may look first.
+    // PID 1 leaves the directory once the command runs, so the command may look first.
     let left = "for _ in $(seq 5000); do ls -l /proc/1/cwd | grep ' /$' >&2 && break; done";
     let script = format!("grep -x PPid:.1 /proc/$$/status >&2; {left}; {script}");
     engine
@@ -197,7 +197,7 @@ fn the_command_starts_as_the_engine_would_have_started_it() {
         .expect_code(0)
         .expect_stdout(&plain.stdout)
         .expect_said("PPid:\t1")
-        // The working folder of PID 1 is /, so that PID 1 keeps no other folder busy.
+        // The working directory of PID 1 is /, so that PID 1 keeps no other directory busy.
         .expect_said("/proc/1/cwd -> /");
 }
 

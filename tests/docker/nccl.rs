@@ -6,7 +6,7 @@ use crate::support::docker::engine;
 use crate::support::docker::host::Host;
 use crate::support::nccl::{driver, some};
 
-/// Debian's folder of libraries, and the path that programs name as their loader.
+/// Debian's directory of libraries, and the path that programs name as their loader.
 #[cfg(target_arch = "x86_64")]
 const LIBRARIES: &str = "/lib/x86_64-linux-gnu";
 #[cfg(target_arch = "x86_64")]

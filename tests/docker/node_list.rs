@@ -7,7 +7,7 @@ use crate::support::docker::{Ended, Engine, engine};
 
 const LIST: &str = "/root/.config/vllm/ray_non_carry_over_env_vars.json";
 
-/// Runs a container with one HCA, whose image has these packages as far as the notes of pip tell.
+/// Runs a container with one HCA, whose image has these packages as far as the notes of pip show.
 /// Root prepares it with a script first, and then the program prints the list.
 fn run(engine: &Engine, packages: &[&str], options: &[&str], script: &str) -> Ended {
     let host = Host::with_one_hca(engine);
@@ -52,7 +52,7 @@ fn nothing_is_lost_and_nothing_is_written_where_it_is_not_asked_for() {
         let ended = run(engine, packages, options, "true").expect_code(1);
         assert!(ended.stdout.is_empty(), "{ended:#?}");
     }
-    // The home folder may be that of many nodes.
+    // The home directory may be that of many nodes.
     run(engine, BOTH, &["--tmpfs", "/root"], "true").expect_code(1).expect_line([
         "vLLM's list",
         "/root is a mount, which",

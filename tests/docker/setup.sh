@@ -65,7 +65,7 @@ start_engine() {
     done
 }
 
-# An administrator's programs may be in folders that are not in a user's search path.
+# An administrator's programs may be in directories that are not in a user's search path.
 PATH=$PATH:/usr/sbin:/sbin
 
 missing=

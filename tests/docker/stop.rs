@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::support::DEADLINE;
 use crate::support::docker::{Container, Ended, Engine, engine};
 
-/// A command, and a worker in a session of its own. Neither of them ends when it is asked to.
+/// A command, and a worker in its own session. Neither of them ends when it is asked to.
 const STUBBORN: &str = "trap 'echo command asked' TERM
     setsid sh -c 'trap \"echo worker asked\" TERM; echo worker; while :; do sleep 1000 & wait $!; done' &
     while :; do wait; done";

@@ -15,7 +15,7 @@ use nix::unistd::{Pid, ttyname};
 use crate::support::DEADLINE;
 use crate::support::docker::{Container, Engine, engine};
 
-/// A client of the engine in a terminal of its own.
+/// A client of the engine in its own terminal.
 struct Terminal {
     client: Child,
     keyboard: File,

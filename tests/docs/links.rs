@@ -1,4 +1,4 @@
-//! Links within the repository lead to a file or folder that exists, and to a heading that
+//! Links within the repository lead to a file or directory that exists, and to a heading that
 //! exists.
 
 use std::collections::BTreeMap;

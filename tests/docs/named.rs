@@ -93,7 +93,7 @@ fn every_test_that_a_promise_names_is_there() {
     }
 }
 
-/// Reads all code in a folder.
+/// Reads all code in a directory.
 fn read_all(folder: &Path, code: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -28,7 +28,7 @@ fill: #d7dee6; white-space: pre }
 .limit { fill: #f2cc60 }
 ";
 
-/// The words that begin a line of the report and have a colour of their own.
+/// The words that begin a line of the report and have their own color.
 const WORDS: &[&str] = &["use", "skip", "set", "NCCL", "limit"];
 
 fn picture(command: &str, report: &str) -> String {

@@ -17,7 +17,7 @@ pub enum Base {
     Debian,
     /// A busybox with the stand-ins, without an entrypoint.
     Training,
-    /// The same with an entrypoint of its own.
+    /// The same with its own entrypoint.
     Serving,
 }
 
@@ -85,7 +85,7 @@ impl<'e> Build<'e> {
         self
     }
 
-    /// Builds with a folder as the context, or, where `context` is `-`, with standard input.
+    /// Builds with a directory as the context, or, where `context` is `-`, with standard input.
     /// Returns the name of the image, and what the builder said.
     #[track_caller]
     pub fn of(mut self, context: &str, input: Option<Stdio>) -> (String, String) {

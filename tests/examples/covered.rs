@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::repository;
 
-/// Each folder of examples/, its files, and the module that tries them. Besides, manifests.rs
+/// Each directory of examples/, its files, and the module that tries them. Besides, manifests.rs
 /// and pods.rs try all manifests, images.rs all Dockerfiles, and scripts.rs all scripts.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("ack-arena", &["submit.sh"]),                            // arena.rs

@@ -75,7 +75,7 @@ fn a_clean_checkout_makes_an_image() {
     let Some(rust) = rust() else { return };
     let dockerfile = ["--file", "docker/Dockerfile"];
     let target = ["--target", "build"];
-    // The stage that takes minutes gets a name of its own, so that it stays in the cache.
+    // The stage that takes minutes gets its own name, so that it stays in the cache.
     Build::new(engine, "build").options(dockerfile).options(target).argument("BASE", rust).of(".", None);
     let (image, said) =
         Build::new(engine, "rdma-init").options(dockerfile).argument("BASE", rust).of(".", None);

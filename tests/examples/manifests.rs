@@ -44,7 +44,7 @@ fn validate(paths: &[impl AsRef<Path>]) -> Option<Vec<Manifest>> {
 }
 
 impl Manifest {
-    /// Returns the name of the example's folder.
+    /// Returns the name of the example's directory.
     pub fn example(&self) -> &str {
         Path::new(&self.path).parent().unwrap().file_name().unwrap().to_str().unwrap()
     }

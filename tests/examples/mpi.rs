@@ -28,7 +28,7 @@ fn worker_name(number: u8) -> String {
     format!("train-worker-{number}.train.default.svc")
 }
 
-/// Makes the folders of the operator's Secret and ConfigMap.
+/// Makes the directories of the operator's Secret and ConfigMap.
 fn mounted(folder: &Path) {
     let ssh = folder.join("ssh");
     fs::create_dir(&ssh).unwrap();
@@ -36,7 +36,7 @@ fn mounted(folder: &Path) {
     keygen.args(["-q", "-t", "rsa", "-N", "", "-f"]).arg(ssh.join("id_rsa"));
     assert!(keygen.status().unwrap().success());
     fs::copy(ssh.join("id_rsa.pub"), ssh.join("authorized_keys")).unwrap();
-    // Everybody may write to the folder of a Secret.
+    // All users can write to the directory of a Secret.
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o1777)).unwrap();
     fs::create_dir(folder.join("mpi")).unwrap();
     let hosts: String = (0..2).map(|number| format!("{} slots={SLOTS}\n", worker_name(number))).collect();

@@ -5,7 +5,7 @@
 #     tests/examples/setup.sh manifests    PYTHON, with Kubernetes' schemas
 #     tests/examples/setup.sh images       DEBIAN and RUST, images to build on
 #     tests/examples/setup.sh index        buildah, and no line
-#     tests/examples/setup.sh prometheus   PROMETHEUS, the folder of Debian's promtool and prometheus
+#     tests/examples/setup.sh prometheus   PROMETHEUS, the directory of Debian's promtool and prometheus
 #     tests/examples/setup.sh              all of it
 #
 # The script uses no image registry. debootstrap makes the images from Debian's packages, and
@@ -21,7 +21,7 @@ suite=bookworm
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 
-# An administrator's programs may be in folders that are not in a user's search path.
+# An administrator's programs may be in directories that are not in a user's search path.
 PATH=$PATH:/usr/sbin:/sbin
 
 say() { echo "examples setup: $*" >&2; }

@@ -41,7 +41,7 @@ fn node<'e>(
     node
 }
 
-/// Starts a cluster whose nodes have these hosts, share this folder, and are called `slurm1` and so on.
+/// Starts a cluster whose nodes have these hosts, share this directory, and are called `slurm1` and so on.
 fn cluster<'e, const NODES: usize>(
     engine: &'e Engine,
     debian: &str,
@@ -71,7 +71,7 @@ fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
     let Some(debian) = debian() else { return };
     let _only = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
     let hosts = [(); 2].map(|()| Host::with_one_hca(engine));
-    // The nodes share this folder, as the nodes of a cluster share home folders.
+    // The nodes share this directory, as the nodes of a cluster share home directories.
     let shared = tempfile::tempdir().unwrap();
     let [controller, other] = cluster(engine, debian, &hosts, shared.path());
 

@@ -53,7 +53,7 @@ fn look<'a>(value: &'a Value, example: &str, found: &mut Vec<Described<'a>>) {
     }
 }
 
-/// Returns the strings of a list, or none where there is no list.
+/// Returns the strings of a list, or none if there is no list.
 pub fn strings(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().map(|text| text.as_str().unwrap()).collect()
 }
@@ -113,7 +113,7 @@ impl Described<'_> {
         self.volumes(self.container, host).into_iter().chain(hidden).collect()
     }
 
-    /// Returns the options that mount the Pod's emptyDirs, which are folders of the host, into
+    /// Returns the options that mount the Pod's emptyDirs, which are directories of the host, into
     /// a container.
     fn volumes(&self, container: &Value, host: &Host) -> Vec<String> {
         let all = self.pod["volumes"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! Compares what the program says about one golden host with what the files of its folder say.
+//! Compares what the program says about one golden host with what the files of its directory say.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::support::golden::Host;
 use crate::support::{process, repository};
 
-/// The files that a golden host's folder may hold. Any other name is a typing error, because
+/// The files that a golden host's directory may hold. Any other name is a typing error, because
 /// no test reads the file.
 const FILES: &[&str] = &[
     "about.txt",

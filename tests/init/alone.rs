@@ -147,7 +147,7 @@ fn without_a_process(ours: Command, is_pid_1: bool, then: impl FnOnce(&Path)) ->
     Some(ended)
 }
 
-/// Makes a control group of its own; `None` if this machine has none to make.
+/// Makes its own control group; `None` if this machine has none to make.
 fn limit_of_processes(name: &str) -> Option<std::path::PathBuf> {
     for root in ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"] {
         let group = Path::new(root).join(name);

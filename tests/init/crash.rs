@@ -27,7 +27,7 @@ fn command() -> Command {
     rdma_init(["--set", "T_X=prepared", "--", "sh", "-c", script])
 }
 
-/// Sends a signal that names the process itself as its sender, as a fault of its own does.
+/// Sends a signal that names the process itself as its sender, as its own fault does.
 pub fn fault(pid: i32, signal: i32) {
     // SAFETY: the structure is plain data, as `struct siginfo` begins: three numbers, and after
     // what aligns the rest, the process and user of the sender.

@@ -8,7 +8,7 @@ use nix::libc;
 use crate::support::hang::Hang;
 use crate::support::running::{after, hanging, rdma_init, send};
 
-/// The last part of the path to the state's folder, as the program opens it.
+/// The last part of the path to the state's directory, as the program opens it.
 const STATE: &str = "a-state-that-hangs";
 
 /// This is long enough for the decision, even on a busy machine.
@@ -97,7 +97,7 @@ fn variables_that_have_no_room_do_not_keep_the_command_from_its_start_or_refuse_
     }
 }
 
-/// The state's folder answers at once, so even the default time, which is long, delays nothing.
+/// The state's directory answers at once, so even the default time, which is long, delays nothing.
 #[test]
 fn a_state_that_answers_changes_nothing() {
     let place = tempfile::tempdir().unwrap();

@@ -43,7 +43,7 @@ fn the_signal_that_was_forwarded_is_named() {
 }
 
 /// A signal that asks for no end is named only if it kills the command. A window that was
-/// resized an hour ago is no cause of the end.
+/// resized an hour ago is not a cause of the end.
 #[test]
 fn other_signals_are_named_only_where_they_kill() {
     let script = "trap : WINCH; trap 'exit 3' HUP; echo ready; while :; do sleep 0.02; done";

@@ -173,7 +173,8 @@ fn it_waits_for_a_preflight_whose_options_it_does_not_know() {
     }
 }
 
-/// A self-test is over here, and the state is not written yet: a start waits where it looks into its folder.
+/// A self-test is over here, and the state is not written yet: a start waits where it looks into its
+/// directory.
 #[test]
 fn what_a_start_is_at_is_told_until_its_state_is_there() {
     for is_pid_1 in [true, false] {

@@ -12,7 +12,7 @@ use crate::support::hang::Hang;
 use crate::support::poll_until;
 use crate::support::running::{Ended, Running, Way, as_pid_1, children, hanging, in_place, rdma_init, send};
 
-/// Makes a command with a path of its own, so that its execution can be made to hang.
+/// Makes a command with its own path, so that its execution can be made to hang.
 fn command() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("command");

@@ -1,5 +1,5 @@
 //! Tests files of the image that are something else: a FIFO without a writer, a device, a
-//! folder, or a file without end. None of them delays a start.
+//! directory, or a file without end. None of them delays a start.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -123,7 +123,7 @@ fn so_may_the_files_of_the_state() {
             let status = fs::symlink_metadata(state.join(name)).unwrap();
             status.is_file() && status.len() < 1 << 20
         });
-        // A folder was moved out of the way, and anything else was replaced.
+        // A directory was moved out of the way, and anything else was replaced.
         assert_eq!(made, [true; 4], "{what}: {ended:#?}");
     }
 }

@@ -1,5 +1,5 @@
 //! A container with a root file system of its own, the victim, and another container beside it.
-//! Root of the other one has no capability, and it shares folders with the victim, as the
+//! Root of the other one has no capability, and it shares directories with the victim, as the
 //! containers of a Pod may.
 
 use std::fs;
@@ -30,10 +30,10 @@ const EVIL: [(&str, &str); 8] = [
     ("NCCL_IB_TC", "66"),
 ];
 
-/// The folders that both containers share, and the place where the victim's root is made.
+/// The directories that both containers share, and the place where the victim's root is made.
 pub struct Pod {
     folder: tempfile::TempDir,
-    /// A folder on a tmpfs, whose root folder belongs to root.
+    /// A directory on a tmpfs, whose root directory belongs to root.
     shared: tempfile::TempDir,
     mounts: Vec<&'static str>,
     is_read_only: bool,
@@ -42,7 +42,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Makes a Pod whose containers share the folders at these paths.
+    /// Makes a Pod whose containers share the directories at these paths.
     pub fn sharing(mounts: &[&'static str]) -> Pod {
         let shared = tempfile::tempdir_in("/dev/shm").unwrap();
         fs::set_permissions(shared.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -75,12 +75,12 @@ impl Pod {
         Pod { user, ..self }
     }
 
-    /// Returns the folder that the containers share at this path.
+    /// Returns the directory that the containers share at this path.
     pub fn shared(&self, mount: &str) -> PathBuf {
         self.shared.path().join(mount.trim_start_matches('/').replace('/', "-"))
     }
 
-    /// Makes the folder at this path with this mode, as a volume driver does.
+    /// Makes the directory at this path with this mode, as a volume driver does.
     pub fn make(&self, mount: &str, mode: u32) {
         fs::create_dir_all(self.shared(mount)).unwrap();
         fs::set_permissions(self.shared(mount), PermissionsExt::from_mode(mode)).unwrap();
@@ -152,8 +152,8 @@ impl Pod {
     }
 }
 
-/// Where the container has the program: outside the folders that containers share, which may have been where
-/// it was built, such as `/tmp`.
+/// Where the container has the program: outside the directories that containers share, which may have been
+/// where it was built, such as `/tmp`.
 pub const PROGRAM: &str = "/opt/rdma-init";
 
 /// Returns this command with the program where the container has it.
@@ -255,7 +255,7 @@ impl Victim<'_> {
         }})
     }
 
-    /// Lets the other container put this state into every folder of the shared places where it
+    /// Lets the other container put this state into every directory of the shared places where it
     /// may be looked for.
     pub fn plant(&self, state: &Value) {
         let mounts = fs::read_link(format!("/proc/{}/ns/mnt", self.pid)).unwrap();

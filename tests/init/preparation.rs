@@ -228,7 +228,7 @@ fn a_command_of_our_own_has_no_timeout_and_can_be_stopped() {
     }
 }
 
-/// PID 1 keeps the working folder and the descriptors that the command may still need.
+/// PID 1 keeps the working directory and the descriptors that the command may still need.
 #[test]
 fn a_command_that_pid_1_starts_has_its_folder_and_descriptors() {
     let folder = tempfile::tempdir().unwrap();

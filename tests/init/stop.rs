@@ -26,7 +26,7 @@ fn stopped(options: &[&str], script: &str, code: i32) -> [Ended; 2] {
     })
 }
 
-/// All processes, including a worker in a session of its own, ignore the signals that ask for
+/// All processes, including a worker in its own session, ignore the signals that ask for
 /// the end.
 const STUBBORN: &str = "trap '' TERM INT QUIT
     (setsid sh -c 'sleep 1000 & exec sleep 1000' &)
@@ -136,7 +136,7 @@ fn a_preparation_that_does_not_stop_is_killed() {
     assert_eq!(ended.stdout, "", "{ended:#?}");
 }
 
-/// A worker in a session of its own, which saves something when it is asked to end.
+/// A worker in its own session, which saves something when it is asked to end.
 const SAVER: &str = "setsid sh -c 'trap \"sleep 0.5; echo saved; exit\" TERM; echo ready; \
                      while :; do sleep 0.02; done' &
                      read -r line";

@@ -1,4 +1,4 @@
-//! Tests a command that is looked after by a process that is not PID 1, and options for both
+//! Tests a command that is supervised by a process that is not PID 1, and options for both
 //! cases.
 
 use std::fs;

@@ -9,7 +9,7 @@ use crate::support::running::{Running, after, rdma_init, status, wait_until_stop
 use crate::support::screen::{self, Screen};
 use crate::support::{poll_until, status_field};
 
-/// Starts a command as PID 1 of a session with a terminal of its own.
+/// Starts a command as PID 1 of a session with its own terminal.
 fn on_a_terminal(command: &[&str]) -> (Running, Screen) {
     let flags = ["--log-level", "error", "--"];
     screen::on_a_terminal(rdma_init(flags.iter().chain(command)))

@@ -1,5 +1,5 @@
 //! Tests whose state `exec` and `env` believe. A process of another container, which is root
-//! without any capability and shares folders with this container, tries to decide what runs
+//! without any capability and shares directories with this container, tries to decide what runs
 //! here.
 
 use std::fs;
@@ -72,7 +72,7 @@ fn where_nothing_can_be_written_pid_1_has_it() {
     victim.exec(1234).expect(&[]).expect_said(&["decided anew"]);
 }
 
-/// A user who may not look into PID 1 has only the state in the folder.
+/// A user who may not look into PID 1 has only the state in the directory.
 #[test]
 fn others_get_only_what_is_harmless_and_are_told() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
@@ -80,7 +80,7 @@ fn others_get_only_what_is_harmless_and_are_told() {
     let said = ["left out", "NCCL_TOPO_FILE", "/run/rdma-init", "enter as the user and group of PID 1"];
     victim.exec(1234).expect(&HARMLESS).expect_said(&said);
     victim.env(1234).expect(&HARMLESS).expect_said(&said);
-    // A user who can write to that folder decides only harmless values.
+    // A user who can write to that directory decides only harmless values.
     victim.plant(&victim.forged());
     let left_out = ["LD_PRELOAD", "BASH_ENV", "PYTHONPATH", "NCCL_NET_PLUGIN", "NCCL_CONF_FILE"];
     victim.exec(1234).expect(&["NCCL_IB_TC=66"]).expect_said(&left_out);
@@ -100,7 +100,7 @@ fn root_takes_no_code_of_another_user() {
     }
 }
 
-/// A user who can write to a folder on the way to the state decides which state is found,
+/// A user who can write to a directory on the way to the state decides which state is found,
 /// whichever user owns it.
 #[test]
 fn a_folder_below_one_of_another_user_counts_as_that_users() {
@@ -108,7 +108,7 @@ fn a_folder_below_one_of_another_user_counts_as_that_users() {
     let victim = pod.start();
     let run = victim.file("/run");
     let folder = run.join("rdma-init");
-    // The state belongs to root, and another user, who owns the folder above it, may have moved
+    // The state belongs to root, and another user, who owns the directory above it, may have moved
     // it here.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
@@ -165,13 +165,13 @@ fn what_is_planted_before_ours_is_written_is_not_believed() {
 }
 
 /// Several containers share a PID namespace, so PID 1 belongs to another container. That PID 1
-/// even runs the same program and holds a state of its own, and its container forges a state of
+/// even runs the same program and holds its own state, and its container forges a state of
 /// this one.
 #[test]
 fn the_pid_1_of_another_container_vouches_for_nobody() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
     let other = pod.start();
-    // The container that shares the processes has mounts of its own.
+    // The container that shares the processes has its own mounts.
     let mut command = entered(other.pid, &["/bin/busybox", "unshare", "-m"]);
     command.args(["/bin/busybox", "sh", "-c", "echo ready; exec sleep 1000"]);
     let mut own = in_place(command);
@@ -216,7 +216,7 @@ fn a_state_of_another_start_is_none() {
         victim.plant(&state);
         victim.env(1234).expect(&[]);
     }
-    // Now the folder holds the state of the previous start.
+    // Now the directory holds the state of the previous start.
     drop(victim);
     let again = pod.start();
     again.exec(0).expect(&OWN);

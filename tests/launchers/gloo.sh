@@ -2,7 +2,7 @@
 # Two nodes in network namespaces of their own, on each of which /etc/hosts has 127.0.1.1 for the
 # node's name, as Debian writes it; and a job of two ranks over Gloo.
 #   gloo.sh BINARY PYTHON SECONDS OPTION...     the options are those of BINARY
-# The output of the ranks lies in two files "node-N" of the working folder. The status is that of the
+# The output of the ranks lies in two files "node-N" of the working directory. The status is that of the
 # last rank that failed.
 set -eu
 init=$1

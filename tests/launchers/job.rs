@@ -26,7 +26,7 @@ impl Init {
     pub const BOTH: [Init; 2] = [Init::Pid1, Init::Subreaper];
 }
 
-/// A launcher that runs under the program, and the folder into which its workers write.
+/// A launcher that runs under the program, and the directory into which its workers write.
 pub struct Job {
     everybody: Everybody,
     pub running: Running,
@@ -41,7 +41,7 @@ pub struct Outcome {
 }
 
 impl Job {
-    /// Starts the launcher. Its arguments may depend on the folder.
+    /// Starts the launcher. Its arguments may depend on the directory.
     pub fn start<A: AsRef<OsStr>>(
         init: Init,
         options: &[&str],

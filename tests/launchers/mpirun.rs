@@ -13,7 +13,7 @@ use rdma_init::env_plugin::answer::hash;
 use super::job::{Init, Job};
 use crate::support::{binary, repository, skip};
 
-/// Gives the ranks of a busy machine enough time to handle a SIGTERM: mpirun sends theirs 2 to
+/// Returns the ranks of a busy machine enough time to handle a SIGTERM: mpirun sends theirs 2 to
 /// 3 seconds after it got its own, and SIGKILL as long after that.
 const PATIENT: [&str; 3] = ["--mca", "odls_base_sigkill_timeout", "3"];
 
@@ -89,7 +89,7 @@ fn ranks_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
     }
 }
 
-/// An mpirun that is killed leaves its ranks behind, each in a process group of its own.
+/// An mpirun that is killed leaves its ranks behind, each in its own process group.
 #[test]
 fn ranks_whose_mpirun_was_killed_are_asked_once_and_end() {
     for init in Init::BOTH {

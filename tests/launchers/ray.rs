@@ -15,7 +15,7 @@ use crate::support::{poll_for, repository};
 /// Two cores that are busy with something else need this long to start Ray.
 const START: Duration = Duration::from_secs(180);
 
-/// The virtual environment with Ray, and the folder of the Python that it is made from.
+/// The virtual environment with Ray, and the directory of the Python that it is made from.
 static RAY: LazyLock<[String; 2]> = LazyLock::new(|| {
     let setup = repository("tests/launchers/ray.sh");
     let setup = Command::new(setup).stderr(Stdio::inherit()).output().unwrap();
@@ -25,7 +25,7 @@ static RAY: LazyLock<[String; 2]> = LazyLock::new(|| {
     [lines.next().unwrap(), lines.next().unwrap()]
 });
 
-/// The folder of the newest NCCL, and where the library has its ncclGetEnv.
+/// The directory of the newest NCCL, and where the library has its ncclGetEnv.
 static NCCL: LazyLock<[String; 2]> = LazyLock::new(|| {
     let library = libraries().pop().unwrap();
     let folder = library.path.parent().unwrap().canonicalize().unwrap();
@@ -49,7 +49,7 @@ fn node<'e>(engine: &'e Engine, number: u8, script: impl FnOnce(Ipv4Addr) -> Str
     let address = network.address();
     let host = Host::new().on(network, address).hca(number, "eth0", network, address).allot(number);
     let [ray, python] = &*RAY;
-    // The image has vLLM as well, as far as the notes of pip tell.
+    // The image has vLLM as well, as far as the notes of pip show.
     let packages = host.folder("packages");
     std::fs::create_dir_all(packages.join("vllm-0.23.0.dist-info")).unwrap();
     let mut options: Vec<String> = ["--shm-size", "256m"].map(str::to_owned).to_vec();

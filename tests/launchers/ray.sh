@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that target/ray is a virtual environment with Ray, and prints its folder and that of
+# Makes sure that target/ray is a virtual environment with Ray, and prints its directory and that of
 # the Python that it is made from.
 set -eu
 

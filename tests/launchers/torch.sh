@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that target/torch is a virtual environment with PyTorch, and prints the folder of
+# Makes sure that target/torch is a virtual environment with PyTorch, and prints the directory of
 # its programs.
 set -eu
 

@@ -1,5 +1,5 @@
 //! Runs torchrun with two workers that train together over gloo. torchrun starts each worker in
-//! a session of its own.
+//! its own session.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use super::job::{Init, Job, surroundings};
 use crate::support::running::{as_pid_1, from_scratch};
 use crate::support::{DEADLINE, binary, poll_for, repository};
 
-/// The folder with the programs of the PyTorch installation.
+/// The directory with the programs of the PyTorch installation.
 pub static PROGRAMS: LazyLock<String> = LazyLock::new(|| {
     let setup = repository("tests/launchers/torch.sh");
     let setup = Command::new(setup).stderr(Stdio::inherit()).output().unwrap();

@@ -23,7 +23,7 @@ impl Nccl {
         Nccl::start_with(library, &[])
     }
 
-    /// As [`Nccl::start`], where the loader also searches these folders.
+    /// As [`Nccl::start`], where the loader also searches these directories.
     pub fn start_with(library: &Library, folders: &[&Path]) -> Nccl {
         let mut command = nccl::start_driver();
         // The loader has to find the harness's libibverbs before that of this machine.

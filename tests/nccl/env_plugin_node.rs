@@ -40,7 +40,7 @@ pub fn own_library() -> Vec<u8> {
     program[start..start + size].to_vec()
 }
 
-/// The folder of a state, with the library and the decision.
+/// The directory of a state, with the library and the decision.
 pub struct Node {
     pub place: tempfile::TempDir,
 }

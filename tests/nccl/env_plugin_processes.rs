@@ -92,11 +92,11 @@ fn another_users_process_believes_root_alone() {
     let other = 12345;
     let run = || answers(client(&node, &[], 1).uid(other).spawn().unwrap());
     assert_eq!(run(), ANSWERS);
-    // A third user's folder.
+    // A third user's directory.
     std::os::unix::fs::chown(node.place.path(), Some(23456), None).unwrap();
     std::os::unix::fs::chown(node.path(DECISION_FILE), Some(23456), None).unwrap();
     assert_eq!(run(), ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_ALGO"]);
-    // The folder of the process's own user.
+    // The directory of the process's own user.
     std::os::unix::fs::chown(node.place.path(), Some(other), None).unwrap();
     assert_eq!(run(), ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_ALGO"]);
     std::os::unix::fs::chown(node.path(DECISION_FILE), Some(other), None).unwrap();

@@ -54,7 +54,7 @@ fn start(library: &Library, state: &Path, options: &[&str]) -> Command {
 #[test]
 fn a_start_leaves_the_library_where_nccl_asks_one() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    // Elsewhere, other containers may have the folder.
+    // Elsewhere, other containers may have the directory.
     if !rdma_init::state::mount::is_of_root(place.path()) {
         return;
     }
@@ -114,7 +114,7 @@ fn a_start_leaves_the_library_where_nccl_asks_one() {
     assert!(!given.contains(VARIABLE), "{given}");
 }
 
-/// A folder for a state, where a start leaves the library; `None` where no start here leaves it.
+/// A directory for a state, where a start leaves the library; `None` if no start here leaves it.
 fn place() -> Option<tempfile::TempDir> {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     if !rdma_init::state::mount::is_of_root(place.path()) {

@@ -14,7 +14,7 @@ pub struct Host {
     /// The paths and contents of nccl.conf and similar files. Other files do not exist, except
     /// those of the kernel.
     pub files: Vec<(String, Vec<u8>)>,
-    /// The home folder in the user database. `HOME` is part of the environment.
+    /// The home directory in the user database. `HOME` is part of the environment.
     pub home: Option<String>,
 }
 

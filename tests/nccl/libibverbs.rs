@@ -23,7 +23,7 @@ fn facts(value: &str) -> Facts {
     in_image_of_driver(&[(VARIABLE, value)], &[])
 }
 
-/// Two HCAs in the image that the driver has, where the loader also searches these folders.
+/// Two HCAs in the image that the driver has, where the loader also searches these directories.
 pub fn in_image_of_driver(set: &[(&str, &str)], folders: &[&Path]) -> Facts {
     let host = hosts().into_iter().find(|host| host.name == "two-roce-hcas").unwrap();
     let mut facts = host.read().facts;

@@ -47,7 +47,7 @@ impl Namespace {
         namespace
     }
 
-    /// Makes a command that runs a program in the namespaces, with an environment of its own.
+    /// Makes a command that runs a program in the namespaces, with its own environment.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = self.own.command(&["--net", "--mount"], program);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
@@ -67,12 +67,12 @@ impl Namespace {
         assert!(tee.wait().unwrap().success());
     }
 
-    /// A home folder that a test names in `HOME`.
+    /// A home directory that a test names in `HOME`.
     pub fn home_by_variable(&self) -> PathBuf {
         self.folder.path().join("home")
     }
 
-    /// The home folder that the user database names.
+    /// The home directory that the user database names.
     pub fn home_of_the_database(&self) -> PathBuf {
         self.folder.path().join("database")
     }

@@ -10,7 +10,7 @@ folder=$1
 
 # /sys gets the links of this namespace, and an HCA without a node. No program can use this HCA, but
 # rdma-init says what NCCL will do only where there is one. The kernel's /sys takes no new
-# folder, so a tmpfs replaces a part of it.
+# directory, so a tmpfs replaces a part of it.
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs "$folder"
 mkdir "$folder/net" "$folder/etc" "$folder/work" "$folder/home" "$folder/database"
@@ -24,7 +24,7 @@ echo '1: CA' >/sys/class/infiniband/mlx5_0/node_type
 echo '4: ACTIVE' >$port/state
 echo Ethernet >$port/link_layer
 
-# /etc gets an nccl.conf of its own, and a home folder in the user database.
+# /etc gets an nccl.conf of its own, and a home directory in the user database.
 mount -t overlay -o "lowerdir=/etc,upperdir=$folder/etc,workdir=$folder/work" overlay /etc
 rm -f /etc/nccl.conf /etc/rdma-init.toml
 sed -i "s|^root:.*|root:x:0:0:root:$folder/database:/bin/sh|" /etc/passwd

@@ -38,7 +38,7 @@ pub struct Ib {
     pub code: i32,
     /// The devices in the order of the "Using" line; empty without such a line.
     pub using: Vec<Used>,
-    /// The HCAs of each NIC that has several ports, as far as the line tells.
+    /// The HCAs of each NIC that has several ports, as far as the line shows.
     pub nics: Vec<Vec<String>>,
     pub warnings: Vec<String>,
 }

@@ -5,7 +5,7 @@
 #     tests/nccl/setup.sh           makes both
 #     tests/nccl/setup.sh build     builds only the driver, if its sources are newer
 #
-# With RDMA_INIT_TEST_NCCL_ARCHITECTURE=aarch64, the folder is target/nccl-aarch64, with the libraries
+# With RDMA_INIT_TEST_NCCL_ARCHITECTURE=aarch64, the directory is target/nccl-aarch64, with the libraries
 # of tests/nccl/versions-aarch64, and the driver is for QEMU.
 #
 # A library that is there is kept. If a download was cut off, the next run fetches the library

@@ -51,7 +51,7 @@ pub enum Feature<'a> {
 }
 
 impl Feature<'_> {
-    /// The flags that turn the feature on; `None` where this init has none.
+    /// The flags that turn the feature on; `None` if this init has none.
     fn flags(self, peer: Peer) -> Option<Vec<String>> {
         let flags: &[&str] = match (peer, self) {
             (Peer::Ours, Feature::KillGroup) => &["--kill-group"],
@@ -172,7 +172,7 @@ impl Init {
     }
 }
 
-/// Makes the command for a program with an environment of its own, and with its output kept.
+/// Makes the command for a program with its own environment, and with its output kept.
 pub fn first_process<A: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: impl IntoIterator<Item = A>,

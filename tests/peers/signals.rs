@@ -18,7 +18,7 @@ fn a_signal_that_the_command_dies_of_gives_128_and_its_number() {
     }
 }
 
-/// tini does not handle the signals that a fault of its own raises, and ignores SIGTTIN and
+/// tini does not handle the signals that its own fault raises, and ignores SIGTTIN and
 /// SIGTTOU.
 const NOT_BY_TINI: [i32; 9] = [
     libc::SIGFPE,

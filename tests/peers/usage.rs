@@ -45,7 +45,7 @@ fn what_is_no_option_is_an_error() {
     assert!(!ended.stderr.is_empty());
 }
 
-/// tini takes the first argument that is no option as the command. rdma-init could not tell it
+/// tini takes the first argument that is not an option as the command. rdma-init could not tell it
 /// from one of its own commands, and so demands the dashes.
 #[test]
 fn a_command_without_dashes_is_run_by_tini_and_refused_by_ours() {

@@ -116,8 +116,8 @@ pub fn document(zero: &Ended) -> Result<Value, String> {
     serde_json::from_str(&zero.stdout).map_err(|error| format!("no document ({error}): {zero:#?}"))
 }
 
-/// The kind and the nodes of each of the `faults` that is no warning, or of all that is `slow` by the limit that
-/// was given.
+/// The kind and the nodes of each of the `faults` that is not a warning, or of all that is `slow` by the
+/// limit that was given.
 pub fn of_kind(document: &Value, what: &str) -> Vec<Value> {
     let all = document[what]
         .as_array()

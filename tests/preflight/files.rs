@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::job::{Ended, Job, Node, has_names};
 use super::start;
 
-/// The document, the page and the list in a folder, as options of the command or of a start.
+/// The document, the page and the list in a directory, as options of the command or of a start.
 fn options(folder: &Path, names: [&str; 3]) -> Vec<String> {
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let files = names.into_iter().zip(["json", "html", "list"]);

@@ -247,7 +247,7 @@ impl Stream {
     }
 }
 
-/// Whether processes can have host names of their own here.
+/// Whether processes can have host their own names here.
 pub fn has_names() -> bool {
     let may = Command::new("unshare").args(["--uts", "true"]).status().is_ok_and(|status| status.success());
     if !may {

@@ -1,4 +1,4 @@
-//! Nodes, links and parts of the fabric that let nothing through, each in a job of its own.
+//! Nodes, links and parts of the fabric that let nothing through, each in its own job.
 
 use serde_json::{Value, json};
 

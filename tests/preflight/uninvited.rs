@@ -103,7 +103,7 @@ fn two_nodes_with_one_index_are_told_so() {
     ended.expect("neither is trusted over the other");
 }
 
-/// Whether node 0 has taken the node: it says something, and that is no refusal.
+/// Whether node 0 has taken the node: it says something, and that is not a refusal.
 fn zero_has(stranger: &mut Stranger) -> bool {
     let said = stranger.channel.receive(std::time::Duration::from_secs(30));
     matches!(said, Ok(ToNode::Waiting { .. } | ToNode::Prove(_) | ToNode::Working))

@@ -1,4 +1,4 @@
-//! A machine for the tests of the set-up, made of a temporary folder.
+//! A machine for the tests of the set-up, made of a temporary directory.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -35,7 +35,7 @@ const PROGRAMS: [&str; 17] = [
 pub const PACKAGES: &str = "gcc libc6-dev pkg-config file libclang-dev ca-certificates \
     libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev curl";
 
-/// Stubs for the tools of a distribution. `$W` is the folder of the machine.
+/// Stubs for the tools of a distribution. `$W` is the directory of the machine.
 const STUBS: [(&str, &str); 6] = [
     ("id", r#"cat "$W/uid""#),
     (

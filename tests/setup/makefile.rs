@@ -51,7 +51,7 @@ fn the_binary_is_where_the_readme_says_and_static_all_the_same() {
     assert!(!environment.contains("-Dwarnings"), "{environment}");
 }
 
-/// A shell that was started before the installation of rustup does not have rustup's folder in
+/// A shell that was started before the installation of rustup does not have rustup's directory in
 /// its PATH. `make build` has to find cargo nevertheless.
 #[test]
 fn a_cargo_that_was_just_installed_is_found() {

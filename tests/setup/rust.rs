@@ -118,7 +118,7 @@ fn a_rustup_that_is_there_fetches_what_it_lacks() {
         .expect_not_asked("rustup default stable")
         .expect_not_asked("override")
         .expect_not_asked("apt-get");
-    // The default toolchain of a user stays; only this folder gets another one.
+    // The default toolchain of a user stays; only this directory gets another one.
     let done = Machine::new().complete().with_rustup("1.70.0").set_up().expect_code(0);
     done.expect_asked(&["rustup toolchain install stable", "rustup override set stable --path /"])
         .expect_not_asked("rustup default stable");

@@ -1,4 +1,4 @@
-//! Reads the golden hosts from the folders of tests/cases. See tests/cases/README.md.
+//! Reads the golden hosts from the directories of tests/cases. See tests/cases/README.md.
 
 use std::ffi::CString;
 use std::fs;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::repository;
 
-/// A golden host: a folder of tests/cases.
+/// A golden host: a directory of tests/cases.
 pub struct Host {
     pub name: String,
     pub folder: PathBuf,
@@ -55,7 +55,7 @@ struct Difference {
 }
 
 impl Host {
-    /// The file with the facts: the folder's own `facts.json`, or one below target/ that is made
+    /// The file with the facts: the directory's own `facts.json`, or one below target/ that is made
     /// from `differs.json`.
     pub fn facts(&self) -> PathBuf {
         let (own, differs) = (self.folder.join("facts.json"), self.folder.join("differs.json"));

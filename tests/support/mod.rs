@@ -31,7 +31,7 @@ pub fn binary() -> PathBuf {
     }
 }
 
-/// Copies the program under test into a folder. Another process does it: a file that this one has
+/// Copies the program under test into a directory. Another process does it: a file that this one has
 /// open for writing could not be executed, if a process that another test starts has it open, too.
 pub fn copy_of_binary(folder: &Path) -> PathBuf {
     let program = folder.join("rdma-init");

@@ -45,7 +45,7 @@ impl Process {
         assert!(ip.wait().unwrap().success(), "{lines:?}");
     }
 
-    /// Gives rules to nft(8).
+    /// Returns rules to nft(8).
     #[track_caller]
     pub fn nft(&self, rules: &str) {
         let mut command = self.command(&["--net"], "nft");

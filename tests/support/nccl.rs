@@ -67,7 +67,7 @@ pub fn some(versions: &[&str]) -> Vec<Library> {
     libraries
 }
 
-/// Returns the folder with the driver and its libibverbs, which are built from the present
+/// Returns the directory with the driver and its libibverbs, which are built from the present
 /// source.
 pub fn driver() -> PathBuf {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {

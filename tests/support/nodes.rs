@@ -55,7 +55,7 @@ impl Nodes {
         self.nodes[node].ip(&[line.to_owned()]);
     }
 
-    /// Gives rules to nft(8) on a node.
+    /// Returns rules to nft(8) on a node.
     #[track_caller]
     pub fn nft(&self, node: usize, rules: &str) {
         self.nodes[node].nft(rules);
@@ -92,7 +92,7 @@ impl Nodes {
         self.hub.ip(&[format!("link set {} nomaster", end(node, interface))]);
     }
 
-    /// Gives an interface another cable, on which each frame takes so long.
+    /// Returns an interface another cable, on which each frame takes so long.
     pub fn delay(&self, node: usize, interface: usize, delay: Duration) -> SlowCable {
         let (end, own) = (end(node, interface), format!("eth{interface}"));
         self.ip(node, &format!("link del {own}"));

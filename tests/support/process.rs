@@ -23,7 +23,7 @@ pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIte
     command
 }
 
-/// Gives a command an environment of its own, in which the program neither uses nor writes files of
+/// Returns a command its own environment, in which the program neither uses nor writes files of
 /// this machine.
 pub fn surroundings(command: &mut Command) -> &mut Command {
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");

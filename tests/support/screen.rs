@@ -1,4 +1,4 @@
-//! A terminal with a session of its own, and the person in front of it.
+//! A terminal with its own session, and the person in front of it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ pub struct Screen {
     pub text: String,
 }
 
-/// Starts a program as PID 1 of a session with a terminal of its own.
+/// Starts a program as PID 1 of a session with its own terminal.
 pub fn on_a_terminal(mut command: Command) -> (Running, Screen) {
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(&size, None).unwrap();

@@ -11,8 +11,8 @@ pub fn machine() -> String {
     env::var("RDMA_INIT_VM_MACHINE").unwrap_or_else(|_| ARCH.to_owned())
 }
 
-/// Runs a script of tests/vm/guest in a virtual machine of its own, and returns its output.
-/// `None` where no such machine can be set up here.
+/// Runs a script of tests/vm/guest in its own virtual machine, and returns its output.
+/// `None` if no such machine can be set up here.
 pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
     run(Vec::new(), script, arguments)
 }

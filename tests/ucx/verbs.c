@@ -1,6 +1,6 @@
 /* A libibverbs that has the devices of a made-up host, and of theirs what `ucx_info` asks for. It is
  * preloaded, so it comes before the real one, and stands before the kernel's files, too. The host is a
- * folder as /sys/class/infiniband, whose name is in MADE_UP_HOST. Beside what the kernel has there, a
+ * directory as /sys/class/infiniband, whose name is in MADE_UP_HOST. Beside what the kernel has there, a
  * device has the files `node` if it has a device node, `closed` if that cannot be opened, and `rnic` if
  * it speaks iWARP, and each `gids` has a file `size`. */
 #include <arpa/inet.h>

@@ -1,12 +1,12 @@
 # For setup.sh, where the guest's architecture is not this machine's: a Debian 12 for it, in
-# the folder `debian`. Nothing is installed on this machine, and its own apt learns nothing.
+# the directory `debian`. Nothing is installed on this machine, and its own apt learns nothing.
 # shellcheck shell=sh disable=SC2086,SC2154
 
 # What the scripts of guest/ call.
 programs='base-files usr-is-merged libc-bin bash dash coreutils debianutils findutils grep sed
     mawk util-linux procps kmod iproute2 strace perftest busybox-static'
 
-# From here on, apt's programs are about that Debian and keep their state in the folder. What
+# From here on, apt's programs are about that Debian and keep their state in the directory. What
 # this machine's configuration of apt says counts as well, as it may name a proxy.
 use_its_apt() {
     case $architecture in
@@ -40,7 +40,7 @@ END
 fetch_root() {
     new=$debian/root.new
     rm -rf "$debian/root" "$new" "$debian/apt/cache/archives"
-    # Before there are files, as some packages still name the former folders.
+    # Before there are files, as some packages still name the former directories.
     for folder in bin sbin lib; do
         mkdir -p "$new/usr/$folder"
         ln -s "usr/$folder" "$new/$folder"

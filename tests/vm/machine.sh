@@ -19,7 +19,7 @@ esac
 cache=$repo/target/vm
 [ "$machine" = "$(uname -m)" ] || cache=$repo/target/vm-$machine
 
-# A guest of another architecture has a Debian of its own in this folder; any other has the
+# A guest of another architecture has a Debian of its own in this directory; any other has the
 # files of this machine.
 debian=
 [ "$architecture" = "$(uname -m)" ] || debian=$repo/target/vm-debian-$architecture

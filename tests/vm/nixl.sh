@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that target/nixl is a virtual environment with NIXL, and prints its folder.
+# Makes sure that target/nixl is a virtual environment with NIXL, and prints its directory.
 set -eu
 
 version=1.5.1

@@ -5,9 +5,9 @@
 #
 # The guest sees this machine's files at the same paths, read-only under a
 # scratch layer: all that it writes is gone afterwards. /tmp, /run, /dev, /proc
-# and /sys are its own; of the host's /tmp and /run it sees the folder of the
+# and /sys are its own; of the host's /tmp and /run it sees the directory of the
 # repository, of SCRIPT and of each ARG that is an absolute path. A guest of another
-# architecture has a Debian of its own, and sees of this machine only such folders.
+# architecture has a Debian of its own, and sees of this machine only such directories.
 # SCRIPT starts in the repository with an environment of its own; its output is
 # this program's standard output, its exit status this program's.
 #

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Prepares what tests/vm/run.sh boots: a distribution kernel, its modules and
-# an initramfs, all below one cache folder. The machine gets the few tools that
+# an initramfs, all below one cache directory. The machine gets the few tools that
 # it lacks; it never gets another kernel of its own.
 #
 #   tests/vm/setup.sh [CACHE]      CACHE defaults to target/vm of the repository
 #
-# A cache that is complete is left as it is: delete the folder for a newer
+# A cache that is complete is left as it is: delete the directory for a newer
 # kernel. RDMA_INIT_VM_MACHINE chooses another machine, see run.sh.
 set -eu
 
@@ -150,7 +150,7 @@ fetch_sshd() {
     esac
 }
 
-# fetch_wheel NAME REQUIREMENT LIBRARY: a wheel for this machine's Python, unpacked in the folder NAME
+# fetch_wheel NAME REQUIREMENT LIBRARY: a wheel for this machine's Python, unpacked in the directory NAME
 # and not installed. It has to have what LIBRARY needs, and of a large one only LIBRARY is kept.
 fetch_wheel() {
     rm -rf "${cache:?}/$1" "$cache/fetch"
@@ -167,7 +167,7 @@ END
     rm -rf "$cache/fetch"
     libraries=$(ldd "$cache/$1/$3" | awk '/not found/ { print $1 }')
     [ -z "$libraries" ] || die "$2 needs $libraries"
-    # The last step: a folder without it was not fetched completely.
+    # The last step: a directory without it was not fetched completely.
     : >"$cache/$1/ready"
 }
 

@@ -68,7 +68,7 @@ struct host {
     size_t interface_count;
     struct file *files;
     size_t file_count;
-    /* The home folder in the user database. */
+    /* The home directory in the user database. */
     char *home;
     char **environment;
     size_t variable_count;

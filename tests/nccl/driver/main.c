@@ -90,7 +90,7 @@ int main(int count, char **arguments) {
     /* Libraries that are loaded here need not be loaded in each child. */
     dlopen("libibverbs.so", RTLD_NOW);
     dlopen("libibverbs.so.1", RTLD_NOW);
-    /* This makes the loader remember for the children which folders do not exist. */
+    /* This makes the loader remember for the children which directories do not exist. */
     dlopen("no-such-library.so", RTLD_NOW);
     answers = memfd_create("answers", MFD_CLOEXEC);
     nccl_log = memfd_create("log", MFD_CLOEXEC);

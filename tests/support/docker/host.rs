@@ -1,4 +1,4 @@
-//! Makes up an RDMA host for a real container: a folder that is laid out like /sys, and device
+//! Makes up an RDMA host for a real container: a directory that is laid out like /sys, and device
 //! nodes.
 
 use std::fs;
@@ -54,7 +54,7 @@ impl Host {
         self.folder.path().join("sys")
     }
 
-    /// Makes another folder of the host, for another mount.
+    /// Makes another directory of the host, for another mount.
     pub fn folder(&self, name: &str) -> PathBuf {
         let folder = self.folder.path().join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -121,7 +121,7 @@ impl Host {
         self
     }
 
-    /// Gives the container the device node of an HCA, as a device plugin does.
+    /// Returns the container the device node of an HCA, as a device plugin does.
     pub fn allot(self, number: u8) -> Host {
         self.option("--device", &format!("/dev/null:/dev/infiniband/uverbs{number}"))
     }
@@ -141,7 +141,7 @@ impl Host {
         self
     }
 
-    /// Mounts this folder of the host into the container as /dev/infiniband.
+    /// Mounts this directory of the host into the container as /dev/infiniband.
     pub fn mount_nodes(self, folder: &str) -> Host {
         let folder = self.folder(folder);
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();

@@ -260,7 +260,7 @@ fn start_sweeper(run: &str, host: Option<&str>) {
         docker network ls --quiet --filter label=$0 | xargs -r docker network rm
         docker images --format '{{.Repository}}:{{.Tag}}' $0 | xargs -r docker rmi --force";
     let mut command = Command::new("sh");
-    // A Ctrl-C for the tests must not reach this process, so it gets a process group of its own.
+    // A Ctrl-C for the tests must not reach this process, so it gets its own process group.
     command.args(["-c", script, run]).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
     command.envs(host.map(|host| ("DOCKER_HOST", host)));
     *SWEEPER.lock().unwrap() = Some(command.spawn().unwrap());
@@ -278,8 +278,8 @@ extern "C" fn sweep() {
     }
 }
 
-/// Writes a file for a container to mount. Returns its path, and the folder that keeps it until
-/// the folder is dropped.
+/// Writes a file for a container to mount. Returns its path, and the directory that keeps it until
+/// the directory is dropped.
 pub fn file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");

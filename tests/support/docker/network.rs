@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use super::Engine;
 
-/// A network with a subnet of its own.
+/// A network with its own subnet.
 pub struct Network {
     pub name: String,
     subnet: [u8; 3],

@@ -18,7 +18,7 @@ sed -n '1p;$p' "$releases" >/run/oldest-and-newest
 mkdir /run/told
 
 # tell HOST NETNS VERSION FOLDER SYMBOL...: in one container, whose image has the NCCL
-# of this folder, with the user's variables. rdma-init comes last, as PID 1 itself.
+# of this directory, with the user's variables. rdma-init comes last, as PID 1 itself.
 # Emulation is slow, so its preparation gets time. The containers share the /etc of the
 # machine, which has to stay as it is.
 tell() {

@@ -2,7 +2,7 @@
 # What NVSHMEM's transport takes in a container with soft-RoCE, with nothing set and with what is filled
 # in, and that what it reads of NCCL's variables is nothing. It chooses HCAs and GIDs before it looks for
 # a GPU.
-#   nvshmem.sh BINARY WHEEL        with spy.so in the folder of the wheel
+#   nvshmem.sh BINARY WHEEL        with spy.so in the directory of the wheel
 set -eu
 . tests/vm/lib.sh
 init=$1

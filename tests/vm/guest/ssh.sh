@@ -4,7 +4,7 @@
 # configuration and the other's PAM; the third, with Open MPI's mpirun, starts ranks
 # there: every rank sees its own node's values.
 #   ssh.sh BINARY SSHD
-# SSHD is the folder that Debian's openssh-server is unpacked in.
+# SSHD is the directory that Debian's openssh-server is unpacked in.
 set -eu
 . tests/vm/lib.sh
 init=$1
