@@ -133,7 +133,7 @@ mod tests {
             (of.of_hardware("out_of_sequence"), of.of_hardware("packet_seq_err")),
             (Some(u64::MAX), None)
         );
-        assert_eq!(of.of_hardware("link_downed"), None, "that is another folder");
+        assert_eq!(of.of_hardware("link_downed"), None, "that is another directory");
         let all: Vec<_> = of.all_of_hardware().into_iter().collect();
         assert_eq!(all, [("out_of_sequence".to_owned(), u64::MAX)]);
         drop(counters);

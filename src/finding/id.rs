@@ -1,4 +1,4 @@
-//! All ids of findings, each with what it means and what helps. `docs/findings.md` is made
+//! All ids of findings, each with its meaning and its fix. `docs/findings.md` is made
 //! of this table.
 
 use std::fmt;
@@ -269,7 +269,7 @@ ids! {
     /// Queue pairs ended with an error while the command ran, because the peer did not answer or was not ready.
     /// NCCL reports it as error 12 or 13. If this command failed, or another node's, it may be the
     /// consequence.
-    EndedQueuePairs = "ended-queue-pairs", "Look in the other nodes' logs for a process that failed first. If none did, check the links on the way: `link-down` and `link-errors` of other nodes, and the switches.";
+    EndedQueuePairs = "ended-queue-pairs", "Look in the other nodes' logs for a process that failed first. If none did, check the links between the nodes: `link-down` and `link-errors` of other nodes, and the switches.";
     /// The link of a port had errors while the command ran, more often than a good cable has.
     LinkErrors = "link-errors", "Check the cable, the transceiver and the switch's port.";
     /// Packets were sent again while the command ran, at a rate that costs throughput: no acknowledgement came in

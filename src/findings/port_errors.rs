@@ -88,8 +88,7 @@ fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
 
 const FIX_OF_LINK: &str =
     "Check the cable, the transceiver and the switch's port; the kernel's log has the times.";
-const FIX_OF_QUEUE_PAIRS: &str =
-    "Look in the other nodes' logs for a process that failed first. If none did, check the links on the way.";
+const FIX_OF_QUEUE_PAIRS: &str = "Look in the other nodes' logs for a process that failed first. If none did, check the links between the nodes.";
 const FIX_OF_LOSS: &str =
     "Compare this port with the others (rdma-init stat --format prometheus), and check the network for loss.";
 

@@ -137,7 +137,7 @@ fn shown_way(way: Way) -> &'static str {
         Way::LdPreload => "LD_PRELOAD",
         Way::LdLibraryPath => "LD_LIBRARY_PATH",
         Way::Cache => "ld.so.cache",
-        Way::Standard => "the loader's folders",
+        Way::Standard => "the loader's directories",
         Way::SitePackages => "site-packages",
         Way::TorchLib => "torch/lib",
         Way::TorchRpath => "PyTorch's RPATH",

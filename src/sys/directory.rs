@@ -78,7 +78,7 @@ impl Directory {
     pub(crate) fn of_file(path: &Path) -> io::Result<(Directory, OsString)> {
         let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
         let name = path.file_name().filter(|_| !is_folder);
-        let name = name.ok_or_else(|| io::Error::other("it is a folder"))?.to_owned();
+        let name = name.ok_or_else(|| io::Error::other("it is a directory"))?.to_owned();
         Ok((Directory::open(path.parent().unwrap_or(Path::new("")))?, name))
     }
 

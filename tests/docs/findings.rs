@@ -10,12 +10,12 @@ use crate::written;
 const HEAD: &str = "\
 # Findings
 
-Everything that `rdma-init` can find, with what it means and what helps. The name is stable: it is
-`id` in `plan --json`, in the events of `log-format = \"json\"`, and what scripts match on. How bad a
-finding is (a note, a warning, an error) depends on the host; each finding says so, and its own fix
-names the devices and variables of that host. A *rail* is a port of an HCA that the job uses.
+All findings of `rdma-init`, each with its meaning and its fix. The name is stable, so scripts can match on it: it is
+`id` in `plan --json` and in the events of `log-format = \"json\"`. The severity of a finding (note, warning, error)
+depends on the host; the finding's own fix names the devices and variables of that host. A *rail* is a port of an HCA
+that the job uses.
 
-The findings stand below the check of the [self-test](self-test.md) that tells of them. This page is made from
+Each finding is listed below the [self-test](self-test.md) check that reports it. This page is generated from
 `src/finding/id.rs` and `src/self_test/kinds.rs` (`UPDATE_DOCS=1 cargo test --test docs`).
 ";
 
@@ -27,13 +27,13 @@ fn page() -> String {
         kind.findings.iter().for_each(|id| line(&mut page, *id));
     }
     let of_a_check: Vec<&Id> = KINDS.iter().flat_map(|kind| kind.findings).collect();
-    page.push_str("\n## What a start leaves, and what went over the ports while a job ran\n\n");
+    page.push_str("\n## State of a start, and traffic of a job\n\n");
     Id::ALL.iter().filter(|id| !of_a_check.contains(id)).for_each(|id| line(&mut page, *id));
     page
 }
 
 fn line(page: &mut String, id: Id) {
-    writeln!(page, "- **`{id}`**: {} *What helps:* {}", id.meaning().trim(), id.remedy()).unwrap();
+    writeln!(page, "- **`{id}`**: {} *Fix:* {}", id.meaning().trim(), id.remedy()).unwrap();
 }
 
 #[test]

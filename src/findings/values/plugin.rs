@@ -172,7 +172,7 @@ impl Crippled<'_> {
         let MissingLibrary { name, lacks } = self.needs;
         if lacks.is_some() {
             return format!(
-                "Let the dynamic loader find the {name} that belongs to the plugin: name its folder first in LD_LIBRARY_PATH (AWS's installer for EFA puts both in /opt/amazon), or install a later {name}."
+                "Let the dynamic loader find the {name} that belongs to the plugin: name its directory first in LD_LIBRARY_PATH (AWS's installer for EFA puts both in /opt/amazon), or install a later {name}."
             );
         }
         let there = image.libfabric.iter().chain(&image.libibverbs).find_map(|library| {

@@ -90,7 +90,7 @@ fn there(folder: &Directory, name: &OsStr) -> io::Result<There> {
         SFlag::S_IFREG => Ok(There::File),
         SFlag::S_IFCHR => Ok(There::Device),
         SFlag::S_IFLNK => Err(io::Error::other(IS_LINK)),
-        SFlag::S_IFDIR => Err(io::Error::other("it is a folder")),
+        SFlag::S_IFDIR => Err(io::Error::other("it is a directory")),
         _ => Err(io::Error::other("it is neither a file nor new")),
     }
 }
@@ -171,7 +171,7 @@ mod tests {
         let lost = told("file/new");
         assert!(lost[0].contains("file/new: Not a directory"), "{lost:?}");
         let lost = told("");
-        assert!(lost[0].ends_with("it is a folder"), "{lost:?}");
+        assert!(lost[0].ends_with("it is a directory"), "{lost:?}");
     }
 
     #[test]

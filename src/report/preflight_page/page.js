@@ -68,7 +68,7 @@
     if (value === UNTRIED) return "not tried";
     return figure === 0 ? `${value / 10} Gbit/s` : `${value / 10} µs`;
   };
-  const say = (what) => { $("told").textContent = what || "Point at a cell to see whose it is."; };
+  const say = (what) => { $("told").textContent = what || "Point at a cell to see its nodes and values."; };
 
   const style = () => getComputedStyle(document.documentElement);
   let paint = {};
@@ -189,7 +189,7 @@
     draw($("nodes"), rails, [7, 72, 16], (of, node) => ofNamed(node, of, share(best[of][node], of)),
       (of) => data.rails[of], (of, node) => isOf(nodeMarks, node, of));
     $("nodes").tell = ([of, node]) => {
-      const state = data.gone.includes(node) ? "not there" : `${text(best[of][node])} at best`;
+      const state = data.gone.includes(node) ? "missing" : `${text(best[of][node])} at best`;
       return `${data.names[node]} (node ${node}), ${data.rails[of]}: ${state}`;
     };
     const rows = isFull ? nodes : rounds;
@@ -227,7 +227,7 @@
   $("figure").addEventListener("change", (event) => { figure = Number(event.target.value); all(); });
   $("order").textContent = isFull
     ? "Each node with each other one."
-    : "Each node, with its pair in each round: neighbours first, then at a distance of 2, 4, 8 ...";
+    : "Each node, with its pair in each round: neighbors first, then at a distance of 2, 4, 8 ...";
   let waiting = 0;
   window.addEventListener("resize", () => {
     cancelAnimationFrame(waiting);
