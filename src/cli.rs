@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, Args, Command, CommandFactory, Parser, Subcommand};
+use clap::{Arg, ArgAction, Args, Command, CommandFactory, Parser, Subcommand, value_parser};
 
 use crate::report::environment::EnvFormat;
 use crate::report::metrics::Exposition;
@@ -59,6 +59,13 @@ const COLUMNS: usize = 80;
 pub fn command() -> Command {
     let cli = options::added(Cli::command().term_width(COLUMNS));
     with_help(cli).mut_subcommands(with_help)
+}
+
+/// Returns the command line of a start alone, without the commands, which take most of the time to lay out.
+/// It parses what [`command`] parses; the help and the messages are those of [`command`].
+fn start() -> Command {
+    let command = Arg::new("command").last(true).num_args(1..).value_parser(value_parser!(OsString));
+    Command::new("rdma-init").disable_help_flag(true).args(options::of_start()).arg(command)
 }
 
 /// `-h` and `--help` are the same: one layout for all commands.
@@ -288,6 +295,11 @@ pub const ACTIONS: &[&str] = &[
     "man",
     "help",
 ];
+
+/// Whether a word names a subcommand, also one that help does not show.
+fn is_command(word: &[u8]) -> bool {
+    word == b"verbs-probe" || ACTIONS.iter().any(|action| action.as_bytes() == word)
+}
 
 /// The shells that completions are printed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -22,6 +22,7 @@ use crate::plan::Options;
 
 use keys::{KEYS, Key};
 
+pub(crate) use keys::is_key;
 pub use keys::{Config, names};
 pub use layers::{CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE, kept_token, unknown_variables};
 
@@ -93,6 +94,9 @@ pub fn assignments(texts: &[String]) -> Option<Value> {
     values::table(texts.iter().map(String::as_str))
 }
 
+/// The key whose source is remembered.
+const PROFILE: &str = "profile";
+
 /// Merges the layers and checks every value.
 ///
 /// # Errors
@@ -101,11 +105,14 @@ pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, Confi
     let asks_anew = flags.iter().any(|flag| keys::find(&flag.key).is_some_and(|key| key.asks_anew));
     let mut config = Config { asks_anew, ..Config::default() };
     let Some(figment) = layers::merge(environment, flags)? else { return Ok(config) };
-    layers::refuse_unknown_keys(&figment)?;
-    config.profile_source = layers::source(&figment, "profile");
+    // Taken out once, because figment copies all values for each one that it is asked for.
+    let values = layers::values(&figment)?;
     for key in KEYS {
-        let Ok(value) = figment.find_value(key.name) else { continue };
-        (key.put)(&mut config, &value).map_err(|expected| bad(key, &value, &figment, &expected))?;
+        let Some(value) = values.get(key.name) else { continue };
+        (key.put)(&mut config, value).map_err(|expected| bad(key, value, &figment, &expected))?;
+        if key.name == PROFILE {
+            config.profile_source = layers::source(&figment, PROFILE);
+        }
     }
     Ok(config)
 }
@@ -124,14 +131,11 @@ fn bad(key: &Key, value: &Value, figment: &Figment, expected: &str) -> ConfigErr
 /// values count as absent here: [`load`] reports them.
 pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
     let mut config = Config::default();
-    // Most starts have neither flags nor variables of ours.
-    if flags.is_empty() && !layers::has_variables(environment) {
-        return config;
+    for (key, value) in layers::of_variables(environment) {
+        let _ = (key.put)(&mut config, &Value::from(value));
     }
-    for key in KEYS {
-        let flag = flags.iter().find(|flag| flag.key == key.name).map(|flag| flag.value.clone());
-        let value = flag.or_else(|| layers::of_variable(environment, key.name).map(Value::from));
-        let _ = value.map(|value| (key.put)(&mut config, &value));
+    for flag in flags {
+        let _ = keys::find(&flag.key).map(|key| (key.put)(&mut config, &flag.value));
     }
     config
 }

@@ -148,13 +148,16 @@ pub(super) fn added(cli: Command) -> Command {
         let shared = rows().filter(takes).map(|row| arg(row).help_heading("Configuration"));
         cli.mut_subcommand(command, |command| command.args(own).args(shared))
     });
-    let start =
-        START.iter().flat_map(|(heading, rows)| rows.iter().map(|row| arg(row).help_heading(*heading)));
     // The help of the command `preflight` shows its options, which are the same.
-    cli.args(start.map(|arg| {
+    cli.args(of_start().map(|arg| {
         let is_shown = !arg.get_long().is_some_and(|option| option.starts_with(PREFLIGHT));
         arg.hide_short_help(!is_shown)
     }))
+}
+
+/// The options of the start.
+pub(super) fn of_start() -> impl Iterator<Item = Arg> {
+    START.iter().flat_map(|(heading, rows)| rows.iter().map(|row| arg(row).help_heading(*heading)))
 }
 
 fn arg(OptionRow(key, form, help): &OptionRow) -> Arg {
@@ -184,7 +187,7 @@ pub(super) fn given(command: &Command, matches: &ArgMatches) -> Vec<Flag> {
 
 fn flag(arg: &Arg, matches: &ArgMatches) -> Option<Flag> {
     let key = arg.get_id().as_str();
-    config::names().contains(&key).then_some(())?;
+    config::is_key(key).then_some(())?;
     let is_given = matches.value_source(key) == Some(ValueSource::CommandLine);
     let option = arg.get_long().filter(|_| is_given)?.to_owned();
     let value = match arg.get_action() {

@@ -36,6 +36,9 @@ pub(crate) fn parse(arguments: &[CString]) -> Result<Asked, i32> {
     if is_command_alone(arguments) {
         return Ok(Asked::default());
     }
+    if let Some(flags) = flags_of_start(arguments) {
+        return Ok(Asked { flags, action: None });
+    }
     let mut cli = super::command();
     let matches = match cli.try_get_matches_from_mut(words(arguments)) {
         Ok(matches) => matches,
@@ -100,7 +103,26 @@ pub(crate) fn command_of(arguments: &[CString]) -> Option<&[CString]> {
 pub(crate) fn is_start(arguments: &[CString]) -> bool {
     let parsed = || super::command().try_get_matches_from(words(arguments));
     command_of(arguments).is_some()
-        && (is_command_alone(arguments) || parsed().is_ok_and(|matches| matches.subcommand().is_none()))
+        && (is_command_alone(arguments)
+            || flags_of_start(arguments).is_some()
+            || parsed().is_ok_and(|matches| matches.subcommand().is_none()))
+}
+
+/// The flags of a line that starts a command and names none of ours. `None` if it is another line, or may
+/// be one, or is wrong: the whole command line tells.
+fn flags_of_start(arguments: &[CString]) -> Option<Vec<Flag>> {
+    command_of(arguments)?;
+    let mut ours = arguments.iter().skip(1).take_while(|word| word.as_bytes() != b"--");
+    let is_command = |word: &CString| super::is_command(word.as_bytes());
+    if ours.any(is_command) {
+        return None;
+    }
+    let mut start = super::start();
+    let matches = start.try_get_matches_from_mut(words(arguments)).ok()?;
+    let flags = options::given(&start, &matches);
+    // The process ends soon or becomes the command, either of which frees all of this faster.
+    std::mem::forget((start, matches));
+    Some(flags)
 }
 
 fn nothing_to_run(arguments: &[CString]) -> String {
@@ -124,7 +146,7 @@ fn is_command_alone(arguments: &[CString]) -> bool {
 /// `rdma-init ls -la`: the user forgot the dashes, or a launcher took them away.
 fn missing_dashes(arguments: &[CString]) -> Option<String> {
     let first = arguments.get(1)?.to_str().ok()?;
-    if first.starts_with('-') || ACTIONS.contains(&first) || first == "verbs-probe" {
+    if first.starts_with('-') || super::is_command(first.as_bytes()) {
         return None;
     }
     // If the dashes are somewhere, clap's own message is the better one.
@@ -174,6 +196,43 @@ mod tests {
             let wanted: Vec<OsString> = words(&line).skip(2).collect();
             assert!(is_command_alone(&line) && parsed.action.is_none(), "{line:?}");
             assert_eq!(parsed.command, wanted);
+        }
+    }
+
+    /// What the short way finds is what the whole command line finds, and it takes no line that is not a
+    /// start.
+    #[test]
+    fn a_start_is_parsed_as_by_the_whole_command_line() {
+        let flags = |line: &str| {
+            let line: Vec<CString> = line.split(' ').map(|text| CString::new(text).unwrap()).collect();
+            let mut cli = super::super::command();
+            let whole = cli.try_get_matches_from_mut(words(&line)).ok();
+            let whole = whole.filter(|matches| matches.subcommand().is_none());
+            (flags_of_start(&line), whole.map(|matches| options::given(&cli, &matches)))
+        };
+        for line in [
+            "--kill-group --set A=b --set=C=d,e --keep X -- true",
+            "--libraries gloo,ucx --libraries nccl --preflight-bisection --profile= -- sh -c x",
+            "--preflight-bisection=false --memlock off --remap-exit 143:1 -- -- --help",
+        ] {
+            let (short, whole) = flags(&format!("rdma-init {line}"));
+            assert!(short.is_some(), "{line}");
+            assert_eq!(short, whole, "{line}");
+        }
+        for line in [
+            "exec -- true",
+            "verbs-probe -- true",
+            "--help -- true",
+            "-V -- true",
+            "--memloc off -- true",
+            "--memlock off --memlock warn -- true",
+            "--kill-group=yes -- true",
+            "--profile -- true",
+            "true -- true",
+            "--profile none",
+            "--profile none --",
+        ] {
+            assert_eq!(flags(&format!("rdma-init {line}")).0, None, "{line}");
         }
     }
 

@@ -189,6 +189,11 @@ pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
+/// Whether a key has this name.
+pub(crate) fn is_key(name: &str) -> bool {
+    find(name).is_some()
+}
+
 /// The names of all keys, sorted.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = KEYS.iter().map(|key| key.name).collect();

@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
-use super::{ConfigError, Flag, keys, not_toml, values};
+use super::keys::{self, Key};
+use super::{ConfigError, Flag, not_toml, values};
 use crate::facts::environment::Environment;
 use crate::sys::exec::KEPT_VARIABLE;
 use crate::text::{counted, shortened, visible};
@@ -158,11 +159,6 @@ fn nearest(names: impl Iterator<Item = String>, given: &str, common: usize) -> O
     closest.filter(|(distance, _)| *distance <= near).map(|(_, name)| name)
 }
 
-/// Whether the environment says anything.
-pub(super) fn has_variables(environment: &Environment) -> bool {
-    ours(environment).next().is_some()
-}
-
 /// Says why there is no token here, and what helps, if an rdma-init has kept it from the command that
 /// it started; `None` if it has not.
 pub fn kept_token(environment: &Environment) -> Option<&'static str> {
@@ -172,10 +168,9 @@ pub fn kept_token(environment: &Environment) -> Option<&'static str> {
     )
 }
 
-/// The value of a key in the environment, as [`merge`] takes it.
-pub(super) fn of_variable<'a>(environment: &'a Environment, key: &str) -> Option<&'a str> {
-    let name = variable(key);
-    environment.get(&name).filter(|value| !is_unset(&name, value))
+/// Returns the keys that variables set, with their values.
+pub(super) fn of_variables(environment: &Environment) -> impl Iterator<Item = (&'static Key, &str)> {
+    known(environment).filter_map(|(name, value)| Some((keys::find(&key(name))?, value)))
 }
 
 /// `RDMA_INIT_LOG_FORMAT` for `log-format`.
@@ -240,10 +235,14 @@ fn layer(name: String, key: String, value: Value) -> ConfigLayer {
     ConfigLayer { name, values: Map::from([(key, value)]) }
 }
 
-pub(super) fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {
-    let all = figment.data().map_err(|error| ConfigError(error.to_string()))?;
-    let mut given = all.values().flat_map(|dict| dict.keys());
-    let Some(key) = given.find(|key| keys::find(key).is_none()) else { return Ok(()) };
+/// Returns the merged values. All layers are in figment's default profile.
+///
+/// # Errors
+/// There is an unknown key.
+pub(super) fn values(figment: &Figment) -> Result<Dict, ConfigError> {
+    let mut all = figment.data().map_err(|error| ConfigError(error.to_string()))?;
+    let values = all.remove(&Profile::Default).unwrap_or_default();
+    let Some(key) = values.keys().find(|key| !keys::is_key(key)) else { return Ok(values) };
     let names = keys::names();
     let advice = match nearest(names.iter().map(|&name| name.to_owned()), key, 0) {
         Some(nearest) => format!("did you mean {nearest}?"),
