@@ -1,5 +1,6 @@
 //! The variables that NCCL knows, by release.
 
+use std::cmp::Ordering;
 use std::sync::LazyLock;
 
 use super::version::Version;
@@ -22,26 +23,41 @@ impl NcclVariable {
     }
 }
 
-/// The table is looked through for each variable that the user has set, of which there may be
-/// thousands, so it is read once.
-static ALL: LazyLock<Vec<NcclVariable>> = LazyLock::new(|| {
-    let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
-    let variables = lines.filter_map(|line| {
-        let mut fields = line.split(' ');
-        let name = fields.next()?;
-        let mut version = || fields.next().and_then(Version::parse);
-        Some(NcclVariable { name, since: version(), until: version() })
-    });
-    variables.collect()
-});
+/// A misspelt name is compared with each one, and the user may have set thousands of variables, so the
+/// table is read once.
+static ALL: LazyLock<Vec<NcclVariable>> = LazyLock::new(|| TABLE.lines().filter_map(variable).collect());
+
+/// Reads a line of the table; `None` for a comment.
+fn variable(line: &'static str) -> Option<NcclVariable> {
+    let mut fields = line.split(' ');
+    let name = fields.next().filter(|name| !name.starts_with('#'))?;
+    let mut version = || fields.next().and_then(Version::parse);
+    Some(NcclVariable { name, since: version(), until: version() })
+}
 
 /// Every variable, in the order of their names.
 pub(crate) fn all() -> impl Iterator<Item = NcclVariable> {
     ALL.iter().copied()
 }
 
+/// Returns the variable of this name. Each start asks for some, and to read the whole table takes as long
+/// as the rest of the decision, so this looks at a few of its lines, which are sorted.
 pub(crate) fn find(name: &str) -> Option<NcclVariable> {
-    all().find(|variable| variable.name == name)
+    let mut rest = TABLE;
+    while !rest.is_empty() {
+        let bytes = rest.as_bytes();
+        let middle = rest.len() / 2;
+        let start = memchr::memrchr(b'\n', bytes.get(..middle)?).map_or(0, |newline| newline + 1);
+        let end = memchr::memchr(b'\n', bytes.get(middle..)?).map_or(rest.len(), |newline| middle + newline);
+        let line = rest.get(start..end)?;
+        let found = line.split(' ').next().unwrap_or(line);
+        rest = match name.cmp(found) {
+            Ordering::Equal => return variable(line),
+            Ordering::Less => rest.get(..start)?,
+            Ordering::Greater => rest.get(end + 1..)?,
+        };
+    }
+    None
 }
 
 /// The known name that a misspelt one was probably meant to be.
@@ -75,6 +91,7 @@ mod tests {
         assert_eq!(names.len(), lines);
         for variable in all() {
             assert!(variable.name.starts_with("NCCL_"));
+            assert_eq!(find(variable.name), Some(variable));
             assert!(
                 variable.since.is_none() || variable.until.is_none_or(|last| Some(last) >= variable.since)
             );
@@ -88,7 +105,9 @@ mod tests {
         assert!(known("NCCL_IB_ADDR_RANGE", Version::new(2, 21, 5)));
         assert!(known("NCCL_IB_HCA", Version::new(2, 18, 3)));
         assert!(!known("NCCL_RINGS", Version::new(2, 18, 3)));
-        assert_eq!(find("NCCL_IB_HCAS"), None);
+        for unknown in ["NCCL_IB_HCAS", "NCCL_", "#", "", "A", "ZZZ", "NCCL_IB_HCA "] {
+            assert_eq!(find(unknown), None, "{unknown:?}");
+        }
     }
 
     #[test]
