@@ -2,7 +2,7 @@
 //! once.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Component, Path, PathBuf};
@@ -29,13 +29,16 @@ pub struct Tree<'a> {
     /// Which names are kept.
     matters: fn(&str) -> bool,
     listed: RefCell<BTreeMap<PathBuf, Rc<Vec<String>>>>,
+    /// The directories on the way to what was looked up, by their paths without links, and where those of
+    /// them lead that are links. Most paths begin with the same few directories.
+    on_the_way: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
     /// How many more names may be kept.
     room: Cell<usize>,
 }
 
 impl<'a> Tree<'a> {
     pub fn new(reader: &'a Reader, matters: fn(&str) -> bool) -> Tree<'a> {
-        Tree { reader, matters, listed: RefCell::default(), room: Cell::new(NAMES) }
+        Tree { reader, matters, listed: RefCell::default(), on_the_way: RefCell::default(), room: Cell::new(NAMES) }
     }
 
     /// Returns the path without links, as in realpath(3); `None` if nothing is there, or the path is
@@ -52,8 +55,8 @@ impl<'a> Tree<'a> {
                 continue;
             }
             real.push(part);
-            match fs::read_link(self.reader.path(&real)) {
-                Ok(target) => {
+            match self.link(&real, pending.is_empty()) {
+                Ok(Some(target)) => {
                     links += 1;
                     if links > LINKS {
                         return None;
@@ -64,12 +67,29 @@ impl<'a> Tree<'a> {
                     }
                     push_reversed(&mut pending, &target);
                 }
-                // The entry exists, and is not a link.
-                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
+                Ok(None) => {}
                 Err(_) => return None,
             }
         }
         real.to_str().is_some().then_some(real)
+    }
+
+    /// Returns where the entry leads if it is a link. An entry on the way is remembered, if it exists.
+    fn link(&self, entry: &Path, is_last: bool) -> std::io::Result<Option<PathBuf>> {
+        if let Some(target) = self.on_the_way.borrow().get(entry) {
+            return Ok(target.clone());
+        }
+        let target = match fs::read_link(self.reader.path(entry)) {
+            Ok(target) => Some(target),
+            // The entry exists, and is not a link.
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => None,
+            Err(error) => return Err(error),
+        };
+        let mut on_the_way = self.on_the_way.borrow_mut();
+        if !is_last && on_the_way.len() < NAMES {
+            on_the_way.insert(entry.to_owned(), target.clone());
+        }
+        Ok(target)
     }
 
     /// Returns the names in a directory that matter, in natural order; none if there is no directory.
