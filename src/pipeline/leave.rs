@@ -37,7 +37,7 @@ use crate::text::{grouped, visible};
 
 /// What is left.
 pub(super) struct Decided<'a> {
-    pub facts: Facts,
+    pub facts: &'a Facts,
     pub plan: &'a Plan,
     pub memlock: Option<&'a Memlock>,
     /// Whether the self-test passed, if there was one.
@@ -114,9 +114,9 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
         let advised = left.as_ref().filter(|left| left.is_of_container).and(state.as_deref());
         let write = |file| nccl_conf::write(root, file, &lines, state.as_deref(), in_place).err();
         let failed =
-            nccl_conf::files(&decided.facts).filter_map(|file| Some((write(file)?, file.to_owned())));
+            nccl_conf::files(decided.facts).filter_map(|file| Some((write(file)?, file.to_owned())));
         for (why, files) in grouped(failed) {
-            if !is_read_anyway(&decided.facts, state.as_deref()) {
+            if !is_read_anyway(decided.facts, state.as_deref()) {
                 let files: Vec<&str> = files.iter().map(String::as_str).collect();
                 report::start::finding(log, &not_written(&files, &visible(&why), advised));
             }
@@ -126,14 +126,14 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
         log.note(&why);
     }
     if let Some(left) = left.as_ref().filter(|left| !left.is_of_container)
-        && is_read(&decided.facts, &left.folder.join(NCCL_CONF))
+        && is_read(decided.facts, &left.folder.join(NCCL_CONF))
     {
         let folder = left.folder.display();
         log.note(&format!(
             "NCCL reads {folder}/{NCCL_CONF} in every process, as NCCL_CONF_FILE or /etc/nccl.conf says. Make sure that no other container can write to {folder}: a process that can write there can make NCCL load a library."
         ));
     }
-    for file in nccl_conf::files(&decided.facts) {
+    for file in nccl_conf::files(decided.facts) {
         let Some(old) = nccl_conf::left_behind(root, file, &lines) else { continue };
         log.warn(&format!(
             "/{file} has lines of an earlier start, and NCCL reads from them the variables that the environment does not set: {}. Remove the block of rdma-init from the file in the image, or let rdma-init write the file.",
@@ -343,14 +343,14 @@ fn files(
     let is_private = decided.facts.has_private_values();
     let plan = Document::new(decided.plan, decided.memlock).of_run(run);
     let filled: Vec<(&str, &str)> = filled.iter().copied().chain(pairs(of_plugin)).collect();
-    let decision = || decision::text(decided.plan, &decided.facts, &decision::node()).into_bytes();
+    let decision = || decision::text(decided.plan, decided.facts, &decision::node()).into_bytes();
     state::StateFiles {
         env_sh: text(&filled, EnvFormat::Sh).into_bytes(),
         // The lines are in a marked block, because the next start may have to read this
         // file.
         nccl_conf: block::with("", &text(&filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
         plan: json(&if is_private { plan.without_plan() } else { plan }),
-        facts: json(&document::Document::new(&decided.facts)),
+        facts: json(&document::Document::new(decided.facts)),
         is_private,
         env_plugin: (!of_plugin.is_empty()).then(decision),
     }
