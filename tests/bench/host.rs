@@ -46,6 +46,9 @@ impl Host {
         for interface in &facts.net.interfaces {
             host.interface(interface)?;
         }
+        for hca in &facts.rdma {
+            host.interface_of(hca)?;
+        }
         let dmi = [("sys_vendor", &facts.dmi.vendor), ("product_name", &facts.dmi.product)];
         for (file, text) in dmi {
             host.write(&format!("class/dmi/id/{file}"), text.as_deref().unwrap_or_default())?;
@@ -122,6 +125,20 @@ impl Host {
             }
         }
         Ok(())
+    }
+
+    /// Links the interface of an HCA to the PCI device of both, as the kernel does. A start that knows which
+    /// interface is the HCA's does not read the whole GID table.
+    fn interface_of(&self, hca: &Hca) -> Result<(), Error> {
+        let pci = hca.pci_address.as_deref().expect("a PCI device");
+        let mut slots = hca.ports.iter().flat_map(|port| &port.gids.slots);
+        match slots.find_map(|slot| slot.netdev.as_deref()) {
+            Some(netdev) => {
+                let link = self.sys.join("class/net").join(netdev).join("device");
+                symlink(format!("../../../devices/pci0000:00/{pci}"), link)
+            }
+            None => Ok(()),
+        }
     }
 
     fn interface(&self, interface: &Interface) -> Result<(), Error> {
