@@ -150,6 +150,7 @@ fn fill(folder: &Folder, files: &StateFiles) -> Result<(), Errno> {
     let mode_of_facts = if files.is_private { 0o600 } else { 0o644 };
     let of_plugin = match &files.env_plugin {
         Some(decision) => vec![(LIBRARY_FILE, LIBRARY), (DECISION_FILE, decision.as_slice())],
+        None if folder.is_new() => Vec::new(),
         None => {
             [LIBRARY_FILE, DECISION_FILE].iter().for_each(|name| folder.remove(name));
             Vec::new()

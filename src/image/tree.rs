@@ -38,7 +38,13 @@ pub struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     pub fn new(reader: &'a Reader, matters: fn(&str) -> bool) -> Tree<'a> {
-        Tree { reader, matters, listed: RefCell::default(), on_the_way: RefCell::default(), room: Cell::new(NAMES) }
+        Tree {
+            reader,
+            matters,
+            listed: RefCell::default(),
+            on_the_way: RefCell::default(),
+            room: Cell::new(NAMES),
+        }
     }
 
     /// Returns the path without links, as in realpath(3); `None` if nothing is there, or the path is

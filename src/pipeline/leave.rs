@@ -113,8 +113,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
         let state = left.as_ref().map(|left| left.folder.join(NCCL_CONF));
         let advised = left.as_ref().filter(|left| left.is_of_container).and(state.as_deref());
         let write = |file| nccl_conf::write(root, file, &lines, state.as_deref(), in_place).err();
-        let failed =
-            nccl_conf::files(decided.facts).filter_map(|file| Some((write(file)?, file.to_owned())));
+        let failed = nccl_conf::files(decided.facts).filter_map(|file| Some((write(file)?, file.to_owned())));
         for (why, files) in grouped(failed) {
             if !is_read_anyway(decided.facts, state.as_deref()) {
                 let files: Vec<&str> = files.iter().map(String::as_str).collect();

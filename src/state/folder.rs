@@ -180,7 +180,17 @@ impl Folder {
     /// # Errors
     /// As for open(2), write(2) and rename(2).
     pub(crate) fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
+        // An empty file is whole as soon as it is there, so it needs no other name before.
+        if bytes.is_empty() && self.is_new && self.create(name, mode).is_ok() {
+            return Ok(());
+        }
         self.replace(None, name, mode, AfterCrash::Nothing, |file| file.write_all(bytes))
+    }
+
+    /// Makes an empty file, if nothing has the name.
+    fn create(&self, name: &str, mode: u32) -> Result<(), Errno> {
+        let mode = Mode::from_bits_truncate(mode);
+        set_mode(&openat(&self.folder, name, new_file(), mode)?, mode)
     }
 
     /// As [`Folder::write`], but the file belongs to this owner, or with `None` to this process's
@@ -219,9 +229,8 @@ impl Folder {
         fill: impl FnOnce(&mut File) -> std::io::Result<()>,
     ) -> Result<(), Errno> {
         let new = beside(name);
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(mode);
-        let file = openat(&self.folder, new.as_str(), flags, mode)?;
+        let file = openat(&self.folder, new.as_str(), new_file(), mode)?;
         let owned = match owner {
             Some((user, group)) => fchown(&file, Some(user), Some(group)),
             None => Ok(()),
@@ -338,6 +347,10 @@ fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     fchmod(file, mode)
 }
 
+fn new_file() -> OFlag {
+    OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC
+}
+
 /// Returns a temporary name for a new file, or for what is moved out of its way. The process id alone
 /// would not do: in another container that shares the directory, a process may have the same one.
 fn beside(name: &str) -> String {
@@ -416,6 +429,9 @@ mod tests {
         assert_eq!(names, ["x.json"]);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
         assert_eq!(fs::metadata(path.join("x.json")).unwrap().mode() & 0o7777, 0o644);
+        let new = place.path().join("new");
+        Folder::make(&new).unwrap().write("empty", b"", 0o622).unwrap();
+        assert_eq!(fs::metadata(new.join("empty")).unwrap().mode() & 0o7777, 0o622);
     }
 
     #[test]
