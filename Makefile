@@ -28,7 +28,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-nixl manual check bench bench-kept clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-nixl manual check bench bench-kept order clean
 
 all: build
 
@@ -147,6 +147,19 @@ bench-kept: build
 	@echo 'waiting until the machine is quiet'; \
 	  until awk '{ exit $$1 >= 0.2 }' /proc/loadavg; do sleep 5; done
 	@$(CARGO) bench --locked --bench pid1 >$(KEPT).new && mv $(KEPT).new $(KEPT) && cat $(KEPT)
+
+# The list of the functions that a start runs (src/start.ld). Make it again after a change of many functions, or
+# with another Rust; without that, a start is slower and nothing else changes. It needs valgrind and python3.
+ORDER := target/order
+order: setup
+	@sh tests/setup.sh order
+	@rm -rf $(ORDER) && mkdir -p $(ORDER)
+	$(CARGO) rustc --release --locked --bin rdma-init --config profile.release.strip=false -- \
+	  -C link-arg=-Wl,-Map=$(CURDIR)/$(ORDER)/map
+	@cp $(TARGET) $(ORDER)/rdma-init
+	@RDMA_INIT_TEST_BINARY=$(CURDIR)/$(ORDER)/rdma-init \
+	  $(CARGO) test --locked --bench pid1 -- profiles $(CURDIR)/$(ORDER)/profiles
+	python3 tests/bench/order.py $(ORDER)/rdma-init $(ORDER)/map src/start.ld $(ORDER)/profiles/*
 
 clean:
 	cargo clean

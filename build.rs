@@ -50,6 +50,7 @@ fn main() {
     for option in &compiler.options {
         println!("cargo::rustc-link-arg={option}");
     }
+    order_functions();
     let mut archives = providers(&compiler);
     archives.push("libibverbs.a".to_owned());
     archives.extend(needed(&compiler));
@@ -61,6 +62,18 @@ fn main() {
         println!("cargo::rustc-link-arg=-l:{archive}");
     }
     println!("cargo::rustc-link-arg=-Wl,--end-group");
+}
+
+/// Puts the functions of a start beside each other in the program. The list was made on x86-64, with the names
+/// of the C library's functions there; and only an optimized program has these functions.
+fn order_functions() {
+    const ORDER: &str = "src/start.ld";
+    println!("cargo::rerun-if-changed={ORDER}");
+    let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
+    if is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("PROFILE", "release") {
+        let root = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{root}/{ORDER}");
+    }
 }
 
 /// The archives of the providers that come with this release of rdma-core. Sets the cfg

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what the build (`setup.sh build`, or `setup.sh build ARCHITECTURE`), the tests
-# (`setup.sh test`), the benchmark (`setup.sh bench`) or the image (`setup.sh image`) need on
-# Debian 12, Ubuntu 22.04 and later releases. It installs only what is missing.
+# (`setup.sh test`), the benchmark (`setup.sh bench`), the order of functions (`setup.sh order`)
+# or the image (`setup.sh image`) need on Debian 12, Ubuntu 22.04 and later releases. It installs
+# only what is missing.
 set -eu
 # This script reads what apt-get says, so that has to be English.
 export LC_ALL=C
@@ -234,6 +235,10 @@ case ${1:-} in
         sh "$here/examples/setup.sh" >/dev/null
         ;;
     bench) install tini dumb-init catatonit dash bash iproute2 gcc strace ;;
+    order)
+        sh "$0" bench
+        install valgrind python3
+        ;;
     image) install buildah ;;
-    *) echo "usage: $0 build [ARCHITECTURE]|test|bench|image" >&2; exit 2 ;;
+    *) echo "usage: $0 build [ARCHITECTURE]|test|bench|order|image" >&2; exit 2 ;;
 esac

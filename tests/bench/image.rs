@@ -124,6 +124,11 @@ impl Root {
         &self.c_path
     }
 
+    /// The path outside of a path in this root.
+    pub fn inside(&self, path: &str) -> PathBuf {
+        self.path.join(path.trim_start_matches('/'))
+    }
+
     /// Takes away what a start has left, as if no container had been started with this layer.
     pub fn forget_starts(&self) {
         let state = fs::remove_dir_all(self.path.join(STATE));

@@ -13,14 +13,16 @@ mod latency;
 mod machine;
 mod memory;
 mod peers;
+mod profile;
 mod startup;
 mod table;
 mod trial;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use image::Image;
+use image::{Image, Root};
 use peers::Peer;
 
 fn main() -> ExitCode {
@@ -47,9 +49,21 @@ fn main() -> ExitCode {
         peers.extend(Peer::more_of_ours(&image, &root).expect("an overlay can be mounted"));
         print!("{}", startup::measure(&peers));
     }
+    // Only if it is asked for: it measures nothing.
+    if let Some(at) = wanted.iter().position(|part| *part == "profiles") {
+        let folder = wanted.get(at + 1).expect("profiles FOLDER");
+        return match profiles(&image, &root, Path::new(folder)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("the starts cannot be profiled: {why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if wants("scripts") {
         print!("{}", startup::measure_scripts("on a host without RDMA devices", &Peer::scripts(&root)));
-        match scripts_on_nine_hcas(&image) {
+        let scripts = |name: &str, root: &Rc<Root>| startup::measure_scripts(name, &Peer::scripts(root));
+        match on_nine_hcas(&image, scripts) {
             Ok(table) => print!("{table}"),
             Err(why) => {
                 eprintln!("a host with nine HCAs cannot be made: {why}");
@@ -69,14 +83,23 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// In a thread, because its network is another one.
-fn scripts_on_nine_hcas(image: &Image) -> Result<String, String> {
-    let measure = || {
+/// Does something in the root of a host with nine HCAs, in a thread, because its network is another one. Gets the
+/// host's name, too.
+fn on_nine_hcas<T: Send>(image: &Image, work: impl FnOnce(&str, &Rc<Root>) -> T + Send) -> Result<T, String> {
+    let in_network = || {
         let facts = host::captured();
         host::enter_network(&facts)?;
         let root = Rc::new(image.on_host(&facts).map_err(|error| error.to_string())?);
-        let name = format!("on a host with {} HCAs", facts.rdma.len());
-        Ok(startup::measure_scripts(&name, &Peer::scripts(&root)))
+        Ok(work(&format!("on a host with {} HCAs", facts.rdma.len()), &root))
     };
-    std::thread::scope(|scope| scope.spawn(measure).join().expect("the measurement"))
+    std::thread::scope(|scope| scope.spawn(in_network).join().expect("the work"))
+}
+
+/// Profiles starts: those first that are most frequent or whose time counts most.
+fn profiles(image: &Image, root: &Root, folder: &Path) -> Result<(), String> {
+    let error = |error: std::io::Error| error.to_string();
+    profile::write(root, folder, "1-running", &[], Some("/bin/true")).map_err(error)?;
+    profile::write(root, folder, "2-plain", &[], None).map_err(error)?;
+    on_nine_hcas(image, |_, root| profile::write(root, folder, "3-hcas", &[], None).map_err(error))??;
+    profile::write(root, folder, "4-flags", &["--kill-group", "--log-level", "info"], None).map_err(error)
 }

@@ -1,0 +1,48 @@
+//! What a start executes, found by callgrind: `make order` makes a linker script of it.
+
+use std::fs;
+use std::io::Error;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::image::Root;
+
+/// A command that cannot be run: valgrind writes no profile of a process that becomes another program.
+const NO_COMMAND: &str = "/nonexistent";
+
+/// Starts rdma-init in this root, as PID 1, and leaves a profile of each of its processes in the folder, in files
+/// that begin with the name.
+///
+/// # Errors
+/// A program cannot be started, or a file not be written.
+pub fn write(
+    root: &Root,
+    folder: &Path,
+    name: &str,
+    options: &[&str],
+    command: Option<&str>,
+) -> Result<(), Error> {
+    root.forget_starts();
+    let inside = "/tmp/callgrind";
+    let out = root.inside(inside);
+    fs::create_dir_all(&out)?;
+    Command::new("unshare")
+        .args(["--fork", "--pid", "chroot"])
+        // Variables of ours that it does not know would take it elsewhere.
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .arg(root.inside("/"))
+        .args(["valgrind", "--quiet", "--tool=callgrind", "--demangle=no"])
+        .arg(format!("--callgrind-out-file={inside}/{name}.%p"))
+        .arg("/added/rdma-init")
+        .args(options)
+        .args(["--", command.unwrap_or(NO_COMMAND)])
+        .stderr(Stdio::null())
+        .status()?;
+    fs::create_dir_all(folder)?;
+    for entry in fs::read_dir(&out)? {
+        let file = entry?;
+        fs::copy(file.path(), folder.join(file.file_name()))?;
+    }
+    fs::remove_dir_all(out)
+}
