@@ -113,6 +113,10 @@ impl Host {
         ] {
             self.write(&format!("{folder}/{file}"), &text)?;
         }
+        // Every driver for such devices has them. Without them, a start asks for the names of other drivers.
+        for counter in ["port_xmit_data", "port_xmit_packets", "port_rcv_data", "port_rcv_packets"] {
+            self.write(&format!("{folder}/counters/{counter}"), "0")?;
+        }
         for index in 0..port.gids.size {
             let slot = port.gids.slots.iter().find(|slot| slot.index == index);
             self.write(&format!("{folder}/gids/{index}"), &written(slot))?;
