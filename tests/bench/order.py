@@ -12,10 +12,10 @@ import sys
 # The variants of a C function for different processors, such as memmove-evex-unaligned-erms.o. Which one runs
 # depends on the processor, and valgrind's is not the machine's. The variants of one processor are together.
 VARIANT = re.compile(r"^libc\.a:(\w+?)-(avx512|evex512|evex|avx2|sse2|sse4|avx|no-vzeroupper)[\w-]*\.o$")
+PROCESSORS = ["evex", "avx512", "avx", "sse"]
+
 # In bytes.
 LARGE = 4096
-
-PROCESSORS = ["evex", "avx512", "avx", "sse"]
 
 HEAD = """\
 /* The functions that a start runs, beside each other: the kernel then maps few pages of the program, which is
@@ -84,8 +84,9 @@ def main(binary, map_file, script, *profiles):
     order = {}
     for profile in profiles:
         found = [by_address.get(address) for name in executed(profile) for address in addresses.get(name, [])]
-        # Little of a large function is executed, so large ones would keep the others apart.
-        for section in sorted(filter(None, found), key=lambda section: section[1] > LARGE):
+        # Little of a large function is executed, so large ones would keep the others apart. By name, so that
+        # two runs give one list.
+        for section in sorted(filter(None, found), key=lambda section: (section[1] > LARGE, pattern(section) or "")):
             order.setdefault(section)
     matched = {}
     for section in set(by_address.values()):
@@ -104,7 +105,6 @@ def main(binary, map_file, script, *profiles):
         # A name that most functions of this name have nothing to do with.
         if size - used <= max(512, used // 2):
             patterns.append(text)
-    # The loader runs before the first function: the variants come behind its functions.
     variants = [
         f"*libc.a:{family}-{processor}*.o(.text .text.*)"
         for processor in PROCESSORS
