@@ -207,13 +207,14 @@ pub struct EnvArguments {
 #[derive(Debug, Args)]
 pub struct StatArguments {
     /// Print the rates again and again, each time over TIME [default without TIME: 1s]
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = parsers::interval)]
+    // The key `watch` is another thing, so the option has another id.
+    #[arg(id = "every", long = "watch", value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = parsers::interval)]
     pub watch: Option<Duration>,
     /// Print one JSON object on each line
     #[arg(long)]
     pub json: bool,
     /// Print all counters as metrics, once
-    #[arg(long, value_enum, conflicts_with_all = ["watch", "json"])]
+    #[arg(long, value_enum, conflicts_with_all = ["every", "json"])]
     pub format: Option<Exposition>,
 }
 

@@ -38,6 +38,14 @@ pub enum Demand {
     Enforce,
 }
 
+/// Whether a watcher looks at the ports while the job runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WatchOption {
+    Off,
+    Warn,
+}
+
 /// How the nodes at fault are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -173,6 +181,7 @@ impl Config {
             remap: self.remap_exit,
             parent_death_signal: self.parent_death_signal,
             warn_on_reap: self.warn_on_reap,
+            watch: self.watch == WatchOption::Warn,
         }
     }
 
@@ -349,12 +358,14 @@ mod tests {
             remap: Remap::new(&["143", "3:9"]).unwrap(),
             parent_death_signal: Some(9),
             warn_on_reap: true,
+            watch: true,
         };
-        let file = "kill-group = true\nstop-timeout = \"25s\"\ndrain-timeout = \"500ms\"\nwarn-on-reap = true\n\
+        let file = "kill-group = true\nwatch = \"warn\"\nstop-timeout = \"25s\"\ndrain-timeout = \"500ms\"\nwarn-on-reap = true\n\
                     rewrite-signal = [\"TERM:INT\", \"HUP:0\"]\nremap-exit = [143, \"3:9\"]\nparent-death-signal = 9\n";
         assert_eq!(config(file, &[], vec![]).unwrap().supervision(), wanted);
         let variables = [
             ("RDMA_INIT_KILL_GROUP", "1"),
+            ("RDMA_INIT_WATCH", "warn"),
             ("RDMA_INIT_STOP_TIMEOUT", "25s"),
             ("RDMA_INIT_DRAIN_TIMEOUT", "500ms"),
             ("RDMA_INIT_WARN_ON_REAP", "true"),
@@ -371,6 +382,7 @@ mod tests {
         let list = |items: [&str; 2]| Value::from(items.map(str::to_owned).to_vec());
         let flags = vec![
             ("kill-group", true.into()),
+            ("watch", "warn".into()),
             ("stop-timeout", "25s".into()),
             ("drain-timeout", "500ms".into()),
             ("warn-on-reap", true.into()),

@@ -85,6 +85,7 @@ const TASKS: Tasks = Tasks {
     execute_decided: pipeline::execute_decided,
     execute_untouched: pipeline::execute_untouched,
     tell_traffic: pipeline::tell_traffic,
+    watch: pipeline::watch,
     refusing: pipeline::refusing,
     leave_reason: pipeline::leave_reason,
 };

@@ -94,6 +94,9 @@ const START: &[(&str, &[OptionRow])] = &[
             OptionRow("remap-exit", Many("N[:M]"), "Exit with M (default 0) for code N"),
             OptionRow("parent-death-signal", One("SIGNAL"), "Signal if the own parent exits"),
             OptionRow("warn-on-reap", Switch, "Report each orphan that is reaped"),
+            OptionRow("watch", One("MODE"), "Watch the ports: off (default), warn"),
+            OptionRow("watch-interval", One("TIME"), "Time between looks [default: 10s]"),
+            OptionRow("watch-after", One("TIME"), "Report no traffic for [default: 10m]"),
         ],
     ),
     (

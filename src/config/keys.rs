@@ -7,7 +7,7 @@ use std::time::Duration;
 use figment::value::Value;
 use indexmap::IndexMap;
 
-use super::{Demand, Excluded, Rounds, values};
+use super::{Demand, Excluded, Rounds, WatchOption, values};
 use crate::exit;
 use crate::init::{DEFAULT_PREPARE_TIMEOUT, Remap, Rewrite};
 use crate::libraries::Wanted;
@@ -182,6 +182,13 @@ keys! {
     "remap-exit" => remap_exit: Remap = Remap::default(), values::remap;
     "parent-death-signal" => parent_death_signal: Option<i32> = None, values::optional(values::signal);
     "warn-on-reap" => warn_on_reap: bool = false, values::boolean;
+    "watch" => watch: WatchOption = WatchOption::Off, values::word(&["off", "warn"]);
+
+    /// How often the watcher looks at the ports.
+    "watch-interval" => watch_interval: Duration = Duration::from_secs(10), values::duration;
+
+    /// After which time without traffic the watcher says so.
+    "watch-after" => watch_after: Duration = Duration::from_secs(600), values::duration;
 }
 
 /// The key of this name.

@@ -130,8 +130,12 @@ impl PortErrors {
     /// Returns whether the port was ACTIVE at an earlier look, and is not now: it has another state, or is
     /// not there.
     pub(crate) fn is_lost_since(&self, before: &PortErrors) -> bool {
-        let is_gone = || self.state.is_none() && self.counts.iter().all(Option::is_none);
-        before.state == Some(ACTIVE) && (self.state.is_some_and(|state| state != ACTIVE) || is_gone())
+        before.state == Some(ACTIVE) && (self.state.is_some_and(|state| state != ACTIVE) || self.is_gone())
+    }
+
+    /// Whether the port shows nothing at all.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state.is_none() && self.counts.iter().all(Option::is_none)
     }
 }
 

@@ -73,7 +73,8 @@ fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     ))
 }
 
-fn has_moved(port: &PortTraffic) -> bool {
+/// Whether more than management packets has gone over a port.
+pub(crate) fn has_moved(port: &PortTraffic) -> bool {
     let least =
         if port.is_infiniband { OF_MANAGEMENT } else { CounterValue { bytes: Some(0), packets: Some(0) } };
     exceeds(port, least)

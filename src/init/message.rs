@@ -23,7 +23,7 @@ const NO_NUMBER: i32 = -1;
 
 impl InitMessage {
     /// In bytes: one that says what it is, then room for orders.
-    pub(super) const LENGTH: usize = 1 + 3 * 8 + 2 * 4 + 8 + Rewrite::SIZE + Remap::SIZE;
+    pub(super) const LENGTH: usize = 1 + 3 * 8 + 2 * 4 + 9 + Rewrite::SIZE + Remap::SIZE;
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(InitMessage::LENGTH);
@@ -64,6 +64,7 @@ fn put(orders: &Orders, bytes: &mut Vec<u8>) {
         [
             supervision.kill_group,
             supervision.warn_on_reap,
+            supervision.watch,
             voice.json,
             voice.quiet,
             asked_by.require_rdma,
@@ -78,7 +79,7 @@ fn put(orders: &Orders, bytes: &mut Vec<u8>) {
 }
 
 fn orders(bytes: &[u8]) -> Option<Orders> {
-    let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 8]);
+    let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 9]);
     let mut rest = bytes;
     for time in &mut times {
         let nanoseconds = u64::from_le_bytes(*take(&mut rest)?);
@@ -93,7 +94,7 @@ fn orders(bytes: &[u8]) -> Option<Orders> {
     }
     let [deadline, stop_timeout, drain_timeout] = times;
     let [code, parent_death_signal] = numbers;
-    let [kill_group, warn_on_reap, json, quiet, require_rdma, memlock, self_test, preflight] = flags;
+    let [kill_group, warn_on_reap, watch, json, quiet, require_rdma, memlock, self_test, preflight] = flags;
     let asked_by = Enforcing { require_rdma, memlock, self_test, preflight };
     let refuse = code.map(|code| Refusal { code, asked_by });
     let rewrite = Rewrite::from_table(take(&mut rest)?);
@@ -108,6 +109,7 @@ fn orders(bytes: &[u8]) -> Option<Orders> {
             remap,
             parent_death_signal,
             warn_on_reap,
+            watch,
         },
         voice: Voice { json, quiet },
     })
@@ -150,6 +152,7 @@ mod tests {
                 remap: Remap::new(&["143", "3:9"]).unwrap(),
                 parent_death_signal: Some(9),
                 warn_on_reap: true,
+                watch: true,
             },
             voice: Voice { json: true, quiet: false },
         };

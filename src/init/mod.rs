@@ -25,6 +25,7 @@ mod stopping;
 mod supervisor;
 mod survivors;
 mod terminal;
+mod watcher;
 
 pub(crate) use link::Link;
 pub(crate) use orders::{

@@ -85,6 +85,8 @@ pub struct Supervision {
     pub parent_death_signal: Option<i32>,
     /// Say when a process is reaped that is not the command.
     pub warn_on_reap: bool,
+    /// Start a watcher of the job's ports.
+    pub watch: bool,
 }
 
 impl Supervision {
@@ -98,6 +100,7 @@ impl Supervision {
             ("rewrite-signal", self.rewrite != default.rewrite),
             ("remap-exit", self.remap != default.remap),
             ("warn-on-reap", self.warn_on_reap),
+            ("watch", self.watch),
         ];
         set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
     }
@@ -156,10 +159,19 @@ mod tests {
             remap: Remap::new(&["143"]).unwrap(),
             parent_death_signal: Some(9),
             warn_on_reap: true,
+            watch: true,
         };
         assert_eq!(
             full.without_effect_in_place(),
-            ["kill-group", "stop-timeout", "drain-timeout", "rewrite-signal", "remap-exit", "warn-on-reap"]
+            [
+                "kill-group",
+                "stop-timeout",
+                "drain-timeout",
+                "rewrite-signal",
+                "remap-exit",
+                "warn-on-reap",
+                "watch"
+            ]
         );
         let parent = Supervision { parent_death_signal: Some(9), ..Supervision::default() };
         assert!(parent.without_effect_in_place().is_empty());

@@ -80,6 +80,7 @@ pub(crate) fn supervise(
         preparation: Preparation::new(inheritance, started, &mut watch),
         forwarding: Forwarding::default(),
         stopping: Stopping::default(),
+        watcher: None,
     };
     supervisor.follow(orders);
     let code = supervisor.until_the_end(watch);
@@ -92,6 +93,7 @@ impl Supervisor {
     fn until_the_end(&mut self, watch: Watch) -> i32 {
         let ended = self.until_command_ends(watch);
         let at = Instant::now();
+        self.end_watcher();
         if self.reach == Reach::Descendants {
             // A shell that waits for us gets its terminal back.
             terminal::hand_over(self.child, getpgrp());
@@ -127,6 +129,7 @@ impl Supervisor {
             PreparingEnd::Running => {
                 self.preparation.is_running = false;
                 self.leave_inherited_behind();
+                self.start_watcher();
                 // Little of our code is in memory by now, and the loop that follows needs still
                 // less.
                 memory::forget_own_code();

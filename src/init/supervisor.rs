@@ -34,6 +34,8 @@ pub(crate) struct Tasks {
     pub execute_untouched: fn(Vec<CString>) -> i32,
     /// Tells what the job has moved since this note was made, and how long ago that was.
     pub tell_traffic: fn(&[u8], Duration),
+    /// Watches the ports that this note names until its process is killed.
+    pub watch: fn(&[u8]),
     /// The sentence that says why the command is refused, with the exit code.
     pub refusing: fn(&str, i32) -> String,
     /// Writes the reason to where Kubernetes shows it; runs in a child. Returns what to say if
@@ -57,6 +59,7 @@ pub(super) struct Supervisor {
     pub(super) preparation: Preparation,
     pub(super) forwarding: Forwarding,
     pub(super) stopping: Stopping,
+    pub(super) watcher: Option<Pid>,
 }
 
 impl Supervisor {

@@ -18,7 +18,7 @@ pub use enter::enter;
 pub use execute::{PartialPreparation, execute, execute_decided, execute_filled, execute_untouched};
 pub use not_run::exec_failed;
 pub use refuse::{last_words, leave_behind, leave_reason, refuse, refuse_and_tell, refusing};
-pub use traffic::tell as tell_traffic;
+pub use traffic::{tell as tell_traffic, watch};
 pub use under_way::UnderWay;
 
 use std::ffi::CString;

@@ -19,6 +19,7 @@ use crate::json;
 use crate::log::{Format, Level, Log};
 use crate::plan::Plan;
 use crate::report::start;
+use crate::watch::{self, PortLook, WatchedPort};
 
 /// What the init of the command keeps until the end.
 #[derive(Serialize, Deserialize)]
@@ -27,6 +28,9 @@ struct Note {
     level: Level,
     /// The ports that the job will use.
     ports: Vec<Port>,
+    /// How often the watcher looks, and after which time without traffic it says so.
+    watch_interval: Duration,
+    watch_after: Duration,
 }
 
 /// A port before the job: its traffic, and its errors.
@@ -59,7 +63,9 @@ pub(super) fn note(config: &Config, plan: &Plan) -> Vec<u8> {
         .collect();
     match ports.iter().any(|port| port.moved.traffic.is_known()) {
         true => {
-            json::line(&Note { format: config.log_format, level: config.log_level.min(Level::Info), ports })
+            let level = config.log_level.min(Level::Info);
+            let (watch_interval, watch_after) = (config.watch_interval, config.watch_after);
+            json::line(&Note { format: config.log_format, level, ports, watch_interval, watch_after })
         }
         false => Vec::new(),
     }
@@ -68,7 +74,7 @@ pub(super) fn note(config: &Config, plan: &Plan) -> Vec<u8> {
 /// Reports the traffic since the note was made, `ran` ago. Call this in a separate process:
 /// a driver may take long.
 pub fn tell(note: &[u8], ran: Duration) {
-    let Ok(Note { format, level, ports }) = json::read(note) else { return };
+    let Ok(Note { format, level, ports, .. }) = json::read(note) else { return };
     let reader = Reader::new(Path::new("/"));
     let counters = Counters::new(&reader);
     let since = |Port { moved, errors }: Port| {
@@ -86,4 +92,24 @@ pub fn tell(note: &[u8], ran: Duration) {
     let mut findings = findings::port_errors::findings(&wrong, ran);
     findings.extend(traffic::finding(&moved, ran));
     start::traffic(&Log::start(format, level, Log::patient()), &moved, &findings);
+}
+
+/// Watches the ports of the note until this process is killed. Call this in a process of its own.
+pub fn watch(note: &[u8]) {
+    let Ok(Note { format, level, ports, watch_interval, watch_after }) = json::read(note) else { return };
+    let ports = ports.into_iter().map(|Port { moved, errors }| WatchedPort {
+        hca: moved.hca,
+        port: moved.port,
+        is_infiniband: moved.is_infiniband,
+        first: PortLook { traffic: moved.traffic, errors },
+    });
+    let log = Log::start(format, level, Log::patient());
+    let look = |port: &WatchedPort| {
+        // A new reader each time, because a reader keeps what it could not read.
+        let reader = Reader::new(Path::new("/"));
+        let counters = Counters::new(&reader);
+        let of = counters.of(&port.hca, port.port);
+        PortLook { traffic: read(&of), errors: port_errors::read(&of) }
+    };
+    watch::run(ports.collect(), watch_interval, watch_after, look, |finding| start::finding(&log, finding))
 }

@@ -29,6 +29,22 @@ pub(crate) fn spawn(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     }
 }
 
+/// As [`spawn`], but the new process has no exit signal: no wait for children sees it (except with `__WALL`), and its
+/// end sends no SIGCHLD.
+///
+/// # Errors
+/// As for [`spawn`]; EINVAL in QEMU's user mode.
+pub(crate) fn spawn_unseen(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
+    // SAFETY: without flags and a stack, clone(2) is fork(2); all its arguments are 0, so that their order, which
+    // depends on the architecture, is of no account. No other thread exists that could hold a lock in the child.
+    match unsafe { libc::syscall(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) } {
+        -1 => Err(Errno::last()),
+        0 => exit_now(child()),
+        // A process number is an int.
+        child => Ok(Pid::from_raw(child as i32)),
+    }
+}
+
 unsafe extern "C" {
     /// fork(2) as a signal handler may use it (glibc 2.34).
     fn _Fork() -> libc::pid_t;
@@ -194,6 +210,22 @@ fn wait(which: Pid, options: i32) -> Reaped {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every wait names its process, as the tests of this program have children at the same time.
+    #[test]
+    fn no_wait_sees_a_process_without_exit_signal() {
+        let child = match spawn_unseen(|| wait_to_be_killed()) {
+            // QEMU's user mode.
+            Err(Errno::EINVAL) => return,
+            started => started.unwrap(),
+        };
+        assert_eq!(reap_child(child), Reaped::Childless, "it runs");
+        super::super::signals::kill(child, libc::SIGKILL).unwrap();
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for one int.
+        let ended = unsafe { libc::waitpid(child.as_raw(), &mut status, libc::__WCLONE) };
+        assert_eq!((ended, libc::WTERMSIG(status)), (child.as_raw(), libc::SIGKILL));
+    }
 
     #[test]
     fn an_answer_comes_from_another_process_and_in_time() {

@@ -105,3 +105,43 @@ job -- true
 has_not 'it was told once' 'went down'
 job -- sh -c 'ip link set eth2 down'
 has 'it is down at the end' '^rdma-init: warning: mlx5_2 was ACTIVE at first, but no longer is\.$'
+
+echo '--- a watcher beside the job'
+# A short interval, so that the test is short; each line within two of them.
+cat >/run/watched_job <<'J'
+set -eu
+said() { i=0; until grep -q -- "$1" /run/out; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done; }
+said 'nothing has moved over mlx5_1, mlx5_2 in the first '
+ip link set eth2 down
+said 'mlx5_2 is not active any more'
+ip link set eth2 up
+said 'mlx5_2 is active again'
+rdma link delete mlx5_2
+said 'mlx5_2 is gone'
+J
+job --watch warn --watch-interval 300ms --watch-after 1s --drain-timeout 10s --warn-on-reap -- sh /run/watched_job
+has 'it sees that nothing moves' '^rdma-init: warning: RDMA was planned, and nothing has moved over mlx5_1, mlx5_2 in the first '
+has 'a link goes down' '^rdma-init: warning: mlx5_2 is not active any more\.$'
+has 'and comes back' '^rdma-init: note: mlx5_2 is active again, after '
+has 'a device is removed' '^rdma-init: warning: mlx5_2 is gone\.$'
+expect 'each line once' "$(grep -cE 'not active any more|active again|is gone|in the first' /run/out)" 4
+has_not 'no orphan' 'which is not the command'
+has_not 'the drain does not see it' 'drain-timeout'
+rxe mlx5_2 eth2 25.11.128.34/27
+job --watch warn --watch-interval 100ms -- sh -c 'ip link set eth2 up; sleep 1; exit 0'
+has_not 'a sound job is silent' 'active\|gone\|went down\|in the first'
+# The command ends with 7 once it has found and killed the other process of our program that is not PID 1.
+cat >/run/killer <<'J'
+i=0
+while [ $i -lt 100 ]; do
+    for process in /proc/[0-9]*; do
+        pid=${process#/proc/}
+        [ "$pid" != 1 ] && [ "$(readlink "$process/exe")" = "$(readlink /proc/1/exe)" ] && kill -9 "$pid" && exit 7
+    done
+    i=$((i + 1))
+    sleep 0.1
+done
+J
+code=0
+unshare --pid --fork --mount-proc "$init" --watch warn -- sh /run/killer 2>/run/out || code=$?
+expect 'the job does not notice that its watcher is killed' "$code" 7

@@ -1,0 +1,81 @@
+//! How often the watcher may say lines of one kind.
+
+use std::time::Duration;
+
+use crate::finding::{Finding, Id};
+use crate::text::counted;
+
+/// More lines of one kind in an hour are counted instead.
+const MOST: usize = 6;
+const WINDOW: Duration = Duration::from_secs(3600);
+
+#[derive(Default)]
+pub(super) struct Fold(Vec<Window>);
+
+struct Window {
+    id: Id,
+    began: Duration,
+    said: usize,
+    left_out: usize,
+}
+
+impl Fold {
+    /// Returns the findings to say at this time since the start.
+    pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
+        let (over, current) = self.0.drain(..).partition(|window| at.saturating_sub(window.began) >= WINDOW);
+        self.0 = current;
+        let over: Vec<Window> = over;
+        let left_out = over.iter().filter(|window| window.left_out > 0);
+        let mut said: Vec<Finding> = left_out.map(sum).collect();
+        said.extend(findings.into_iter().filter(|finding| self.admits(at, finding.id)));
+        said
+    }
+
+    fn admits(&mut self, at: Duration, id: Id) -> bool {
+        let Some(window) = self.0.iter_mut().find(|window| window.id == id) else {
+            self.0.push(Window { id, began: at, said: 1, left_out: 0 });
+            return true;
+        };
+        if window.said < MOST {
+            window.said += 1;
+            return true;
+        }
+        window.left_out += 1;
+        false
+    }
+}
+
+fn sum(window: &Window) -> Finding {
+    let message = format!(
+        "{} of this kind followed within an hour and were left out.",
+        counted(window.left_out, "more line")
+    );
+    Finding::info(window.id, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_some_lines_of_a_kind_are_said_in_an_hour() {
+        let mut fold = Fold::default();
+        let mut said = |seconds, id| {
+            let findings = vec![Finding::info(id, "It happened.".to_owned())];
+            let said = fold.pass(Duration::from_secs(seconds), findings);
+            said.into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+        };
+        for second in 0..6 {
+            assert_eq!(said(second, Id::LinkDown), ["It happened."]);
+        }
+        assert!(said(6, Id::LinkDown).is_empty());
+        assert!(said(7, Id::LinkDown).is_empty());
+        assert_eq!(said(8, Id::LostPackets), ["It happened."], "another kind has lines of its own");
+        let next = said(3600, Id::LinkDown);
+        assert_eq!(
+            next,
+            ["2 more lines of this kind followed within an hour and were left out.", "It happened."]
+        );
+        assert_eq!(said(3601, Id::LinkDown), ["It happened."]);
+    }
+}

@@ -1,0 +1,286 @@
+//! What two looks at the ports say about the job. Pure: it reads nothing, and the time is given.
+
+use std::time::Duration;
+
+use super::fold::Fold;
+use crate::facts::port_errors::{PortErrors, Trouble};
+use crate::facts::traffic::Traffic;
+use crate::finding::{Finding, Id};
+use crate::findings::port_errors::{self, PortRises};
+use crate::findings::traffic::{PortTraffic, has_moved, names};
+use crate::text::{condensed, duration, visible};
+
+/// A port of the job as one look shows it.
+#[derive(Debug, Clone)]
+pub(crate) struct PortLook {
+    pub traffic: Traffic,
+    pub errors: PortErrors,
+}
+
+/// A port of the job, with the look before the command started.
+#[derive(Debug, Clone)]
+pub(crate) struct WatchedPort {
+    pub hca: String,
+    pub port: u32,
+    pub is_infiniband: bool,
+    pub first: PortLook,
+}
+
+pub(super) struct Judge {
+    ports: Vec<WatchedPort>,
+    /// After which time without traffic a line is said.
+    after: Duration,
+    last: Vec<PortLook>,
+    last_at: Duration,
+    /// Since when each port is not active, or gone.
+    lost_since: Vec<Option<Duration>>,
+    /// When something moved last, and what the ports had moved by then.
+    moved_at: Duration,
+    moved: Vec<Traffic>,
+    has_ever_moved: bool,
+    has_told_rest: bool,
+    fold: Fold,
+}
+
+impl Judge {
+    pub(super) fn new(ports: Vec<WatchedPort>, after: Duration) -> Judge {
+        Judge {
+            last: ports.iter().map(|port| port.first.clone()).collect(),
+            moved: ports.iter().map(|port| port.first.traffic).collect(),
+            lost_since: vec![None; ports.len()],
+            ports,
+            after,
+            last_at: Duration::ZERO,
+            moved_at: Duration::ZERO,
+            has_ever_moved: false,
+            has_told_rest: false,
+            fold: Fold::default(),
+        }
+    }
+
+    pub(super) fn ports(&self) -> &[WatchedPort] {
+        &self.ports
+    }
+
+    /// Returns what to say after a look at all ports, in their order, at this time since the start.
+    pub(super) fn judge(&mut self, at: Duration, looks: Vec<PortLook>) -> Vec<Finding> {
+        let was_lost: Vec<bool> = self.lost_since.iter().map(Option::is_some).collect();
+        let mut findings = self.links(at, &looks);
+        findings.extend(self.counters(at, &looks, &was_lost));
+        findings.extend(self.movement(at, &looks));
+        self.last = looks;
+        self.last_at = at;
+        self.fold.pass(at, findings)
+    }
+
+    /// Ports that are not active any more, are gone, or are active again.
+    fn links(&mut self, at: Duration, looks: &[PortLook]) -> Vec<Finding> {
+        let (mut down, mut gone, mut back) = (Vec::new(), Vec::new(), Vec::new());
+        for ((port, look), since) in self.ports.iter().zip(looks).zip(&mut self.lost_since) {
+            let is_lost = look.errors.is_lost_since(&port.first.errors);
+            match *since {
+                None if is_lost && look.errors.is_gone() => gone.push(port),
+                None if is_lost => down.push(port),
+                Some(when) if !is_lost => back.push((port, at.saturating_sub(when))),
+                _ => continue,
+            }
+            *since = is_lost.then_some(at);
+        }
+        let mut findings = Vec::new();
+        for (ports, what) in [(down, "not active any more"), (gone, "gone")] {
+            if !ports.is_empty() {
+                let message = format!("{} {} {what}.", listed(&ports), is_or_are(ports.len()));
+                findings.push(
+                    Finding::warning(Id::LinkDown, message).about_ports(ports.iter().map(|port| id(port))),
+                );
+            }
+        }
+        for (port, time) in back {
+            let message = format!("{} is active again, after {}.", listed(&[port]), duration(time));
+            findings.push(Finding::info(Id::LinkDown, message).about_ports([id(port)]));
+        }
+        findings
+    }
+
+    /// What the ports have counted of trouble since the last look. That a lost port's link went down was said.
+    fn counters(&self, at: Duration, looks: &[PortLook], was_lost: &[bool]) -> Vec<Finding> {
+        let rises = |index: usize, port: &WatchedPort| {
+            let (now, before) = (looks.get(index)?, self.last.get(index)?);
+            let is_told = was_lost.get(index)? | self.lost_since.get(index)?.is_some();
+            let mut rises = now.errors.since(&before.errors);
+            rises.retain(|rise| !(is_told && rise.trouble == Trouble::LinkDown));
+            Some(PortRises { hca: port.hca.clone(), port: port.port, is_lost: false, rises })
+        };
+        let rises: Vec<PortRises> =
+            self.ports.iter().enumerate().filter_map(|(index, port)| rises(index, port)).collect();
+        port_errors::findings(&rises, at.saturating_sub(self.last_at))
+    }
+
+    /// Nothing moved from the start on, or not any more.
+    fn movement(&mut self, at: Duration, looks: &[PortLook]) -> Option<Finding> {
+        let since = |((port, look), before): ((&WatchedPort, &PortLook), &Traffic)| PortTraffic {
+            hca: port.hca.clone(),
+            port: port.port,
+            is_infiniband: port.is_infiniband,
+            traffic: look.traffic.since(*before),
+        };
+        let moved: Vec<PortTraffic> = self.ports.iter().zip(looks).zip(&self.moved).map(since).collect();
+        let rested = at.saturating_sub(self.moved_at);
+        if moved.iter().any(has_moved) {
+            let goes_on = std::mem::take(&mut self.has_told_rest).then(|| {
+                let message = format!("Data moves over {} again, after {}.", names(&moved), duration(rested));
+                Finding::info(Id::NoTraffic, message)
+            });
+            self.moved_at = at;
+            self.moved = looks.iter().map(|look| look.traffic).collect();
+            self.has_ever_moved = true;
+            return goes_on;
+        }
+        let is_known = moved.iter().all(|port| port.traffic.is_amount_known());
+        if !is_known || self.has_told_rest || rested < self.after {
+            return None;
+        }
+        self.has_told_rest = true;
+        let message = match self.has_ever_moved {
+            false => format!(
+                "RDMA was planned, and nothing has moved over {} in the first {}: the job has not begun to communicate, runs on sockets, or runs on this node alone.",
+                names(&moved),
+                duration(rested)
+            ),
+            true => format!(
+                "Nothing has moved over {} for {}, after data had moved: the job may have stalled.",
+                names(&moved),
+                duration(rested)
+            ),
+        };
+        Some(Finding::warning(Id::NoTraffic, message).about_ports(self.ports.iter().map(id)))
+    }
+}
+
+fn id(port: &WatchedPort) -> String {
+    format!("{}:{}", port.hca, port.port)
+}
+
+fn listed(ports: &[&WatchedPort]) -> String {
+    let names: Vec<&str> = ports.iter().map(|port| port.hca.as_str()).collect();
+    visible(&condensed(&names))
+}
+
+fn is_or_are(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Reader;
+    use crate::facts::port_counters::Counters;
+    use crate::facts::{port_errors, traffic};
+
+    /// A look at a port with this state and these counters of soft-RoCE; without a state, the port is gone.
+    fn look(state: Option<&str>, counters: &[(&str, u64)]) -> PortLook {
+        let root = tempfile::tempdir().unwrap();
+        let port = root.path().join("sys/class/infiniband/x_0/ports/1");
+        if let Some(state) = state {
+            std::fs::create_dir_all(port.join("hw_counters")).unwrap();
+            std::fs::write(port.join("state"), state).unwrap();
+            for (name, count) in counters {
+                std::fs::write(port.join("hw_counters").join(name), format!("{count}\n")).unwrap();
+            }
+        }
+        let reader = Reader::new(root.path());
+        let counters = Counters::new(&reader);
+        let of = counters.of("x_0", 1);
+        PortLook { traffic: traffic::read(&of), errors: port_errors::read(&of) }
+    }
+
+    fn up(sent: u64) -> PortLook {
+        look(Some("4: ACTIVE\n"), &[("sent_pkts", sent), ("rcvd_pkts", 0), ("link_downed", 0)])
+    }
+
+    fn judge(after: u64) -> Judge {
+        let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, is_infiniband: false, first: up(0) };
+        Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(after))
+    }
+
+    fn said(judge: &mut Judge, seconds: u64, looks: [PortLook; 2]) -> Vec<String> {
+        let findings = judge.judge(Duration::from_secs(seconds), looks.into());
+        findings.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn a_sound_job_is_silent() {
+        let mut judge = judge(600);
+        for look in 1..200 {
+            assert!(said(&mut judge, look * 10, [up(look), up(0)]).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_link_that_goes_down_and_comes_back_is_told_once_each() {
+        let mut judge = judge(600);
+        let down = || look(Some("1: DOWN\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 1)]);
+        let again = || look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 1)]);
+        assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_2 is not active any more."]);
+        assert!(said(&mut judge, 20, [up(2), down()]).is_empty());
+        assert_eq!(said(&mut judge, 30, [up(3), again()]), ["mlx5_2 is active again, after 20s."]);
+        assert!(said(&mut judge, 40, [up(4), again()]).is_empty());
+        // Down and up between two looks: only the counter tells.
+        let flapped = look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 2)]);
+        assert_eq!(said(&mut judge, 50, [up(5), flapped]), ["The link went down in 10s: mlx5_2: 1 time."]);
+    }
+
+    #[test]
+    fn a_device_that_goes_and_comes_back_with_new_counters_is_no_error() {
+        let mut judge = judge(600);
+        assert_eq!(said(&mut judge, 10, [up(1), look(None, &[])]), ["mlx5_2 is gone."]);
+        assert_eq!(said(&mut judge, 20, [up(2), up(0)]), ["mlx5_2 is active again, after 10s."]);
+        assert_eq!(said(&mut judge, 30, [look(None, &[]), look(None, &[])]), ["mlx5_1, mlx5_2 are gone."]);
+    }
+
+    #[test]
+    fn queue_pairs_that_ended_are_told_and_a_few_retries_are_not() {
+        let mut judge = judge(600);
+        let counted = |name: &str, count| {
+            look(
+                Some("4: ACTIVE\n"),
+                &[("sent_pkts", 9), ("rcvd_pkts", 0), ("link_downed", 0), (name, count)],
+            )
+        };
+        assert!(said(&mut judge, 10, [counted("retry_exceeded_err", 0), up(0)]).is_empty());
+        let told = said(&mut judge, 20, [counted("retry_exceeded_err", 2), up(0)]);
+        assert!(
+            matches!(&told[..], [one] if one.starts_with("Queue pairs ended with an error in 10s: mlx5_1: 2 "))
+        );
+        assert!(said(&mut judge, 30, [counted("completer_retry_err", 0), up(0)]).is_empty());
+        assert!(said(&mut judge, 40, [counted("completer_retry_err", 5), up(0)]).is_empty());
+        let told = said(&mut judge, 50, [counted("completer_retry_err", 905), up(0)]);
+        assert!(matches!(&told[..], [one] if one.starts_with("Packets were sent again in 10s: mlx5_1: ")));
+    }
+
+    #[test]
+    fn a_job_that_moves_nothing_or_stops_moving_is_told_once() {
+        let mut judge = judge(20);
+        assert!(said(&mut judge, 10, [up(0), up(0)]).is_empty());
+        let told = said(&mut judge, 20, [up(0), up(0)]);
+        assert!(
+            matches!(&told[..], [one] if one.contains("nothing has moved over mlx5_1, mlx5_2 in the first 20s"))
+        );
+        assert!(said(&mut judge, 90, [up(0), up(0)]).is_empty());
+        assert_eq!(
+            said(&mut judge, 100, [up(5), up(0)]),
+            ["Data moves over mlx5_1, mlx5_2 again, after 1m 40s."]
+        );
+        assert!(said(&mut judge, 110, [up(5), up(0)]).is_empty());
+        let stall =
+            "Nothing has moved over mlx5_1, mlx5_2 for 20s, after data had moved: the job may have stalled.";
+        assert_eq!(said(&mut judge, 120, [up(5), up(0)]), [stall]);
+    }
+
+    #[test]
+    fn counters_that_are_not_there_prove_no_stall() {
+        let unknown = || look(Some("4: ACTIVE\n"), &[]);
+        let mut judge = judge(20);
+        assert!(said(&mut judge, 100, [unknown(), unknown()]).is_empty());
+    }
+}
