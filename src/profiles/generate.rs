@@ -184,7 +184,17 @@ structure!(Profile {
     constraints,
     evidence,
 });
-structure!(Constraints { cards, cards_elsewhere, cards_note, nccl_min, cuda_min, interfaces_up, nics, other_types, gpus });
+structure!(Constraints {
+    cards,
+    cards_elsewhere,
+    cards_note,
+    nccl_min,
+    cuda_min,
+    interfaces_up,
+    nics,
+    other_types,
+    gpus
+});
 structure!(GpuRow { model, count, nics, rate });
 structure!(Script { paths, sets });
 structure!(Only { condition, nccl_min, variables });
