@@ -18,8 +18,9 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 # Where `make setup` has put a libclang of its own, rdma-sys is built with that one. It is
 # looked for when a recipe runs, after the set-up.
 LIBCLANG := target/libclang
-CARGO = $(shell test ! -e $(LIBCLANG)/libclang.so || echo env LIBCLANG_PATH=$(CURDIR)/$(LIBCLANG) \
-  BINDGEN_EXTRA_CLANG_ARGS=-I$$(gcc -print-file-name=include)) sh tests/cross.sh $(ARCHITECTURE) cargo
+CARGO_ENVIRONMENT = $(shell test ! -e $(LIBCLANG)/libclang.so || echo env LIBCLANG_PATH=$(CURDIR)/$(LIBCLANG) \
+  BINDGEN_EXTRA_CLANG_ARGS=-I$$(gcc -print-file-name=include))
+CARGO = $(CARGO_ENVIRONMENT) sh tests/cross.sh $(ARCHITECTURE) cargo
 
 TARGET := target/$(CARGO_BUILD_TARGET)/release/rdma-init
 # What runs a program of that architecture here: nothing, or QEMU.
@@ -28,7 +29,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-nixl manual check bench bench-kept order clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-nixl manual check bench bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -160,6 +161,16 @@ order: setup
 	@RDMA_INIT_TEST_BINARY=$(CURDIR)/$(ORDER)/rdma-init \
 	  $(CARGO) test --locked --bench pid1 -- profiles $(CURDIR)/$(ORDER)/profiles
 	python3 tests/bench/order.py $(ORDER)/rdma-init $(ORDER)/map src/start.ld $(ORDER)/profiles/*
+# The fuzzers, on the stable toolchain: each target of TARGETS for MINUTES. What they find new stays in target/fuzz,
+# and an input that breaks a target is in target/fuzz/found.
+MINUTES := 5
+TARGETS := $(notdir $(wildcard fuzz/corpus/*))
+fuzz: setup
+	@$(CARGO_ENVIRONMENT) sh fuzz/run.sh $(MINUTES)m $(TARGETS)
+
+# Ten seconds for each target. The unit tests run the kept inputs as well, without the build of the fuzzers.
+fuzz-corpus: setup
+	@$(CARGO_ENVIRONMENT) sh fuzz/run.sh 10s $(TARGETS)
 
 clean:
 	cargo clean

@@ -39,6 +39,7 @@
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
 //! * [`log`], [`text`], [`json`], [`block`]: what everything shares.
 //! * [`exit`]: the exit codes.
+//! * `fuzz`: what the fuzzers call; only in their build, and in the unit tests.
 //!
 //! A module is public only if the binary or the suites use it, so that rustc finds what is dead.
 #![deny(unsafe_code)]
@@ -57,6 +58,8 @@ pub mod fabric;
 pub mod facts;
 pub mod finding;
 pub mod findings;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod image;
 pub(crate) mod init;
 pub(crate) mod json;

@@ -213,6 +213,22 @@ fn harmless(text: &str) -> String {
     text[..end].chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// What the fuzzers call; see [`crate::fuzz`].
+#[cfg(any(test, fuzzing))]
+pub(super) fn fuzz(text: &str) {
+    let Ok(metadata) = described(text) else { return };
+    let mut devices = Vec::new();
+    metadata.add_to(&mut devices, "claim");
+    for device in devices {
+        assert!(device.attributes.len() <= MOST_ATTRIBUTES, "{device:?}");
+        let texts =
+            [&device.driver, &device.name, &device.request].into_iter().chain(device.attributes.values());
+        for text in texts {
+            assert!(!text.contains(|c: char| c.is_control()) && text.len() <= LONGEST, "{device:?}");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,8 @@ pub mod environment;
 pub(crate) mod extra;
 #[cfg(test)]
 pub(crate) mod fake_root;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub mod gid;
 pub(crate) mod gpu;
 pub(crate) mod home;

@@ -145,6 +145,13 @@ fn counters_of(payload: &[u8]) -> BTreeMap<String, u64> {
     found
 }
 
+/// What the fuzzers call; see [`crate::fuzz`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(data: &[u8]) {
+    device_of(data);
+    counters_of(data);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -224,6 +224,17 @@ fn error(payload: &[u8]) -> Errno {
     if number == 0 { Errno::EBADMSG } else { Errno::from_raw(number.wrapping_neg()) }
 }
 
+/// What the fuzzers call; see [`crate::fuzz`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(data: &[u8]) {
+    let names = [(1, "lo".to_owned()), (2, "eth0".to_owned())].into();
+    for route in message::routes(data, &names).unwrap_or_default() {
+        assert!(route.interface == "eth0" && !route.destination.addr().is_multicast(), "{route:?}");
+    }
+    message::rule(data);
+    links::fuzz(data);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -232,7 +232,7 @@ fn without_rest(line: &str) -> String {
 }
 
 /// Returns the text up to the first name that may belong to a secret.
-pub(super) fn without_secret(text: String) -> String {
+pub(crate) fn without_secret(text: String) -> String {
     let mut start = 0;
     for name in text.split(|c| !is_of_name(c)) {
         let end = start + name.len();

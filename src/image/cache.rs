@@ -18,7 +18,7 @@ const ENTRIES: usize = 65_536;
 
 /// The most entries that are kept. Many entries may share one long text, so that together they
 /// would take far more memory than the file.
-const KEPT: usize = 512;
+pub(super) const KEPT: usize = 512;
 
 /// In bytes: the longest name of a library (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
@@ -48,7 +48,7 @@ pub(super) fn read(reader: &Reader, tree: &Tree, matters: impl Fn(&str) -> bool)
     })
 }
 
-fn parse(bytes: &[u8], matters: &dyn Fn(&str) -> bool) -> Option<Vec<Entry>> {
+pub(super) fn parse(bytes: &[u8], matters: &dyn Fn(&str) -> bool) -> Option<Vec<Entry>> {
     let cache = new_format(bytes)?;
     // Byte order: 0 unset, 2 little (`cache_file_new_flags_endian_little`).
     if !matches!(u8_at(cache, 28)? & 3, 0 | 2) {

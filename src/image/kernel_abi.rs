@@ -36,7 +36,7 @@ pub(crate) fn stated(tree: &Tree, real: &Path, name: &str) -> Option<KernelAbi> 
     in_library(&Elf::open(&file).ok()?, name)
 }
 
-fn in_library(elf: &Elf, name: &str) -> Option<KernelAbi> {
+pub(super) fn in_library(elf: &Elf, name: &str) -> Option<KernelAbi> {
     let data = elf.data()?;
     data.pointers.iter().find_map(|(address, target)| {
         let at = |offset: u64| address.checked_add(offset);

@@ -7,6 +7,8 @@ mod collect;
 pub(crate) mod elf;
 #[cfg(test)]
 mod fake;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod kernel_abi;
 pub mod library;
 mod loader;

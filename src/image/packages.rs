@@ -161,7 +161,7 @@ fn became(tree: &Tree, package: &Package, file: &str, size: &str) -> Became {
 
 /// `ibverbs` of `nixl_cu12.libs/libibverbs-1de1263b.so.1.14.48.0`: what the library was called before
 /// auditwheel has put it into the wheel.
-fn repaired(file: &str) -> Option<&str> {
+pub(super) fn repaired(file: &str) -> Option<&str> {
     let (folder, name) = file.rsplit_once('/')?;
     let (name, hash) = name.strip_prefix("lib")?.split_once('-')?;
     let hash = hash.split('.').next()?;
@@ -176,7 +176,7 @@ pub(crate) fn is_note(entry: &str) -> bool {
 
 /// Returns the name and the version in `nixl_cu12-0.7.1.dist-info`, `mpi4py-3.1.4.egg-info` and
 /// `deep_ep-1.2.1+c50f3d6-py3.12-linux-x86_64.egg`.
-fn noted(entry: &str) -> Option<(String, String)> {
+pub(super) fn noted(entry: &str) -> Option<(String, String)> {
     // Most entries of such a directory end here.
     let whole = [".dist-info", ".egg-info", ".egg"].iter().find_map(|end| entry.strip_suffix(end))?;
     let (name, rest) = whole.split_once('-')?;

@@ -121,6 +121,14 @@ fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(first)
 }
 
+/// What the fuzzers call; see [`crate::fuzz`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(data: &[u8]) {
+    if let Some(message) = InitMessage::decode(data) {
+        assert_eq!(InitMessage::decode(&message.encode()), Some(message));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,6 +28,8 @@ mod terminal;
 mod watcher;
 
 pub(crate) use link::Link;
+#[cfg(any(test, fuzzing))]
+pub(crate) use message::fuzz;
 pub(crate) use orders::{
     DEFAULT_PREPARE_TIMEOUT, Enforcing, FailureOrders, Orders, Refusal, Supervision, Voice,
 };

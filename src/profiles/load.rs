@@ -199,6 +199,23 @@ fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
     }
 }
 
+/// What the fuzzers call; see [`crate::fuzz`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(data: &[u8]) {
+    thread_local! { static EMBEDDED: ByName = embedded(); }
+    let Ok(profile) = parse("fuzz.toml", &String::from_utf8_lossy(data)) else { return };
+    let mut profiles = EMBEDDED.with(Clone::clone);
+    let name = profile.name.clone();
+    profiles.insert(name.clone(), profile);
+    let Ok(whole) = complete(profiles) else { return };
+    let whole = &whole[&name];
+    let outline = Outline::from(whole);
+    assert!(
+        whole.may_fill().all(|variable| outline.variables.iter().any(|known| known == variable)),
+        "{name}"
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,5 +12,7 @@ pub use format::{
     AttributeEvidence, Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile,
     Script, Text, fits,
 };
+#[cfg(any(test, fuzzing))]
+pub(crate) use load::fuzz;
 pub use load::{ProfileError, Profiles};
 pub use outline::Outline;

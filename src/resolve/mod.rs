@@ -7,6 +7,8 @@
 
 mod error;
 mod exchange;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod message;
 mod settings;
 

@@ -198,3 +198,21 @@ fn between(
 fn microseconds(time: Duration) -> u64 {
     time.as_micros().try_into().unwrap_or(u64::MAX)
 }
+
+/// What the fuzzers call; see [`crate::fuzz`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(line: &[u8]) {
+    let message = crate::json::read::<Message>(line);
+    match message {
+        Ok(Message::Node(node)) => {
+            let node = node.presentable();
+            assert!(!node.host.contains(|c: char| c.is_control()), "{node:?}");
+        }
+        Ok(Message::Ends(ends)) => {
+            for end in ends.into_iter().flatten() {
+                ends::wrong(&end, &super::report::Rail::default());
+            }
+        }
+        _ => {}
+    }
+}

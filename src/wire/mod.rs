@@ -7,6 +7,8 @@
 pub(crate) mod address;
 pub(crate) mod channel;
 pub mod connection;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod guests;
 pub(crate) mod handshake;
 pub mod listen;

@@ -115,6 +115,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }
 
+/// What the fuzzers call; see [`crate::fuzz`].
+#[cfg(any(test, fuzzing))]
+pub(super) fn fuzz(data: &[u8]) {
+    link(data);
+    let links = BTreeMap::from([(2, LinkInfo { name: "eth0".to_owned(), flags: 0 })]);
+    address(data, &links);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -228,5 +228,19 @@ pub struct RailEndpoint {
     pub cookie: Cookie,
 }
 
+/// What the fuzzers call; see [`crate::fuzz`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(line: &[u8]) {
+    use crate::json::read;
+    let _ = read::<ToZero>(line);
+    if let Ok(ToNode::Prove(order)) = read::<ToNode>(line) {
+        order.times();
+    }
+    let _ = (read::<Call>(line), read::<Answer>(line), read::<Offer>(line));
+    if let Some(id) = CallId::read(&String::from_utf8_lossy(line)) {
+        assert_eq!(CallId::read(&id.to_string()), Some(id));
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,8 @@
 
 pub(crate) mod answer;
 pub(crate) mod client;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod json;
 pub(crate) mod judge;
 pub(crate) mod names;

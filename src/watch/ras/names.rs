@@ -31,7 +31,7 @@ impl Names {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn new(own: &str, own_addresses: &[&str], file: &str) -> Names {
         let addresses = own_addresses.iter().map(|address| address.parse().unwrap());
         Names {

@@ -1,0 +1,51 @@
+//! What the fuzzers call here; see [`crate::fuzz`].
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::Protocol;
+use super::address::Address;
+use super::connection::Connection;
+use super::handshake::{Handshake, Step, one_key};
+use super::session::Session;
+use crate::verbs::rail::Side;
+
+const PROTOCOL: Protocol = Protocol { schema: "rdma-init/fuzz/1", command: "fuzz" };
+const TOKEN: &[u8] = b"0123456789abcdef";
+const LONGEST: usize = 512;
+
+/// Bytes from a process that has no token.
+pub(crate) fn connection(data: &[u8]) {
+    let (mut theirs, ours) = UnixStream::pair().expect("two sockets");
+    let Ok(mut connection) = Connection::new(TcpStream::from(OwnedFd::from(ours)), "there".into(), &PROTOCOL)
+    else {
+        return;
+    };
+    let wait = Duration::from_secs(1);
+    let mut sides = [Side::First, Side::Second]
+        .map(|side| Handshake::new(&PROTOCOL, side, "", wait, "there".into()).expect("a random number"));
+    let mut session = Session::new(PROTOCOL.schema, TOKEN, Side::First, [b"a", b"b"]);
+    for part in data.chunks(300) {
+        theirs.write_all(part).expect("there is room");
+        while let Ok(Some(line)) = connection.line_if_there(LONGEST) {
+            assert_eq!(session.open(&line), None, "no line without the token counts");
+            for side in &mut sides {
+                match side.hear(&line, &one_key(TOKEN)) {
+                    Ok(Step::Proven(..)) => panic!("a proof without the token"),
+                    Ok(Step::Send(_) | Step::Later) => {}
+                    Err(stranger) => {
+                        assert!(!stranger.why.contains(|c: char| c.is_control()), "{:?}", stranger.why);
+                        side.farewell(stranger.fault);
+                    }
+                }
+            }
+        }
+        assert!(connection.held() <= LONGEST + 4096, "{}", connection.held());
+    }
+    if let Ok(address) = String::from_utf8_lossy(data).parse::<Address>() {
+        assert_eq!(address.to_string().parse(), Ok(address), "an address is what it shows");
+    }
+}
