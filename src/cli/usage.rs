@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
@@ -127,10 +128,16 @@ fn flags_of_start(arguments: &[CString]) -> Option<Vec<Flag>> {
 
 fn nothing_to_run(arguments: &[CString]) -> String {
     let has_dashes = arguments.iter().any(|argument| argument.as_bytes() == b"--");
-    let of_image = if has_dashes {
-        " In a Dockerfile, ENTRYPOINT takes away the CMD of the base image: write a CMD of your own below it."
-    } else {
-        ""
+    let program = arguments.first().map_or(OsStr::new(""), |program| OsStr::from_bytes(program.as_bytes()));
+    let of_image = match (engine_of_init(program), has_dashes) {
+        (Some(engine), _) => {
+            format!(" The image has no command: write one after its name: {engine} run --init IMAGE COMMAND.")
+        }
+        (None, true) => {
+            " In a Dockerfile, ENTRYPOINT takes away the CMD of the base image: write a CMD of your own below it."
+                .to_owned()
+        }
+        (None, false) => String::new(),
     };
     format!(
         "there is nothing to run. Usage: rdma-init [OPTIONS] -- COMMAND [ARG]..., or see rdma-init --help.{of_image}"
@@ -171,8 +178,29 @@ fn meant(word: &str) -> Option<&'static str> {
     (word.len() > 3 && distance(&nearest) <= 2).then_some(*nearest)
 }
 
+/// Returns the engine that started this program as its init, which the program's own name shows.
+fn engine_of_init(program: &OsStr) -> Option<&'static str> {
+    match Path::new(program).file_name()?.to_str()? {
+        "docker-init" => Some("docker"),
+        "podman-init" => Some("podman"),
+        _ => None,
+    }
+}
+
+/// Returns the advice if the command's first word is an option. An engine that starts this program as its init
+/// keeps the image's ENTRYPOINT, so a Dockerfile is not the cause there.
+pub(crate) fn command_is_an_option(program: &OsStr) -> String {
+    match engine_of_init(program) {
+        Some(engine) => format!(
+            "The image has no ENTRYPOINT that would take it: write the command before its options: \
+             {engine} run --init IMAGE COMMAND [ARG]..."
+        ),
+        None => OLD_ENTRYPOINT.to_owned(),
+    }
+}
+
 /// The advice if the image had an ENTRYPOINT, and these are the words of its CMD.
-pub(crate) const OLD_ENTRYPOINT: &str = "If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: \
+pub(super) const OLD_ENTRYPOINT: &str = "If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: \
      ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
 
 #[cfg(test)]
@@ -253,6 +281,22 @@ mod tests {
         for none in ["rdma-init", "rdma-init plan", "rdma-init --", "rdma-init -- --"] {
             assert_eq!(command(none), None);
         }
+    }
+
+    #[test]
+    fn the_advice_is_for_the_engine_whose_init_this_is() {
+        for (program, advice) in [
+            ("/sbin/docker-init", "docker run --init IMAGE COMMAND"),
+            ("/run/podman-init", "podman run --init IMAGE COMMAND"),
+            ("/rdma-init", "ENTRYPOINT [\"/rdma-init\""),
+            ("", "ENTRYPOINT [\"/rdma-init\""),
+        ] {
+            assert!(command_is_an_option(OsStr::new(program)).contains(advice), "{program}");
+        }
+        let nothing =
+            |program: &str| nothing_to_run(&[program, "--"].map(|word| CString::new(word).unwrap()));
+        assert!(nothing("/sbin/docker-init").contains("docker run --init IMAGE COMMAND"));
+        assert!(nothing("/rdma-init").contains("write a CMD of your own"));
     }
 
     #[test]

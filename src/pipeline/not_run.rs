@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::cli::usage::OLD_ENTRYPOINT;
+use crate::cli::usage::command_is_an_option;
 use crate::exit;
 use crate::facts::Reader;
 use crate::facts::program::{self, Program, Starter};
@@ -40,7 +40,11 @@ pub fn exec_failed(command: &OsStr, error: Errno, image: &PreparedExec) -> (Stri
         _ => error.desc().to_owned(),
     };
     let shown = if name.is_empty() { "\"\"" } else { name.as_str() };
-    let of_image = if name.starts_with('-') { format!(" {OLD_ENTRYPOINT}") } else { String::new() };
+    let started_as = env::args_os().next().unwrap_or_default();
+    let of_image = match name.starts_with('-') {
+        true => format!(" {}", command_is_an_option(&started_as)),
+        false => String::new(),
+    };
     (format!("cannot run {shown}: {advice} ({error:?}).{of_image}"), exit::of_exec_error(error))
 }
 
