@@ -29,7 +29,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-nixl manual check bench bench-kept order fuzz fuzz-corpus clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-nixl manual check bench bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -112,6 +112,11 @@ test-ray: build
 	@sh tests/launchers/ray.sh >/dev/null
 	@$(NEWEST_NCCL) sh tests/nccl/setup.sh
 	$(NEWEST_NCCL) $(TEST) --test launchers -- --ignored --test-threads 1 ray::
+
+# The policy for Kubernetes, judged by the code of its API server. Go and that source, 3 GB, go to target/admission.
+test-admission: build
+	@sh tests/examples/admission/setup.sh >/dev/null
+	$(TEST) --test examples -- --ignored admission::
 
 # NIXL on the UCX of its wheel, in a virtual machine; 90 MB to fetch. NIXL goes to target/nixl.
 test-nixl: build

@@ -7,12 +7,16 @@
 mod support;
 
 mod examples {
+    mod admission;
     mod arena;
     mod built;
     mod covered;
+    mod daemon;
     mod decided;
+    mod host_side;
     mod images;
     mod index;
+    mod kustomize;
     mod manifests;
     mod metrics;
     mod mpi;

@@ -8,20 +8,27 @@ use crate::support::repository;
 /// Each directory of examples/, its files, and the module that tries them. Besides, manifests.rs
 /// and pods.rs try all manifests, images.rs all Dockerfiles, and scripts.rs all scripts.
 const EXAMPLES: &[(&str, &[&str])] = &[
-    ("ack-arena", &["submit.sh"]),                            // arena.rs
-    ("acs-type1", &["deployment.yaml"]),                      // decided.rs
-    ("acs-type2", &["deployment.yaml"]),                      // decided.rs
-    ("cce-pytorchjob", &["pytorchjob.yaml"]),                 // decided.rs
-    ("dockerfile", &["Dockerfile", "entrypoint.Dockerfile"]), // images.rs
-    ("init-container", &["pod.yaml"]),                        // pods.rs
-    ("jobset", &["jobset.yaml"]),                             // pods.rs
-    ("mpijob", &["Dockerfile", "mpijob.yaml"]),               // mpi.rs
-    ("pai-dlc", &["Dockerfile", "command.sh"]),               // pai.rs
-    ("profile", &["site.toml"]),                              // profile.rs
-    ("ray-vllm", &["vllm.yaml"]),                             // pods.rs
-    ("slurm-pyxis", &["train.sbatch"]),                       // slurm.rs
-    ("startup-probe", &["pod.yaml"]),                         // probes.rs
-    ("torchrun", &["Dockerfile", "run.sh"]),                  // torchrun.rs
+    ("ack-arena", &["submit.sh"]),                                       // arena.rs
+    ("acs-type1", &["deployment.yaml"]),                                 // decided.rs
+    ("acs-type2", &["deployment.yaml"]),                                 // decided.rs
+    ("apptainer", &["train.sh"]),                                        // host_side.rs
+    ("cce-pytorchjob", &["pytorchjob.yaml"]),                            // decided.rs
+    ("docker-init", &["compose.yml", "containers.conf", "daemon.json"]), // daemon.rs
+    ("dockerfile", &["Dockerfile", "entrypoint.Dockerfile"]),            // images.rs
+    ("init-container", &["pod.yaml"]),                                   // pods.rs
+    ("jobset", &["jobset.yaml"]),                                        // pods.rs
+    ("kuberay", &["raycluster.yaml"]),                                   // pods.rs
+    ("kubernetes-policy", &["policy.yaml"]),                             // admission.rs
+    ("kustomize", &["kustomization.yml", "rdma-init.yml"]),              // kustomize.rs
+    ("leaderworkerset", &["leaderworkerset.yaml"]),                      // pods.rs
+    ("mpijob", &["Dockerfile", "mpijob.yaml"]),                          // mpi.rs
+    ("pai-dlc", &["Dockerfile", "command.sh"]),                          // pai.rs
+    ("profile", &["site.toml"]),                                         // profile.rs
+    ("ray-vllm", &["vllm.yaml"]),                                        // pods.rs
+    ("slurm-prolog", &["50-rdma-init.sh", "task-prolog.sh"]),            // host_side.rs
+    ("slurm-pyxis", &["train.sbatch"]),                                  // slurm.rs
+    ("startup-probe", &["pod.yaml"]),                                    // probes.rs
+    ("torchrun", &["Dockerfile", "run.sh"]),                             // torchrun.rs
 ];
 
 fn names(folder: &Path) -> Vec<String> {

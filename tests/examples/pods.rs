@@ -48,6 +48,33 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        "kuberay/head",
+        &[("KUBERAY_GEN_RAY_START_CMD", "ray start --head --block")],
+        &["ray", "start", "--head", "--block"],
+    ),
+    (
+        "kuberay/worker",
+        &[("KUBERAY_GEN_RAY_START_CMD", "ray start --address=train-head-svc:6379 --block")],
+        &["ray", "start", "--address=train-head-svc:6379", "--block"],
+    ),
+    (
+        "leaderworkerset/train",
+        &[
+            ("LWS_GROUP_SIZE", "2"),
+            ("LWS_LEADER_ADDRESS", "train-0.train.default"),
+            ("LWS_WORKER_INDEX", "1"),
+        ],
+        &[
+            "torchrun",
+            "--nnodes=2",
+            "--nproc-per-node=8",
+            "--node-rank=1",
+            "--master-addr=train-0.train.default",
+            "--master-port=29500",
+            "train.py",
+        ],
+    ),
+    (
         "mpijob/launcher",
         &[],
         &[
@@ -100,7 +127,7 @@ fn every_container_starts_its_command_with_the_variables() {
     for described in manifests.iter().flat_map(containers) {
         let Some((engine, mut host)) = Host::of_engine() else { return };
         let (name, platform, command) = case(&described);
-        let has_devices = *name != "mpijob/launcher";
+        let has_devices = !["kuberay/head", "mpijob/launcher"].contains(name);
         if !has_devices {
             let network = engine.network();
             host = Host::new().on(network, network.address());

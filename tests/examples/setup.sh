@@ -2,7 +2,7 @@
 # Makes sure that what the tests of the examples need is there, and says where it is, in lines
 # NAME=VALUE:
 #
-#     tests/examples/setup.sh manifests    PYTHON, with Kubernetes' schemas
+#     tests/examples/setup.sh manifests    PYTHON, with Kubernetes' schemas, and KUBECTL
 #     tests/examples/setup.sh images       DEBIAN and RUST, images to build on
 #     tests/examples/setup.sh index        buildah, and no line
 #     tests/examples/setup.sh prometheus   PROMETHEUS, the directory of Debian's promtool and prometheus
@@ -58,6 +58,7 @@ manifests() {
         touch "$venv/complete-$wanted"
     fi
     echo "PYTHON=$venv/bin/python"
+    echo "KUBECTL=$venv/bin/kubectl"
 }
 
 # import IMAGE FOLDER: makes an image of a root file system.

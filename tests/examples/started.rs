@@ -62,7 +62,8 @@ impl Described<'_> {
     /// Returns the variables that the manifest gives to the container.
     pub fn environment(&self) -> Vec<(&str, &str)> {
         let pairs = self.container["env"].as_array().into_iter().flatten();
-        pairs.map(|pair| (pair["name"].as_str().unwrap(), pair["value"].as_str().unwrap())).collect()
+        // A value from a Secret is not in the manifest.
+        pairs.filter_map(|pair| Some((pair["name"].as_str().unwrap(), pair["value"].as_str()?))).collect()
     }
 
     /// Returns command and arguments, with `$(VARIABLE)` replaced as the kubelet does it.

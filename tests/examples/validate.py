@@ -37,12 +37,53 @@ MPI_JOB = {
     },
 }
 
+# No package has these models. The names are those of the operators' API references.
+LEADER_WORKER_SET = {
+    "apiVersion": "str",
+    "kind": "str",
+    "metadata": "V1ObjectMeta",
+    "spec": {
+        "replicas": "int",
+        "leaderWorkerTemplate": {
+            "leaderTemplate": "V1PodTemplateSpec",
+            "workerTemplate": "V1PodTemplateSpec",
+            "size": "int",
+            "restartPolicy": "str",
+        },
+        "startupPolicy": "str",
+    },
+}
+
+RAY_CLUSTER = {
+    "apiVersion": "str",
+    "kind": "str",
+    "metadata": "V1ObjectMeta",
+    "spec": {
+        "rayVersion": "str",
+        "headGroupSpec": {
+            "rayStartParams": "dict(str, str)",
+            "serviceType": "str",
+            "template": "V1PodTemplateSpec",
+        },
+        "workerGroupSpecs": [
+            {
+                "groupName": "str",
+                "replicas": "int",
+                "minReplicas": "int",
+                "maxReplicas": "int",
+                "rayStartParams": "dict(str, str)",
+                "template": "V1PodTemplateSpec",
+            }
+        ],
+    },
+}
+
 PLAIN = {"str": str, "int": int, "bool": bool}
 
 
-def core(document):
+def core(document, releases=RELEASES):
     """What Kubernetes refuses of a document of its own."""
-    for release in RELEASES:
+    for release in releases:
         try:
             kubernetes_validate.validate(document, release, strict=True)
         except kubernetes_validate.ValidationError as error:
@@ -106,6 +147,10 @@ def fields(kind, value, path):
                 yield f"{path}: {value!r} is no {kind}"
             return
         kind = kubeflow(kind)
+    if isinstance(kind, list):
+        for index, item in enumerate(value):
+            yield from fields(kind[0], item, f"{path}.{index}")
+        return
     for key, item in value.items():
         if key not in kind:
             yield f"{path}.{key}: there is no such field"
@@ -158,6 +203,13 @@ def refused(document):
             return fields(MPI_JOB, document, "MPIJob")
         case ("jobset.x-k8s.io/v1alpha2", "JobSet"):
             return job_set(document)
+        case ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"):
+            return fields(LEADER_WORKER_SET, document, "LeaderWorkerSet")
+        case ("ray.io/v1", "RayCluster"):
+            return fields(RAY_CLUSTER, document, "RayCluster")
+        case ("admissionregistration.k8s.io/v1", _):
+            # The oldest release does not have these kinds.
+            return core(document, RELEASES[-1:])
         case (str(), str()):
             return core(document)
         case _:

@@ -1,0 +1,164 @@
+//! Lets the code of Kubernetes' API server apply the policy of the example to Pods as operators make them.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::repository;
+
+/// Returns each Pod after one evaluation, and after a second one.
+fn admitted(pods: &[Value]) -> Vec<[Value; 2]> {
+    let setup = Command::new(repository("tests/examples/admission/setup.sh"));
+    let setup = { setup }.stderr(Stdio::inherit()).output().unwrap();
+    assert!(setup.status.success(), "tests/examples/admission/setup.sh fails (see above)");
+    let said = String::from_utf8(setup.stdout).unwrap();
+    let judge = said.trim_end().strip_prefix("JUDGE=").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // The judge reads one object: the policy, without the binding that follows it.
+    let policy = fs::read_to_string(repository("examples/kubernetes-policy/policy.yaml")).unwrap();
+    let (policy, binding) = policy.split_once("\n---\n").unwrap();
+    assert!(binding.contains("policyName: rdma-init"), "{binding}");
+    fs::write(folder.path().join("policy"), policy).unwrap();
+    let mut command = Command::new(judge);
+    command.arg(folder.path().join("policy"));
+    for (number, pod) in pods.iter().enumerate() {
+        let path = folder.path().join(number.to_string());
+        fs::write(&path, pod.to_string()).unwrap();
+        command.arg(path);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let all: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(all.len(), 2 * pods.len());
+    all.chunks(2).map(|both| [both[0].clone(), both[1].clone()]).collect()
+}
+
+fn pod(spec: &Value) -> Value {
+    let metadata = json!({"name": "pod", "labels": {"rdma-init/inject": "true"}});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+/// A container that asks for GPUs.
+fn trainer(more: &Value) -> Value {
+    let mut container = json!({
+        "name": "train", "image": "train", "command": ["torchrun", "train.py"], "args": ["--epochs", "3"],
+        "resources": {"limits": {"nvidia.com/gpu": "8", "cpu": "96"}},
+    });
+    container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    container
+}
+
+/// The Pods of operators, each with one container that gets rdma-init, the first one.
+fn pods() -> Vec<(&'static str, Value)> {
+    let shm = json!({"name": "shm", "emptyDir": {"medium": "Memory"}});
+    let mounts = json!([{"name": "shm", "mountPath": "/dev/shm"}]);
+    let sidecar = json!({"name": "logs", "image": "logs", "command": ["logs"]});
+    let native = json!({"name": "mesh", "image": "mesh", "restartPolicy": "Always"});
+    vec![
+        ("a bare Pod", json!({"containers": [trainer(&json!({}))]})),
+        (
+            "PyTorchJob's worker",
+            json!({
+                "initContainers": [{"name": "init-pytorch", "image": "alpine", "command": ["sh", "-c", "true"]}],
+                "containers": [trainer(&json!({"env": [{"name": "RANK", "value": "1"}]}))],
+            }),
+        ),
+        (
+            "JobSet's Pod with a native sidecar",
+            json!({
+                "subdomain": "train", "initContainers": [native], "volumes": [shm],
+                "containers": [trainer(&json!({"volumeMounts": mounts})), sidecar],
+            }),
+        ),
+        (
+            "LeaderWorkerSet's worker",
+            json!({
+                "volumes": [shm],
+                "containers": [trainer(&json!({
+                    "env": [{"name": "LWS_WORKER_INDEX", "valueFrom": {"fieldRef": {
+                        "fieldPath": "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']"}}}],
+                    "volumeMounts": mounts,
+                })), sidecar],
+            }),
+        ),
+        (
+            "MPIJob's worker",
+            json!({
+                "volumes": [{"name": "ssh-auth", "secret": {"secretName": "train-ssh"}}],
+                "containers": [trainer(&json!({
+                    "command": ["/usr/sbin/sshd", "-De"],
+                    "volumeMounts": [{"name": "ssh-auth", "mountPath": "/root/.ssh"}],
+                }))],
+            }),
+        ),
+    ]
+}
+
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
+}
+
+#[test]
+#[ignore = "make test-admission: needs 3 GB of packages"]
+fn the_pods_of_operators_start_under_rdma_init() {
+    let (names, specs): (Vec<_>, Vec<_>) = pods().into_iter().unzip();
+    let before: Vec<_> = specs.iter().map(pod).collect();
+    for ((name, before), [first, second]) in names.iter().zip(&before).zip(admitted(&before)) {
+        assert_eq!(first, second, "{name}: a second evaluation changes the Pod");
+        let (before, after) = (&before["spec"], &first["spec"]);
+        let (old, new) = (&before["containers"][0], &after["containers"][0]);
+        let prefix = vec![json!("/opt/rdma-init/rdma-init"), json!("--")];
+        assert_eq!(list(&new["command"]), [prefix, list(&old["command"])].concat(), "{name}");
+        assert_eq!(new["args"], old["args"], "{name}");
+        let mount = json!({"name": "rdma-init", "readOnly": true, "mountPath": "/opt/rdma-init"});
+        assert_eq!(list(&new["volumeMounts"]), [list(&old["volumeMounts"]), vec![mount]].concat(), "{name}");
+        let secret = json!({"name": "rdma-init-token", "key": "token", "optional": true});
+        let token = json!({"name": "RDMA_INIT_TOKEN", "valueFrom": {"secretKeyRef": secret}});
+        let mut env = list(&new["env"]);
+        assert_eq!(env.pop(), Some(token), "{name}");
+        assert_eq!(env.len(), list(&old["env"]).len(), "{name}");
+        // The other containers stay as they are.
+        let commands = |spec: &Value| {
+            let rest = list(&spec["containers"]).into_iter().skip(1);
+            rest.map(|container| (container["command"].clone(), list(&container["volumeMounts"])))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(commands(before), commands(after), "{name}");
+        let init = list(&after["initContainers"]);
+        assert_eq!(init.len(), list(&before["initContainers"]).len() + 1, "{name}");
+        assert_eq!(init[0]["command"], json!(["/rdma-init", "install", "/opt/rdma-init"]), "{name}");
+        assert_eq!(init[0]["securityContext"]["capabilities"]["drop"], json!(["ALL"]), "{name}");
+        let volumes = list(&after["volumes"]);
+        assert_eq!(volumes.len(), list(&before["volumes"]).len() + 1, "{name}");
+        assert_eq!(volumes.last(), Some(&json!({"name": "rdma-init", "emptyDir": {}})), "{name}");
+    }
+}
+
+#[test]
+#[ignore = "make test-admission: needs 3 GB of packages"]
+fn other_pods_stay_as_they_are() {
+    let mut without_label = pod(&json!({"containers": [trainer(&json!({}))]}));
+    without_label["metadata"]["labels"] = json!({"rdma-init/inject": "false"});
+    let mut without_command = trainer(&json!({}));
+    without_command.as_object_mut().unwrap().remove("command");
+    let launcher = json!({"name": "launcher", "image": "train", "command": ["mpirun"],
+        "resources": {"limits": {"cpu": "1"}}});
+    let with_token = trainer(&json!({"env": [{"name": "RDMA_INIT_TOKEN", "value": "own"}]}));
+    let all = [
+        without_label,
+        pod(&json!({"containers": [without_command]})),
+        pod(&json!({"containers": [launcher]})),
+        pod(&json!({"containers": [with_token]})),
+    ];
+    let [label, command, launcher, token] = admitted(&all).try_into().unwrap();
+    for [after, again] in [label, command, launcher] {
+        assert_eq!(after["spec"]["volumes"], Value::Null, "{after:#}");
+        assert_eq!(after["spec"]["initContainers"], Value::Null, "{after:#}");
+        assert_eq!(after, again);
+    }
+    let env = json!([{"name": "RDMA_INIT_TOKEN", "value": "own"}]);
+    assert_eq!(token[0]["spec"]["containers"][0]["env"], env);
+    assert_eq!(token[0]["spec"]["volumes"][0]["name"], "rdma-init");
+}
