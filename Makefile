@@ -22,6 +22,10 @@ CARGO_ENVIRONMENT = $(shell test ! -e $(LIBCLANG)/libclang.so || echo env LIBCLA
   BINDGEN_EXTRA_CLANG_ARGS=-I$$(gcc -print-file-name=include))
 CARGO = $(CARGO_ENVIRONMENT) sh tests/cross.sh $(ARCHITECTURE) cargo
 
+# The same bytes, wherever the clone and the crates are: rustc writes the paths of the sources into the
+# program, for panics. The release alone gets this, so that it does not rebuild the tests.
+REMAP := --config 'target.$(CARGO_BUILD_TARGET).rustflags=["--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo", "--remap-path-prefix=$(CURDIR)=/rdma-init"]'
+
 TARGET := target/$(CARGO_BUILD_TARGET)/release/rdma-init
 # What runs a program of that architecture here: nothing, or QEMU.
 RUN := $(if $(filter $(ARCHITECTURE),$(HERE)),,qemu-$(ARCHITECTURE)-static)
@@ -39,7 +43,7 @@ setup:
 # The binary, and the proof that it is what it says: static, small, and able to
 # run with libibverbs and the providers inside.
 build: setup
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked $(REMAP)
 	@file $(TARGET) | grep -q 'statically linked' || { echo '$(TARGET) is not static'; exit 1; }
 	@size=$$(stat -c %s $(TARGET)); echo "$(TARGET): $$size bytes, static"; \
 	  test $$size -le $(LARGEST) || { echo "more than $(LARGEST) bytes"; exit 1; }
@@ -143,16 +147,16 @@ check: setup
 BENCHES := pid1 compare env_plugin preflight judge
 bench: build
 	@sh tests/setup.sh bench
-	@set -e; for bench in $(BENCHES); do $(CARGO) bench --locked --bench $$bench; done
+	@set -e; for bench in $(BENCHES); do $(CARGO) bench --locked $(REMAP) --bench $$bench; done
 
 # The run that is kept, with its commit: on a machine that does nothing else, after the build and its load.
 KEPT = tests/bench/results/$(shell date +%F).md
 bench-kept: build
 	@sh tests/setup.sh bench
-	@$(CARGO) bench --locked --bench pid1 --no-run
+	@$(CARGO) bench --locked $(REMAP) --bench pid1 --no-run
 	@echo 'waiting until the machine is quiet'; \
 	  until awk '{ exit $$1 >= 0.2 }' /proc/loadavg; do sleep 5; done
-	@$(CARGO) bench --locked --bench pid1 >$(KEPT).new && mv $(KEPT).new $(KEPT) && cat $(KEPT)
+	@$(CARGO) bench --locked $(REMAP) --bench pid1 >$(KEPT).new && mv $(KEPT).new $(KEPT) && cat $(KEPT)
 
 # The list of the functions that a start runs (src/start.ld). Make it again after a change of many functions, or
 # with another Rust; without that, a start is slower and nothing else changes. It needs valgrind and python3.

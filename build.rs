@@ -62,6 +62,16 @@ fn main() {
         println!("cargo::rustc-link-arg=-l:{archive}");
     }
     println!("cargo::rustc-link-arg=-Wl,--end-group");
+    link_map();
+}
+
+/// Has the linker write which objects of which archives are in the program, beside the program. `make dist` derives
+/// the bill of materials and the licenses of the C libraries from it.
+fn link_map() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    // The profile's directory is above build/rdma-init-HASH/out.
+    let beside = out.ancestors().nth(3).expect("cargo's layout has it").join("rdma-init.map");
+    println!("cargo::rustc-link-arg-bin=rdma-init=-Wl,-Map={}", beside.display());
 }
 
 /// Puts the functions of a start beside each other in the program. The list was made on x86-64, with the names
