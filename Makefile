@@ -33,7 +33,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-nixl manual check bench bench-kept order fuzz fuzz-corpus clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-nixl test-dist dist follow manual check bench bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -60,6 +60,23 @@ IMAGE := oci-archive:target/rdma-init.tar
 image: build-all
 	@sh tests/setup.sh image
 	@sh docker/image.sh $(IMAGE)
+
+# The files of a release, in target/dist: archives, packages, the image, checksums, and what they contain.
+dist:
+	@for architecture in $(ARCHITECTURES); do $(MAKE) build ARCHITECTURE=$$architecture || exit; done
+	@sh tests/setup.sh image
+	@sh dist/dist.sh $(ARCHITECTURES)
+
+# Two builds on this machine have the same bytes; and the package of `make dist` installs and goes without a
+# trace in fresh roots of four distributions. Needs root, and the time of two builds for each architecture.
+test-dist: dist
+	@sh tests/setup.sh dist
+	sh tests/dist/install.sh
+	sh tests/dist/reproduce.sh $(ARCHITECTURES)
+
+# The newest releases of the libraries that are modelled, beside the model: some hundreds of megabytes.
+follow: setup
+	@sh tests/cross.sh $(ARCHITECTURE) sh tests/follow/follow.sh
 
 # The main job on a host with nine RoCE HCAs, captured: what is decided, and a
 # command that prints what it gets. Then the real thing on this machine, as PID 1, which

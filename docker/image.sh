@@ -5,7 +5,8 @@
 #     docker/image.sh oci-archive:FILE [TARGET]                  into a file
 #     docker/image.sh docker://registry.example.com/rdma-init    into a registry
 #
-# TARGET is cargo's directory, mostly target/. containers-transports(5) has other places.
+# TARGET is cargo's directory, mostly target/. containers-transports(5) has other places. The times in the image are
+# SOURCE_DATE_EPOCH, if that is set.
 set -eu
 
 to=$1
@@ -18,11 +19,11 @@ store=$(mktemp -d "$PWD/target/image.XXXXXX")
 trap 'rm -rf "$store"' EXIT
 buildah() { command buildah --root "$store/root" --runroot "$store/run" --storage-driver vfs "$@"; }
 
-for platform in amd64:x86_64 arm64:aarch64; do
+for platform in ${PLATFORMS:-amd64:x86_64 arm64:aarch64}; do
     folder=$target/${platform#*:}-unknown-linux-gnu/release
     [ -e "$folder/rdma-init" ] || { echo "there is no $folder/rdma-init: make build-all" >&2; exit 1; }
-    buildah build --quiet --platform "linux/${platform%:*}" --manifest rdma-init \
+    buildah build --quiet ${SOURCE_DATE_EPOCH:+--timestamp "$SOURCE_DATE_EPOCH"} --platform "linux/${platform%:*}" --manifest rdma-init \
         --file docker/scratch.Dockerfile "$folder" >/dev/null
 done
 buildah manifest push --quiet --all rdma-init "$to" >/dev/null
-echo "$to: linux/amd64 and linux/arm64"
+echo "$to: ${PLATFORMS:-linux/amd64 and linux/arm64}"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what the build (`setup.sh build`, or `setup.sh build ARCHITECTURE`), the tests
-# (`setup.sh test`), the benchmark (`setup.sh bench`), the order of functions (`setup.sh order`)
-# or the image (`setup.sh image`) need on Debian 12, Ubuntu 22.04 and later releases. It installs
-# only what is missing.
+# (`setup.sh test`), the benchmark (`setup.sh bench`), the order of functions (`setup.sh order`),
+# the image (`setup.sh image`) or the test of a release (`setup.sh dist`) need on Debian 12, Ubuntu
+# 22.04 and later releases. It installs only what is missing.
 set -eu
 # This script reads what apt-get says, so that has to be English.
 export LC_ALL=C
@@ -240,5 +240,6 @@ case ${1:-} in
         install valgrind python3
         ;;
     image) install buildah ;;
-    *) echo "usage: $0 build [ARCHITECTURE]|test|bench|order|image" >&2; exit 2 ;;
+    dist) install debootstrap debian-archive-keyring ubuntu-keyring util-linux ;;
+    *) echo "usage: $0 build [ARCHITECTURE]|test|bench|order|image|dist" >&2; exit 2 ;;
 esac
