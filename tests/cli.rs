@@ -8,6 +8,7 @@ mod cli {
     mod commands;
     mod compare;
     mod configuration;
+    mod documents;
     mod environment;
     mod hostile;
     mod in_process;

@@ -39,9 +39,11 @@ fn a_container_gets_what_its_devices_call_for() {
     let known = ["PATH", "HOSTNAME", "HOME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME"];
     assert!(ended.stdout.lines().all(|line| known.contains(&line.split('=').next().unwrap())), "{ended:#?}");
     ended
-        .expect_line([
-            "rdma-init 0.1.0: RoCE, 2 of 5 ports, but memory cannot be pinned, profile generic-roce",
-        ])
+        .expect_line([concat!(
+            "rdma-init ",
+            env!("CARGO_PKG_VERSION"),
+            ": RoCE, 2 of 5 ports, but memory cannot be pinned, profile generic-roce"
+        )])
         .expect_line(["use", "mlx5_1", "mlx5_2", "Ethernet, 200 Gb/sec (4X HDR)"])
         .expect_line(["skip", "mlx5_0", "eth0", "carries the default route"])
         .expect_line(["skip", "mlx5_3", "not allotted to this container"])

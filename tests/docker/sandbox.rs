@@ -44,10 +44,11 @@ fn a_bare_image_works() {
     let ended = engine.run_bare(host.options(&[]), &["/rdma-init", "env", "--format", "docker"]);
     // The second start finds the variables that the first one has filled in.
     ended.expect_code(0).expect_line(["set", "NCCL_IB_GID_INDEX", OWN_SLOT]).expect_unsaid("warning");
-    engine
-        .run_bare::<&str>([], &["/rdma-init", "--version"])
-        .expect_code(0)
-        .expect_stdout("rdma-init 0.1.0\n");
+    engine.run_bare::<&str>([], &["/rdma-init", "--version"]).expect_code(0).expect_stdout(concat!(
+        "rdma-init ",
+        env!("CARGO_PKG_VERSION"),
+        "\n"
+    ));
     engine.run_bare::<&str>([], &["sh"]).expect_code(127).expect_said("cannot run sh");
 }
 

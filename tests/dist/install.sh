@@ -1,0 +1,45 @@
+#!/bin/sh
+# Installs the .deb of target/dist in fresh roots of the distributions that the README names, runs the program there, and
+# removes it: afterwards each root has the files that it had. tests/dist/install.sh [SUITE...]
+set -eu
+here=$(cd "$(dirname "$0")/../.." && pwd -P)
+[ $# -gt 0 ] || set -- bookworm trixie jammy noble
+package=$(find "$here/target/dist" -name "rdma-init_*_$(dpkg --print-architecture).deb")
+[ -n "$package" ] || { echo "there is no package in target/dist: make dist" >&2; exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# What dpkg writes down for each installation is in its own directories, and its log.
+files() {
+    find "$1" -xdev \( -path "$1/var/lib/dpkg" -o -path "$1/var/log" -o -path "$1/rdma-init.deb" \) -prune -o -printf '%P %y %m %s\n' |
+        grep -v ' d ' | sort
+    find "$1" -xdev -path "$1/var/lib/dpkg" -prune -o -type d -printf '%P\n' | sort
+}
+
+for suite; do
+    root=$work/$suite
+    case $suite in
+        bookworm | trixie) mirror=http://deb.debian.org/debian ring=debian-archive-keyring ;;
+        *) mirror=http://archive.ubuntu.com/ubuntu ring=ubuntu-archive-keyring ;;
+    esac
+    # A script that this debootstrap lacks is that of an earlier release.
+    script=
+    [ -e "/usr/share/debootstrap/scripts/$suite" ] || script=/usr/share/debootstrap/scripts/gutsy
+    debootstrap --variant=minbase --keyring="/usr/share/keyrings/$ring.gpg" "$suite" "$root" "$mirror" $script >"$work/log" ||
+        { cat "$work/log" >&2; exit 1; }
+    files "$root" >"$work/before"
+    cp "$package" "$root/rdma-init.deb"
+    chroot "$root" dpkg --install /rdma-init.deb >/dev/null
+    chroot "$root" rdma-init --version
+    chroot "$root" rdma-init plan --facts demo:cce-roce | grep -q 'NCCL_IB_HCA'
+    # Not PID 1, and without a state: the command runs, and nothing is left in the root.
+    code=0
+    RDMA_INIT_STATE_DIR='' RDMA_INIT_WRITE_NCCL_CONF=false chroot "$root" rdma-init -- sh -c 'exit 42' 2>"$work/said" || code=$?
+    [ "$code" = 42 ] || { cat "$work/said" >&2; echo "$suite: the command's exit code became $code" >&2; exit 1; }
+    [ -s "$root/usr/share/man/man1/rdma-init-plan.1.gz" ]
+    chroot "$root" dpkg --purge rdma-init >/dev/null
+    files "$root" >"$work/after"
+    diff "$work/before" "$work/after" || { echo "$suite: the package leaves these files behind" >&2; exit 1; }
+    rm -rf "$root"
+    echo "$suite: installed, run, and removed without a trace"
+done
