@@ -240,6 +240,10 @@ case ${1:-} in
         install valgrind python3
         ;;
     image) install buildah ;;
-    dist) install debootstrap debian-archive-keyring ubuntu-keyring util-linux ;;
+    dist)
+        install util-linux diffutils debootstrap debian-archive-keyring
+        # Debian 12 does not have the keys of Ubuntu.
+        (install ubuntu-keyring) || say "there is no package ubuntu-keyring, so no root of Ubuntu can be made"
+        ;;
     *) echo "usage: $0 build [ARCHITECTURE]|test|bench|order|image|dist" >&2; exit 2 ;;
 esac

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the .deb of target/dist in fresh roots of the distributions that the README names, runs the program there, and
-# removes it: afterwards each root has the files that it had. tests/dist/install.sh [SUITE...]
+# removes it: afterwards each root has the files that it had, so it is kept in target/roots.
+# tests/dist/install.sh [SUITE...]
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd -P)
 [ $# -gt 0 ] || set -- bookworm trixie jammy noble
@@ -9,24 +10,30 @@ package=$(find "$here/target/dist" -name "rdma-init_*_$(dpkg --print-architectur
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# What dpkg writes down for each installation is in its own directories, and its log.
+# Prints the files of the root $1. What dpkg writes down for each installation is in its own directory, and its log.
 files() {
-    find "$1" -xdev \( -path "$1/var/lib/dpkg" -o -path "$1/var/log" -o -path "$1/rdma-init.deb" \) -prune -o -printf '%P %y %m %s\n' |
-        grep -v ' d ' | sort
-    find "$1" -xdev -path "$1/var/lib/dpkg" -prune -o -type d -printf '%P\n' | sort
+    (cd "$1" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/log -o -path ./rdma-init.deb \) -prune \
+        -o -type d -printf '%P %m\n' -o -printf '%P %y %m %s\n') | sort
 }
 
 for suite; do
-    root=$work/$suite
+    root=$here/target/roots/$suite
     case $suite in
         bookworm | trixie) mirror=http://deb.debian.org/debian ring=debian-archive-keyring ;;
         *) mirror=http://archive.ubuntu.com/ubuntu ring=ubuntu-archive-keyring ;;
     esac
-    # A script that this debootstrap lacks is that of an earlier release.
-    script=
-    [ -e "/usr/share/debootstrap/scripts/$suite" ] || script=/usr/share/debootstrap/scripts/gutsy
-    debootstrap --variant=minbase --keyring="/usr/share/keyrings/$ring.gpg" "$suite" "$root" "$mirror" $script >"$work/log" ||
-        { cat "$work/log" >&2; exit 1; }
+    if [ ! -e "$root" ]; then
+        if [ ! -e "/usr/share/keyrings/$ring.gpg" ]; then
+            # Debian 12 has no package of Ubuntu's keys.
+            echo "$suite: SKIPPED, this machine has no /usr/share/keyrings/$ring.gpg (package ubuntu-keyring)"
+            continue
+        fi
+        rm -rf "$root.new"
+        mkdir -p "${root%/*}"
+        debootstrap --variant=minbase --keyring="/usr/share/keyrings/$ring.gpg" "$suite" "$root.new" "$mirror" >"$work/log" ||
+            { cat "$work/log" >&2; exit 1; }
+        mv "$root.new" "$root"
+    fi
     files "$root" >"$work/before"
     cp "$package" "$root/rdma-init.deb"
     chroot "$root" dpkg --install /rdma-init.deb >/dev/null
@@ -36,10 +43,10 @@ for suite; do
     code=0
     RDMA_INIT_STATE_DIR='' RDMA_INIT_WRITE_NCCL_CONF=false chroot "$root" rdma-init -- sh -c 'exit 42' 2>"$work/said" || code=$?
     [ "$code" = 42 ] || { cat "$work/said" >&2; echo "$suite: the command's exit code became $code" >&2; exit 1; }
-    [ -s "$root/usr/share/man/man1/rdma-init-plan.1.gz" ]
+    chroot "$root" dpkg --listfiles rdma-init | grep -q '/man1/rdma-init-plan.1.gz$'
     chroot "$root" dpkg --purge rdma-init >/dev/null
+    rm "$root/rdma-init.deb"
     files "$root" >"$work/after"
     diff "$work/before" "$work/after" || { echo "$suite: the package leaves these files behind" >&2; exit 1; }
-    rm -rf "$root"
     echo "$suite: installed, run, and removed without a trace"
 done

@@ -46,6 +46,14 @@ def read_names(wheel, prefixes):
     return names
 
 
+def nvshmem(wheel):
+    """The names without prefix that NVSHMEM completes as it reads them, with some strings that are no names."""
+    with zipfile.ZipFile(wheel) as archive:
+        library = next(name for name in archive.namelist() if "libnvshmem_host.so" in name)
+        found = re.findall(rb"\0([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])(?=\0)", archive.read(library))
+    return {f"NVSHMEM_{name.decode()}" for name in found if not name.startswith((b"NVSHMEM", b"CUDA_", b"NVTX_"))}
+
+
 # Prints every option of the UCX in a directory, also the hidden ones (1: values, 8: hidden).
 PRINT_UCX = """
 import ctypes, glob, sys
@@ -77,6 +85,8 @@ def ucx(wheel):
 def main(package, version, wheel):
     prefixes = next(names for start, names in PREFIXES.items() if package.startswith(start))
     names = read_names(wheel, prefixes)
+    if package.startswith("nvidia-nvshmem"):
+        names |= nvshmem(wheel)
     missing = names - known()
     # NCCL's names and these libraries' decide about networks altogether.
     if package.startswith(("sglang", "vllm", "mooncake", "nixl")):
