@@ -25,7 +25,15 @@ for package; do
             --dest "$wheels.new" "$package==$version" >&2 || { failed="$failed $package"; continue; }
         mv "$wheels.new" "$wheels"
     fi
-    python3 "$here/names.py" "$package" "$version" "$wheels"/*.whl
+    case $package in
+        nvidia-nccl-*)
+            modelled=$(tail -n 1 "$here/../nccl/versions")
+            RDMA_INIT_TEST_NCCL=$modelled sh "$here/../nccl/setup.sh"
+            set -- "$repository/target/nccl/$modelled/libnccl.so.2"
+            ;;
+        *) set -- ;;
+    esac
+    python3 "$here/names.py" "$package" "$version" "$wheels"/*.whl "$@"
     # Where the library can be asked on random hosts, beside the model.
     case $package in
         nvidia-nccl-*)

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Says which variables a wheel reads that the model does not know: names.py PACKAGE VERSION WHEEL"""
+"""Says which variables a wheel reads that the model does not know: names.py PACKAGE VERSION WHEEL [LIBRARY]
+
+LIBRARY is an earlier release that the model knows: what is in there as well is no new variable, such as an error's name.
+"""
 
 import re
 import subprocess
@@ -82,12 +85,14 @@ def ucx(wheel):
         return names, "" if names else f"libucs lists no variable: {asked.stderr.strip()}"
 
 
-def main(package, version, wheel):
+def main(package, version, wheel, earlier=None):
     prefixes = next(names for start, names in PREFIXES.items() if package.startswith(start))
     names = read_names(wheel, prefixes)
     if package.startswith("nvidia-nvshmem"):
         names |= nvshmem(wheel)
     missing = names - known()
+    if earlier:
+        missing = {name for name in missing if f"\0{name}\0".encode() not in Path(earlier).read_bytes()}
     # NCCL's names and these libraries' decide about networks altogether.
     if package.startswith(("sglang", "vllm", "mooncake", "nixl")):
         shown = sorted(name for name in missing if ABOUT_NETWORKS.search(name))
