@@ -15,12 +15,11 @@ pub(crate) struct NoList;
 /// The text is no JSON list.
 pub(crate) fn without(text: &str) -> Result<Vec<Value>, NoList> {
     let entries = entries(text)?;
-    let place = |mark: &str| entries.iter().position(|entry| entry == mark);
-    // A mark without its counterpart is not a block.
-    match (place(BEGIN), place(END)) {
-        (Some(begin), Some(end)) if begin < end => {
-            Ok(entries[..begin].iter().chain(&entries[end + 1..]).cloned().collect())
-        }
+    // Our block is the last one. A mark without its counterpart is not a block.
+    let begin = entries.iter().rposition(|entry| entry == BEGIN);
+    let end = begin.and_then(|begin| Some(begin + entries[begin..].iter().position(|entry| entry == END)?));
+    match (begin, end) {
+        (Some(begin), Some(end)) => Ok(entries[..begin].iter().chain(&entries[end + 1..]).cloned().collect()),
         _ => Ok(entries),
     }
 }
@@ -65,6 +64,15 @@ pub(crate) fn with(text: &str, ours: &[&str]) -> Result<String, NoList> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Found by the fuzzer: each start added another block.
+    #[test]
+    fn a_mark_that_is_left_alone_hides_no_block() {
+        for user in [format!("[\"{END}\", \"MINE\"]"), format!("[\"{BEGIN}\", \"MINE\"]")] {
+            let first = with(&user, &["NCCL_NET"]).unwrap();
+            assert_eq!(with(&first, &["NCCL_NET"]).unwrap(), first);
+        }
+    }
 
     #[test]
     fn the_users_entries_stay_and_ours_are_replaced() {

@@ -6,7 +6,7 @@ use super::step::WhichRoute;
 use super::subnet::Prefix;
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port};
-use crate::libraries::flavor::Flavor;
+use crate::image::flavor::Flavor;
 
 /// A port under consideration.
 #[derive(Debug, Clone)]

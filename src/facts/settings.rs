@@ -247,7 +247,7 @@ pub(crate) fn without_secret(text: String) -> String {
 }
 
 /// Returns the lines that seem to set a variable of ours. Nothing else in the file is examined.
-fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
+pub(crate) fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
     let is_odd = move |line: &str| {
         let start = line.split('=').next().unwrap_or_default();
         let sets_it = is_variable_name(start) && line.contains('=');

@@ -58,7 +58,7 @@ mod wireless;
 use crate::fabric::Candidate;
 use crate::fabric::own_interface::Index;
 use crate::finding::Finding;
-use crate::libraries::flavor::Flavor;
+use crate::image::flavor::Flavor;
 use crate::plan::remark::Remark;
 use crate::plan::{Decided, Plan};
 use crate::text::reworded;

@@ -7,6 +7,7 @@ mod collect;
 pub(crate) mod elf;
 #[cfg(test)]
 mod fake;
+pub(crate) mod flavor;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 pub(crate) mod kernel_abi;

@@ -12,7 +12,6 @@
 
 pub(crate) mod exclusions;
 mod finding;
-pub mod flavor;
 pub(crate) mod gloo;
 pub(crate) mod known;
 mod lead;

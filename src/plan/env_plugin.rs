@@ -4,7 +4,7 @@
 use super::{EnvPluginOption, Options, Setting, SettingOutcome, User};
 use crate::facts::Facts;
 use crate::finding::Source;
-use crate::libraries::flavor::Flavor;
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::env_plugin::{self, VARIABLE, is_asked};
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::{READS_ENV_PLUGIN, Version};

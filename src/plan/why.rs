@@ -11,7 +11,7 @@ use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::Finding;
-use crate::libraries::flavor::Flavor;
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::env_plugin::is_asked;
 use crate::libraries::{self, nccl::variables};

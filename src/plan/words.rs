@@ -13,7 +13,7 @@ use super::rule::{
 use crate::fabric::interface::{Because, InterfaceSearch, Obstacle};
 use crate::fabric::{NvSwitch, SkipReason, WhichRoute};
 use crate::facts::gid::Gid;
-use crate::libraries::flavor::Flavor;
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::version::Version;
 use crate::libraries::traffic_class::dscp;

@@ -9,7 +9,7 @@ pub enum ResolveError {
     NotAName(String),
     #[error("it is not in /etc/hosts, and {why}{}", files(.unreadable))]
     Unknown {
-        why: DnsError,
+        why: Box<DnsError>,
         /// The files that could have named it.
         unreadable: Vec<Unreadable>,
     },

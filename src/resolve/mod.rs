@@ -63,7 +63,7 @@ fn addresses_below(
     let settings = ResolverSettings::parse(&settings);
     by_dns(&settings, host, until)
         .map(|found| with_port(found, port))
-        .map_err(|why| ResolveError::Unknown { why, unreadable: reader.into_unreadable() })
+        .map_err(|why| ResolveError::Unknown { why: Box::new(why), unreadable: reader.into_unreadable() })
 }
 
 /// Reads an address: `127.0.0.1`, `::1`, `fe80::1%eth0`, `fe80::1%2`.

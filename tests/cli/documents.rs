@@ -9,7 +9,7 @@ use crate::support::repository;
 const HOSTS: [&str; 5] = ["acs-type1", "cce-roce", "erdma", "gb200", "infiniband"];
 
 fn path(name: &str) -> String {
-    repository(&format!("tests/cli/documents-0.1.0/{name}")).to_str().unwrap().to_owned()
+    repository(format!("tests/cli/documents-0.1.0/{name}")).to_str().unwrap().to_owned()
 }
 
 fn done(arguments: &[&str]) -> Ran {

@@ -358,7 +358,7 @@ fn a_bad_value_is_named_with_its_option_and_what_is_expected() {
         ),
         (
             "compare",
-            "compare: the following required arguments were not provided: <FILE>; see rdma-init compare --help.",
+            "compare: the following required arguments were not provided: <FILE>...; see rdma-init compare --help.",
         ),
         (
             "env --format yaml",

@@ -59,7 +59,7 @@ fn after_the_stop_timeout_the_engine_need_not_kill() {
         // The command would have to ask the worker to end, because PID 1 forwards the stop to
         // the command only.
         .expect_stdout("worker\ncommand asked\n")
-        .expect_line(["sh was killed by SIGKILL", "after the stop-timeout of 2s was killed"]);
+        .expect_line(["sh was killed by SIGKILL", "after the stop-timeout of 2s were killed"]);
 }
 
 /// When the engine itself kills the container, no process is left to say so.
@@ -107,7 +107,7 @@ fn workers_that_do_not_finish_are_killed_after_the_drain_timeout() {
         .wait()
         .expect_code(4)
         .expect_stdout("worker\nworker asked\n")
-        .expect_line(["sh ended with exit code 4", "after the drain-timeout of 2s was killed"]);
+        .expect_line(["sh ended with exit code 4", "after the drain-timeout of 2s were killed"]);
 }
 
 #[test]

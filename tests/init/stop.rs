@@ -57,7 +57,7 @@ fn after_the_stop_timeout_everything_is_killed() {
             assert!(took < Duration::from_secs(5), "{took:?}: {ended:#?}");
             let left: Vec<&i32> = all.iter().filter(|pid| lives(**pid)).collect();
             assert!(left.is_empty(), "{left:?} of {all:?} are left");
-            assert!(ended.stderr.contains("after the stop-timeout of 700ms was killed"), "{ended:#?}");
+            assert!(ended.stderr.contains("after the stop-timeout of 700ms were killed"), "{ended:#?}");
         }
     }
 }
@@ -195,7 +195,7 @@ fn the_drain_asks_once_and_kills_at_its_deadline() {
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}: {ended:#?}", start.elapsed());
         assert_eq!(ended.stdout, "ready\nasked\n", "{ended:#?}");
         assert!(!all.iter().any(|pid| lives(*pid)), "{all:?}");
-        assert!(ended.stderr.contains("after the drain-timeout of 700ms was killed"), "{ended:#?}");
+        assert!(ended.stderr.contains("after the drain-timeout of 700ms were killed"), "{ended:#?}");
     }
 }
 
@@ -232,7 +232,7 @@ fn a_stop_during_the_drain_starts_its_own_deadline() {
         running.wait_for("asked");
         running.kill(libc::SIGTERM);
         let ended = running.end().expect_code(4);
-        assert!(ended.stderr.contains("after the stop-timeout of 300ms was killed"), "{ended:#?}");
+        assert!(ended.stderr.contains("after the stop-timeout of 300ms were killed"), "{ended:#?}");
         assert_eq!(ended.stdout.matches("asked").count(), 1, "{ended:#?}");
     }
 }

@@ -85,7 +85,7 @@ fn ranks_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
             .expect_code(137)
             .expect_of_both("asked", 1)
             .expect_time(Duration::from_secs(8)..)
-            .expect_end_line(["mpirun was killed by SIGKILL", "after the stop-timeout of 8s was killed"]);
+            .expect_end_line(["mpirun was killed by SIGKILL", "after the stop-timeout of 8s were killed"]);
     }
 }
 

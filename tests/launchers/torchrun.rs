@@ -74,7 +74,7 @@ fn workers_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
             .expect_of_both("saved", 0)
             // torchrun itself would give its workers 30 seconds.
             .expect_time(Duration::from_secs(2)..Duration::from_secs(10))
-            .expect_end_line(["torchrun was killed by SIGKILL", "after the stop-timeout of 2s was killed"]);
+            .expect_end_line(["torchrun was killed by SIGKILL", "after the stop-timeout of 2s were killed"]);
     }
 }
 
@@ -142,7 +142,7 @@ fn workers_that_ignore_the_drain_are_gone_after_its_time() {
             .expect_code(137)
             .expect_of_both("asked", 1)
             .expect_time(Duration::from_secs(2)..Duration::from_secs(10))
-            .expect_end_line(["after the drain-timeout of 2s was killed"]);
+            .expect_end_line(["after the drain-timeout of 2s were killed"]);
     }
 }
 

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use super::version::Version;
 use crate::facts::Facts;
-use crate::facts::gpu::Make;
 use crate::facts::rdma::Hca;
 use crate::image::Image;
+use crate::image::flavor::Flavor;
 use crate::image::library::Library;
 
 /// The release of NCCL that the job loads, as far as the image tells: by the library
@@ -42,9 +42,7 @@ pub(crate) fn releases(facts: &Facts) -> Result<Vec<Version>, PathBuf> {
 
 /// Whether the job's NCCL is RCCL.
 pub(crate) fn is_rccl(facts: &Facts) -> bool {
-    let has =
-        |image: &Image| !image.rccl.is_empty() && (image.nccl.is_empty() || facts.gpu.make == Make::Amd);
-    facts.image.as_ref().is_some_and(has)
+    Flavor::of(facts) == Flavor::Rccl
 }
 
 /// The version of the library that was found for the job, and its path. The version of an RCCL is

@@ -1,6 +1,6 @@
 //! What a process gets from the env plugin, and why NCCL asks none.
 
-use crate::libraries::flavor::Flavor;
+use crate::image::flavor::Flavor;
 use crate::plan::EnvPlugin;
 use crate::plan::env_plugin::{ForProcess, NotUsedReason};
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::image::flavor::Flavor;
 use crate::libraries::exclusions::LeftTo;
-use crate::libraries::flavor::Flavor;
 use crate::libraries::meeting::{BootstrapAddress, End, HostNameAddress, NamedHost};
 use crate::libraries::node_address::{TARGET, Takes};
 use crate::libraries::own_verbs::WithoutVariable;

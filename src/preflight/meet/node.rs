@@ -84,7 +84,7 @@ pub enum NodeError {
         misses.sentence(),
         misses.fix()
     )]
-    Unreached { meet: Address, within: String, misses: Misses, last: Miss },
+    Unreached { meet: Address, within: String, misses: Misses, last: Box<Miss> },
     /// What answers at the address is not node 0 of this job.
     #[error(transparent)]
     NotNodeZero(Stranger),
@@ -219,7 +219,7 @@ impl Node<'_> {
                     return Err(NodeError::Alone { within: duration(after), why });
                 }
                 let (meet, within) = (self.meet.clone(), duration(self.wait));
-                return Err(NodeError::Unreached { meet, within, misses, last: why });
+                return Err(NodeError::Unreached { meet, within, misses, last: Box::new(why) });
             }
             // The nodes of a job do not start at the same moment.
             let is_due = started.elapsed() > SOON && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);

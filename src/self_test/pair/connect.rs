@@ -40,7 +40,7 @@ pub(super) fn go_to(
         let connection = reached.map_err(|why| MeetError::Unreachable {
             address: address.clone(),
             within: time(started.elapsed()),
-            why,
+            why: Box::new(why),
             before: before.take(),
         })?;
         let token = meeting.token.as_bytes();

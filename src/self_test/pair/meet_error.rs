@@ -18,7 +18,7 @@ pub(crate) enum MeetError {
     NotConnected(String),
     /// `before` is what answered at the address before.
     #[error("cannot reach {address} within {within}: {why}{}", after(.before.as_ref()))]
-    Unreachable { address: Address, within: String, why: ConnectError, before: Option<Stranger> },
+    Unreachable { address: Address, within: String, why: Box<ConnectError>, before: Option<Stranger> },
     /// What answered is not the other node, or stopped to be it.
     #[error(transparent)]
     Stranger(#[from] Stranger),

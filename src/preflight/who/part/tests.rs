@@ -422,8 +422,8 @@ fn numbers_by_hand_win() {
 fn contradictions_and_nonsense_are_sentences() {
     for (name, value, why) in [
         ("SLURM_NODEID", "3", "SLURM_NODEID=3 and SLURM_STEP_NUM_NODES=3 contradict each other"),
-        ("SLURM_NODEID", "-1", "SLURM_NODEID=-1: this is no number"),
-        ("SLURM_STEP_NUM_NODES", "many", "SLURM_STEP_NUM_NODES=many: this is no number"),
+        ("SLURM_NODEID", "-1", "SLURM_NODEID=-1: this is not a number"),
+        ("SLURM_STEP_NUM_NODES", "many", "SLURM_STEP_NUM_NODES=many: this is not a number"),
         ("SLURM_STEP_NODELIST", "node[1-", "SLURM_STEP_NODELIST is not a list of hosts"),
     ] {
         let variables: Vec<_> =

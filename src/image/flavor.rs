@@ -5,8 +5,9 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::nccl::installed;
+use super::Image;
 use crate::facts::Facts;
+use crate::facts::gpu::Make;
 
 /// NCCL, or RCCL, which has NCCL's variables and most of its behavior.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,7 +20,9 @@ pub enum Flavor {
 impl Flavor {
     /// Returns the library of the job on this host.
     pub(crate) fn of(facts: &Facts) -> Flavor {
-        if installed::is_rccl(facts) { Flavor::Rccl } else { Flavor::Nccl }
+        let is_rccl =
+            |image: &Image| !image.rccl.is_empty() && (image.nccl.is_empty() || facts.gpu.make == Make::Amd);
+        if facts.image.as_ref().is_some_and(is_rccl) { Flavor::Rccl } else { Flavor::Nccl }
     }
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
