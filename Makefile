@@ -65,7 +65,7 @@ image: build-all
 dist:
 	@for architecture in $(ARCHITECTURES); do $(MAKE) build ARCHITECTURE=$$architecture || exit; done
 	@sh tests/setup.sh image
-	@sh dist/dist.sh $(ARCHITECTURES)
+	@sh docker/dist/dist.sh $(ARCHITECTURES)
 
 # Two builds on this machine have the same bytes; and the package of `make dist` installs and goes without a
 # trace in fresh roots of four distributions. Needs root, and the time of two builds for each architecture.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fetches the source packages that the LGPL asks for: dist/sources.sh DIRECTORY NAME=VERSION... It has package lists of
+# Fetches the source packages that the LGPL asks for: docker/dist/sources.sh DIRECTORY NAME=VERSION... It has package lists of
 # its own, so the machine needs no deb-src line.
 set -eu
 mkdir -p "$1"

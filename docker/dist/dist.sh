@@ -1,14 +1,14 @@
 #!/bin/sh
 # Makes target/dist, the files of a release, from the binaries that `make build` has built:
 #
-#     dist/dist.sh ARCHITECTURE...
+#     docker/dist/dist.sh ARCHITECTURE...
 #
 # The same commit gives the same bytes with the tools of the same BUILDINFO. Times are those of the commit, or
 # SOURCE_DATE_EPOCH.
 set -eu
 export LC_ALL=C TZ=UTC
 umask 022
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
@@ -40,7 +40,7 @@ for architecture; do
     name=rdma-init-$version-$architecture
     tree=$work/$name
     mkdir -p "$tree/man" "$tree/completions"
-    python3 dist/inventory.py "$architecture" "$built/rdma-init.map" "$tree" >>"$work/sources"
+    python3 docker/dist/inventory.py "$architecture" "$built/rdma-init.map" "$tree" >>"$work/sources"
     cp LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$tree"
     cp "$work"/manual/*.1 "$tree/man"
     cp "$work"/manual/*rdma-init.bash "$work"/manual/_rdma-init "$work"/manual/rdma-init.fish "$tree/completions"
@@ -51,7 +51,7 @@ for architecture; do
     cp "$tree/sbom.cdx.json" "$out/$name.sbom.cdx.json"
     cp "$tree/BUILDINFO" "$out/$name.BUILDINFO"
     archive "$name" | gzip -9n >"$out/$name.tar.gz"
-    sh dist/deb.sh "$tree" "$version" "$debian" "$work/deb" "$out/rdma-init_${version}_$debian.deb"
+    sh docker/dist/deb.sh "$tree" "$version" "$debian" "$work/deb" "$out/rdma-init_${version}_$debian.deb"
 done
 
 # buildah's own archive has the time of its making, its directory has not.
@@ -61,7 +61,7 @@ PLATFORMS=$platforms sh docker/image.sh "oci:$work/rdma-init-$version-image:$ver
 
 if [ -z "${DIST_WITHOUT_SOURCES:-}" ]; then
     # shellcheck disable=SC2046
-    sh dist/sources.sh "$out/sources" $(sort -u "$work/sources")
+    sh docker/dist/sources.sh "$out/sources" $(sort -u "$work/sources")
 fi
 (cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >"$work/SHA256SUMS")
 mv "$work/SHA256SUMS" "$out/SHA256SUMS"

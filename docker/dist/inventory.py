@@ -2,7 +2,7 @@
 """Writes what a release contains, as found in the linker's map and by cargo: a bill of materials (CycloneDX), the
 notices of third parties, the list of sources that the LGPL asks for, and the versions of what built it.
 
-    dist/inventory.py ARCHITECTURE MAP DIRECTORY
+    docker/dist/inventory.py ARCHITECTURE MAP DIRECTORY
 
 It fails if an object has no license that lets it into this binary.
 """
@@ -108,7 +108,7 @@ def c_libraries(link_map, architecture):
         elif package.project in OTHERS:
             library["licenses"][OTHERS[package.project][0]] = []
         else:
-            fail(f"{archive} is of {package.source}, whose license dist/inventory.py does not know")
+            fail(f"{archive} is of {package.source}, whose license docker/dist/inventory.py does not know")
     return libraries
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a Debian package of an unpacked release: dist/deb.sh TREE VERSION ARCHITECTURE WORK FILE. It depends on
+# Makes a Debian package of an unpacked release: docker/dist/deb.sh TREE VERSION ARCHITECTURE WORK FILE. It depends on
 # nothing, runs no script, and so leaves nothing behind.
 set -eu
 tree=$1 version=$2 architecture=$3 root=$4 file=$5
