@@ -13,7 +13,7 @@ use super::handshake::{Handshake, Step, one_key};
 use super::session::Session;
 use crate::verbs::rail::Side;
 
-const PROTOCOL: Protocol = Protocol { schema: "rdma-init/fuzz/1", command: "fuzz" };
+const PROTOCOL: Protocol = Protocol { schema: concat!("rdma-init", "/fuzz/1"), command: "fuzz" };
 const TOKEN: &[u8] = b"0123456789abcdef";
 const LONGEST: usize = 512;
 
