@@ -185,7 +185,7 @@ keys! {
     "watch" => watch: WatchOption = WatchOption::Off, values::word(&["off", "warn"]);
 
     /// How often the watcher looks at the ports.
-    "watch-interval" => watch_interval: Duration = Duration::from_secs(10), values::duration;
+    "watch-interval" => watch_interval: Duration = Duration::from_secs(10), values::interval;
 
     /// After which time without traffic the watcher says so.
     "watch-after" => watch_after: Duration = Duration::from_secs(600), values::duration;

@@ -115,6 +115,14 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
         .ok_or_else(|| "expected a duration such as 500ms, 25s or 2m".to_owned())
 }
 
+/// Returns a time between two looks, which must not keep a processor busy.
+pub(super) fn interval(value: &Value) -> Result<Duration, String> {
+    duration(value)
+        .ok()
+        .filter(|interval| *interval >= Duration::from_millis(100))
+        .ok_or_else(|| "expected a duration of 100ms or more, such as 10s".to_owned())
+}
+
 pub(super) fn number(value: &Value) -> Result<u32, String> {
     text(value).and_then(|text| text.parse().ok()).ok_or_else(|| "expected a number".to_owned())
 }

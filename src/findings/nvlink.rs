@@ -116,7 +116,7 @@ impl ChannelFault<'_> {
             ChannelFault::Closed(_) => {
                 "Let the container's user open the device, and allow it in the device cgroup. "
             }
-            ChannelFault::NoDevice => "Start a new container with the channel's device.  ",
+            ChannelFault::NoDevice => "Start a new container with the channel's device. ",
         }
     }
 }

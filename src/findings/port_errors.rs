@@ -55,7 +55,8 @@ pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
 
 fn of_lost(ports: &[&PortRises]) -> Finding {
     let names: Vec<&str> = ports.iter().map(|port| port.hca.as_str()).collect();
-    let message = format!("{} was ACTIVE at first, but no longer is.", visible(&condensed(&names)));
+    let (was, is) = if names.len() == 1 { ("was", "is") } else { ("were", "are") };
+    let message = format!("{} {was} ACTIVE at first, but no longer {is}.", visible(&condensed(&names)));
     Finding::warning(Id::LinkDown, message).about_ports(ids(ports)).with_fix(FIX_OF_LINK)
 }
 

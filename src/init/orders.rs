@@ -134,7 +134,8 @@ impl Voice {
     /// The log is started with the first message: most supervisors never report anything, and
     /// save its memory.
     pub fn start_log(self) {
-        let level = if self.quiet { Level::Error } else { Level::Warn };
+        // The watcher has notes, too, and inherits this log.
+        let level = if self.quiet { Level::Error } else { Level::Info };
         Log::start(Format::Json, level, Stderr::at_once());
     }
 }

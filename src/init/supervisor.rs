@@ -134,6 +134,7 @@ impl Supervisor {
                 }
             }
         }
+        self.reap_watcher();
         // A parent that was being killed may have started children that the walk of the tree
         // did not see.
         if self.stopping.has_killed() && self.reach == Reach::Descendants && (orphans || main.is_some()) {

@@ -1,13 +1,24 @@
 //! The watcher of the job's ports: a process beside the command. PID 1 starts it, and kills it at the end.
 
+use std::ffi::CStr;
+use std::time::Duration;
+
 use nix::libc::SIGKILL;
+use nix::sys::prctl::set_name;
 use nix::unistd::Pid;
 
 use super::note::HandoffMemory;
 use super::supervisor::Supervisor;
+use super::survivors::Reach;
 use crate::log::Level;
 use crate::sys::fork;
 use crate::sys::signals;
+
+/// Of the watcher's process; the kernel keeps 15 bytes.
+const NAME: &CStr = c"rdma-init-watch";
+
+/// How long a supervisor that is not PID 1 waits for the end of a watcher that it has killed.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Supervisor {
     /// Starts the watcher, if the orders ask for it and the preparation has left ports to watch. Its end changes
@@ -19,6 +30,8 @@ impl Supervisor {
         let Some(note) = self.preparation.note.clone() else { return };
         let (watch, supervisor) = (self.tasks.watch, Pid::this());
         let started = fork::spawn_unseen(|| {
+            // By this name, other processes tell it from a start that is under way.
+            let _ = set_name(NAME);
             // A supervisor that is killed cannot kill the watcher.
             signals::on_parent_death(SIGKILL, supervisor);
             if let Some(note) = HandoffMemory::traffic(&note) {
@@ -36,10 +49,18 @@ impl Supervisor {
         }
     }
 
-    /// Kills the watcher, and does not wait for it: it may hang in a driver.
+    /// Reaps the watcher if it has ended by itself.
+    pub(super) fn reap_watcher(&mut self) {
+        self.watcher = self.watcher.take_if(|watcher| !fork::reap_unseen(*watcher, Duration::ZERO));
+    }
+
+    /// Kills the watcher. The kernel ends it with PID 1; below another PID 1, which may reap nothing, it is reaped
+    /// here. It may hang in a driver, so the wait is short.
     pub(super) fn end_watcher(&mut self) {
-        if let Some(watcher) = self.watcher.take() {
-            let _ = signals::kill(watcher, SIGKILL);
+        let Some(watcher) = self.watcher.take() else { return };
+        let _ = signals::kill(watcher, SIGKILL);
+        if self.reach == Reach::Descendants {
+            fork::reap_unseen(watcher, PATIENCE);
         }
     }
 }

@@ -80,7 +80,7 @@ pub const KINDS: &[Kind] = &[
     quick("stack", "size of the stack", limits::stack, &[]),
     quick("shared-memory", "room in /dev/shm", memory::room, &[Id::SharedMemory]),
     quick("shared-memory-writable", "/dev/shm can be written", memory::writable, &[]),
-    quick("state", "the state folder can be written", job::state, &[]),
+    quick("state", "the state directory can be written", job::state, &[]),
     quick("libibverbs", "libibverbs in the image", image::libibverbs, &[Id::NoLibibverbs]),
     quick("provider", "provider for each HCA", image::provider, &[Id::NoProvider, Id::ProviderKernelAbi]),
     quick("librdmacm", "librdmacm in the image", image::librdmacm, &[]),

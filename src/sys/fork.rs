@@ -1,6 +1,6 @@
 //! Starts a child and learns how it ended.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -43,6 +43,26 @@ pub(crate) fn spawn_unseen(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
         // A process number is an int.
         child => Ok(Pid::from_raw(child as i32)),
     }
+}
+
+/// Reaps a process of [`spawn_unseen`], for whose end it waits so long at most. Returns whether it is gone. A kernel
+/// before 5.3 does not wait.
+pub(crate) fn reap_unseen(child: Pid, patience: Duration) -> bool {
+    if !patience.is_zero() {
+        // SAFETY: pidfd_open(2) takes a process number and flags, and gives a descriptor that only this function has.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0_usize) };
+        if let Ok(fd) = i32::try_from(fd)
+            && fd >= 0
+        {
+            // SAFETY: as above.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+            let _ = poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], timeout);
+        }
+    }
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for one int.
+    unsafe { libc::waitpid(child.as_raw(), &mut status, libc::__WCLONE | libc::WNOHANG) != 0 }
 }
 
 unsafe extern "C" {

@@ -34,9 +34,8 @@ pub(super) struct Judge {
     last_at: Duration,
     /// Since when each port is not active, or gone.
     lost_since: Vec<Option<Duration>>,
-    /// When something moved last, and what the ports had moved by then.
+    /// When something moved last.
     moved_at: Duration,
-    moved: Vec<Traffic>,
     has_ever_moved: bool,
     has_told_rest: bool,
     fold: Fold,
@@ -46,7 +45,6 @@ impl Judge {
     pub(super) fn new(ports: Vec<WatchedPort>, after: Duration) -> Judge {
         Judge {
             last: ports.iter().map(|port| port.first.clone()).collect(),
-            moved: ports.iter().map(|port| port.first.traffic).collect(),
             lost_since: vec![None; ports.len()],
             ports,
             after,
@@ -118,25 +116,29 @@ impl Judge {
 
     /// Nothing moved from the start on, or not any more.
     fn movement(&mut self, at: Duration, looks: &[PortLook]) -> Option<Finding> {
-        let since = |((port, look), before): ((&WatchedPort, &PortLook), &Traffic)| PortTraffic {
+        // Since the last look: over a longer time, what manages InfiniBand would add up to data.
+        let since = |((port, look), before): ((&WatchedPort, &PortLook), &PortLook)| PortTraffic {
             hca: port.hca.clone(),
             port: port.port,
             is_infiniband: port.is_infiniband,
-            traffic: look.traffic.since(*before),
+            traffic: look.traffic.since(before.traffic),
         };
-        let moved: Vec<PortTraffic> = self.ports.iter().zip(looks).zip(&self.moved).map(since).collect();
+        let mut moved: Vec<PortTraffic> = self.ports.iter().zip(looks).zip(&self.last).map(since).collect();
         let rested = at.saturating_sub(self.moved_at);
         if moved.iter().any(has_moved) {
+            moved.retain(has_moved);
+            let again = if self.has_ever_moved { " again" } else { "" };
             let goes_on = std::mem::take(&mut self.has_told_rest).then(|| {
-                let message = format!("Data moves over {} again, after {}.", names(&moved), duration(rested));
+                let message =
+                    format!("Data moves over {}{again}, after {}.", names(&moved), duration(rested));
                 Finding::info(Id::NoTraffic, message)
             });
             self.moved_at = at;
-            self.moved = looks.iter().map(|look| look.traffic).collect();
             self.has_ever_moved = true;
             return goes_on;
         }
-        let is_known = moved.iter().all(|port| port.traffic.is_amount_known());
+        let mut there = looks.iter().filter(|look| !look.errors.is_gone()).peekable();
+        let is_known = there.peek().is_some() && there.all(|look| look.traffic.is_amount_known());
         if !is_known || self.has_told_rest || rested < self.after {
             return None;
         }
@@ -267,14 +269,33 @@ mod tests {
             matches!(&told[..], [one] if one.contains("nothing has moved over mlx5_1, mlx5_2 in the first 20s"))
         );
         assert!(said(&mut judge, 90, [up(0), up(0)]).is_empty());
-        assert_eq!(
-            said(&mut judge, 100, [up(5), up(0)]),
-            ["Data moves over mlx5_1, mlx5_2 again, after 1m 40s."]
-        );
+        assert_eq!(said(&mut judge, 100, [up(5), up(0)]), ["Data moves over mlx5_1, after 1m 40s."]);
         assert!(said(&mut judge, 110, [up(5), up(0)]).is_empty());
         let stall =
             "Nothing has moved over mlx5_1, mlx5_2 for 20s, after data had moved: the job may have stalled.";
         assert_eq!(said(&mut judge, 120, [up(5), up(0)]), [stall]);
+        assert_eq!(said(&mut judge, 130, [up(5), up(7)]), ["Data moves over mlx5_2 again, after 30s."]);
+    }
+
+    #[test]
+    fn a_lost_device_hides_no_stall() {
+        let mut judge = judge(20);
+        assert!(said(&mut judge, 10, [up(5), up(5)]).is_empty());
+        assert_eq!(said(&mut judge, 20, [up(5), look(None, &[])]), ["mlx5_2 is gone."]);
+        let told = said(&mut judge, 30, [up(5), look(None, &[])]);
+        assert!(matches!(&told[..], [one] if one.contains("the job may have stalled")), "{told:?}");
+    }
+
+    #[test]
+    fn what_manages_infiniband_is_no_data_however_long_it_takes() {
+        let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, is_infiniband: true, first: up(0) };
+        let mut judge = Judge::new(vec![port("mlx5_1")], Duration::from_secs(600));
+        for look in 1..60 {
+            let findings = judge.judge(Duration::from_secs(look * 10), vec![up(look)]);
+            assert!(findings.is_empty(), "{findings:?}");
+        }
+        let findings = judge.judge(Duration::from_secs(600), vec![up(60)]);
+        assert!(findings[0].message.contains("nothing has moved"), "{findings:?}");
     }
 
     #[test]

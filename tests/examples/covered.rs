@@ -62,7 +62,7 @@ fn every_file_is_known_and_every_folder_explained() {
 
 #[test]
 fn every_dockerfile_is_built() {
-    let docker = ["Dockerfile", "example.Dockerfile", "image.sh", "scratch.Dockerfile"];
+    let docker = ["Dockerfile", "dist", "example.Dockerfile", "image.sh", "scratch.Dockerfile"];
     assert_eq!(names(&repository("docker")), docker);
     let built: Vec<_> = super::images::EXAMPLES.iter().map(|(path, _)| PathBuf::from(path)).collect();
     assert_eq!(built, files(&["Dockerfile"]));

@@ -10,9 +10,7 @@ use crate::findings::slots::{self, LARGEST, Slots};
 use crate::libraries::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range};
 use crate::libraries::nccl::number::integer;
 use crate::libraries::nccl::predict::Transport;
-use crate::libraries::nccl::version::{
-    CHECKS_RANGE, IGNORES_INDEX_ON_INFINIBAND, READS_GIDS_FIRST, SEARCHES_GIDS,
-};
+use crate::libraries::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
 use crate::plan::PortVerdict;
 use crate::text::condensed;
 
@@ -159,34 +157,21 @@ fn searches_since(subject: &Subject) -> Option<Finding> {
     Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(fix(subject, setting)))
 }
 
-/// An index that web pages on RoCE advise, on InfiniBand. NCCL 2.22 and later take index 0 there, or that of
-/// the FLID (`ncclIbGetGidIndex`, `src/transport/net_ib.cc`); an earlier one takes the user's.
+/// Reports an index on InfiniBand, as web pages on RoCE advise. NCCL connects by LID there (`ncclIbRtrQp`), or since
+/// 2.22 by index 0 or that of the FLID (`ncclIbGetGidIndex`, `src/transport/net_ib.cc`).
 fn on_infiniband(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX)?;
-    let index = integer(&setting.value, subject.version()).filter(|index| (1..=LARGEST).contains(index))?;
+    integer(&setting.value, subject.version()).filter(|index| (1..=LARGEST).contains(index))?;
     let mut used = subject.plan.ports.iter().filter(|port| port.used).peekable();
     used.peek()?;
     if !used.all(|port| port.link_layer == LinkLayer::InfiniBand) {
         return None;
     }
-    let reads = subject.version() < IGNORES_INDEX_ON_INFINIBAND;
-    let message = match reads {
-        true => format!(
-            "{}: the index is for RoCE. On InfiniBand, {} takes the GID at index {index} for each connection, where index 0 is right.",
-            shown(setting),
-            subject.nccl()
-        ),
-        false => format!(
-            "{} has no effect: the index is for RoCE, and {} ignores it on InfiniBand. An NCCL before 2.22 would take the GID at index {index}.",
-            shown(setting),
-            subject.nccl()
-        ),
-    };
-    let finding = match reads {
-        true => Finding::warning(Id::GidIndex, message),
-        false => Finding::info(Id::GidIndex, message),
-    };
-    Some(finding.about_variables([INDEX]).with_fix(format!("Remove {INDEX}.")))
+    let message = format!(
+        "{} has no effect: the index is for RoCE, and NCCL does not use it on InfiniBand.",
+        shown(setting)
+    );
+    Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(format!("Remove {INDEX}.")))
 }
 
 /// What helps if the user's own decision leads to a wrong GID.

@@ -58,8 +58,6 @@ pub const FUSES_NICS: Version = Version::new(2, 20, 0);
 pub const OPENS_PLUGIN_BY_NAME: Version = Version::new(2, 21, 0);
 /// Searches the GID table if no index is set, and knows `NCCL_IB_ADDR_*`.
 pub const SEARCHES_GIDS: Version = Version::new(2, 21, 0);
-/// Ignores `NCCL_IB_GID_INDEX` on InfiniBand (`ncclIbGetGidIndex`, `src/transport/net_ib.cc`).
-pub const IGNORES_INDEX_ON_INFINIBAND: Version = Version::new(2, 22, 0);
 /// Makes NICs of several ports only if all NICs then have the same number of ports (until
 /// [`FUSES_BY_TOPOLOGY`]).
 pub const FUSES_ALL_OR_NONE: Version = Version::new(2, 22, 0);

@@ -18,7 +18,7 @@ impl NotUsedReason {
             NotUsedReason::OfUser => "you set or keep NCCL_ENV_PLUGIN".to_owned(),
             NotUsedReason::Foreign(file) => format!("{library} loads {file} by itself"),
             NotUsedReason::Folder => {
-                "the state folder is not on a file system of this container's own, or others may write to it"
+                "the state directory is not on a file system of this container's own, or others may write to it"
                     .to_owned()
             }
         }
