@@ -107,6 +107,8 @@ job -- sh -c 'ip link set eth2 down'
 has 'it is down at the end' '^rdma-init: warning: mlx5_2 was ACTIVE at first, but no longer is\.$'
 
 echo '--- a watcher beside the job'
+ip link set eth2 up
+await 'mlx5_2 is active again' grep -q ACTIVE /sys/class/infiniband/mlx5_2/ports/1/state
 # A short interval, so that the test is short; each line within two of them.
 cat >/run/watched_job <<'J'
 set -eu
@@ -127,7 +129,8 @@ has 'a device is removed' '^rdma-init: warning: mlx5_2 is gone\.$'
 expect 'each line once' "$(grep -cE 'not active any more|active again|is gone|in the first' /run/out)" 4
 has_not 'no orphan' 'which is not the command'
 has_not 'the drain does not see it' 'drain-timeout'
-rxe mlx5_2 eth2 25.11.128.34/27
+rdma link add mlx5_2 type rxe netdev eth2
+await 'mlx5_2 is back' grep -q ACTIVE /sys/class/infiniband/mlx5_2/ports/1/state
 job --watch warn --watch-interval 100ms -- sh -c 'ip link set eth2 up; sleep 1; exit 0'
 has_not 'a sound job is silent' 'active\|gone\|went down\|in the first'
 # The command ends with 7 once it has found and killed the other process of our program that is not PID 1.
