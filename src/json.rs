@@ -1,5 +1,6 @@
 //! Documents for programs. All share one kind of sink and one kind of source, because each
-//! further kind would add another copy of the code of every document.
+//! further kind would add another copy of the code of every document. The sink is memory: a document consists of
+//! thousands of small pieces.
 
 use std::io::{self, Write};
 
@@ -11,8 +12,9 @@ use serde::de::{DeserializeOwned, Error};
 /// # Errors
 /// The error of the sink.
 pub(crate) fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, document)?;
-    writeln!(out)
+    let mut text = serde_json::to_vec_pretty(document)?;
+    text.push(b'\n');
+    out.write_all(&text)
 }
 
 /// Writes a document on a line of its own.
@@ -20,16 +22,17 @@ pub(crate) fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Resul
 /// # Errors
 /// The error of the sink.
 pub(crate) fn write_line(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, document)?;
-    writeln!(out)
+    let mut text = serde_json::to_vec(document)?;
+    text.push(b'\n');
+    out.write_all(&text)
 }
 
 /// A document on a line of its own, in memory.
 pub(crate) fn line(document: &impl Serialize) -> Vec<u8> {
-    let mut line = Vec::new();
-    // Memory takes anything.
-    let _ = write_line(&mut line, document);
-    line
+    // Memory takes anything, and no document here has a map whose keys are not texts.
+    let mut text = serde_json::to_vec(document).unwrap_or_default();
+    text.push(b'\n');
+    text
 }
 
 /// Reads what is nothing but one document.

@@ -230,7 +230,10 @@ pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> F
         is_elsewhere.then_some(node)
     });
     let reads_image = !rdma.is_empty() || need == Some(Need::NetworkAndImage) || sources.image_in_any_case;
-    let image = reads_image.then(|| image::read(&reader, sources.start, sources.scope, &known.settings));
+    let drivers = rdma.iter().filter_map(|hca| hca.driver.as_deref());
+    let served: Vec<&str> = drivers.filter_map(image::providers::of_driver).collect();
+    let image =
+        reads_image.then(|| image::read(&reader, sources.start, sources.scope, &known.settings, &served));
     // Libraries that ask for the host's name come with PyTorch, or show in the environment.
     let asks_for_names = ["GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MASTER_ADDR"];
     let environment = sources.start.environment;

@@ -51,7 +51,7 @@ pub(crate) type LookUp = fn(&str) -> Result<Vec<IpAddr>, String>;
 
 /// Reads the host's name and looks for the names; `None` if the host has no name.
 pub(crate) fn read(reader: &Reader, platform: &Platform, look_up: LookUp) -> Option<Names> {
-    let host = reader.text_if_readable("/proc/sys/kernel/hostname").filter(|name| !name.is_empty())?;
+    let host = reader.host_name().filter(|name| !name.is_empty())?;
     let file = reader.bytes("/etc/hosts", LONGEST).unwrap_or_default();
     let services = hosts::services(&reader.text_if_readable("/etc/nsswitch.conf").unwrap_or_default());
     let names = Names { host_addresses: hosts::addresses(&file, &host), services, host, master: None };

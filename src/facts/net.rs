@@ -55,9 +55,13 @@ pub struct Interface {
 }
 
 /// One address, or none, of an interface, as getifaddrs(3) lists them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct InterfaceAddress {
     pub name: String,
+    /// `None` for an address's label, or if the kernel's list does not have it.
+    pub index: Option<u32>,
+    /// In bytes; `None` as for `index`.
+    pub mtu: Option<u32>,
     pub flags: Vec<String>,
     pub address: Option<IpNet>,
 }
@@ -116,6 +120,8 @@ impl Net {
 pub fn system_addresses() -> Result<Vec<InterfaceAddress>, Errno> {
     let list = links::list()?.into_iter().map(|entry| InterfaceAddress {
         name: entry.name,
+        index: entry.index,
+        mtu: entry.mtu,
         flags: flag_names(InterfaceFlags::from_bits_retain(entry.flags.cast_signed())),
         address: entry.address,
     });
@@ -186,9 +192,9 @@ fn describe(reader: &Reader, entry: &InterfaceAddress) -> Interface {
     let folder = format!("/sys/class/net/{}", entry.name);
     Interface {
         name: entry.name.clone(),
-        index: reader.number(format!("{folder}/ifindex")),
+        index: entry.index.or_else(|| reader.number(format!("{folder}/ifindex"))),
         flags: entry.flags.clone(),
-        mtu: reader.number(format!("{folder}/mtu")),
+        mtu: entry.mtu.or_else(|| reader.number(format!("{folder}/mtu"))),
         addresses: Vec::new(),
         pci_address: reader
             .link_name(format!("{folder}/device"))
@@ -209,8 +215,8 @@ mod tests {
         let root = FakeRoot::new();
         let entry = |name: &str, address: Option<&str>| InterfaceAddress {
             name: name.to_owned(),
-            flags: Vec::new(),
             address: address.map(|address| address.parse().unwrap()),
+            ..InterfaceAddress::default()
         };
         let entries = vec![
             entry("eth0", None),
@@ -230,7 +236,7 @@ mod tests {
         let root = FakeRoot::new();
         root.folder("sys/class/net/eth0");
         root.link("../../ieee80211/phy0", "sys/class/net/radio0/phy80211");
-        let entry = |name: &str| InterfaceAddress { name: name.to_owned(), flags: Vec::new(), address: None };
+        let entry = |name: &str| InterfaceAddress { name: name.to_owned(), ..InterfaceAddress::default() };
         let entries = ["radio0", "eth0", "wlP9s9"].map(entry).to_vec();
         let net = read(&root.reader(), Ok(entries), |_| Ok(Routing::default()));
         let wireless: Vec<bool> = net.interfaces.iter().map(Interface::is_wireless).collect();

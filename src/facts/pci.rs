@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::reader::Reader;
+use super::reader::{AttributeFolder, Reader};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -34,17 +34,17 @@ pub(crate) fn place(reader: &Reader, folder: &str) -> Option<PciDevice> {
 }
 
 /// Vendor and device of the function in this directory, as `lspci -n` shows them.
-pub(crate) fn id(reader: &Reader, device: &str) -> Option<String> {
+pub(crate) fn id(device: &AttributeFolder) -> Option<String> {
     let number = |file: &str| {
-        let text = reader.text_if_readable(format!("{device}/{file}"))?;
+        let text = device.attribute(file).ok()?;
         text.strip_prefix("0x").map(str::to_owned)
     };
     Some(format!("{}:{}", number("vendor")?, number("device")?))
 }
 
 /// `None` for a device without a PCI link, such as a virtual one.
-pub(crate) fn read(reader: &Reader, device: &str) -> Option<PciLink> {
-    let text = |file: &str| reader.text_if_readable(format!("{device}/{file}")).unwrap_or_default();
+pub(crate) fn read(device: &AttributeFolder) -> Option<PciLink> {
+    let text = |file: &str| device.attribute(file).unwrap_or_default();
     let number = |file: &str| text(file).parse().ok();
     let speed = text("current_link_speed");
     // The speed is "Unknown" if no bridge above the device tells it.

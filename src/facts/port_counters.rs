@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::rdma_statistics::Statistics;
-use super::reader::Reader;
+use super::reader::{AttributeFolder, Reader};
 
 /// The directories of the counters below a port's: those of the InfiniBand specification, and those of the
 /// hardware.
@@ -27,9 +27,13 @@ impl<'a> Counters<'a> {
 
     /// Returns the counters of one port, from now on.
     pub(crate) fn of(&self, hca: &str, port: u32) -> PortCounters<'_> {
+        let folder = format!("/sys/class/infiniband/{hca}/ports/{port}");
+        let open = |name: &str| self.reader.folder(format!("{folder}/{name}"));
         PortCounters {
+            of_port: open(OF_PORT),
+            of_hardware: open(OF_HARDWARE),
             looked: self,
-            folder: format!("/sys/class/infiniband/{hca}/ports/{port}"),
+            folder,
             hca: hca.to_owned(),
             port,
             told: OnceCell::new(),
@@ -50,6 +54,8 @@ pub(crate) struct PortCounters<'a> {
     looked: &'a Counters<'a>,
     /// As the kernel names it, without the reader's root.
     folder: String,
+    of_port: AttributeFolder,
+    of_hardware: AttributeFolder,
     hca: String,
     port: u32,
     /// What RDMA netlink reports about the hardware.
@@ -60,12 +66,12 @@ impl PortCounters<'_> {
     /// Returns a counter of `counters`; `None` if the device does not have it: no file, an error, or `N/A (no
     /// PMA)`.
     pub(crate) fn of_port(&self, name: &str) -> Option<u64> {
-        self.file(OF_PORT, name)
+        count(&self.of_port, name)
     }
 
     /// Returns a counter of `hw_counters`, by the driver's name for it.
     pub(crate) fn of_hardware(&self, name: &str) -> Option<u64> {
-        self.file(OF_HARDWARE, name).or_else(|| self.told().get(name).copied())
+        count(&self.of_hardware, name).or_else(|| self.told().get(name).copied())
     }
 
     /// `enum ib_port_state` of `rdma/ib_verbs.h`; `None` if the port is not there.
@@ -77,34 +83,32 @@ impl PortCounters<'_> {
 
     /// Returns all counters of `counters`, by the kernel's names.
     pub(crate) fn all_of_port(&self) -> BTreeMap<String, u64> {
-        self.files(OF_PORT)
+        self.files(&self.of_port)
     }
 
     /// Returns all counters of the hardware, by the driver's names.
     pub(crate) fn all_of_hardware(&self) -> BTreeMap<String, u64> {
-        let mut all = self.files(OF_HARDWARE);
+        let mut all = self.files(&self.of_hardware);
         // The time between two readings of the device, which is not a count.
         all.remove("lifespan");
         if all.is_empty() { self.told().clone() } else { all }
     }
 
-    fn files(&self, folder: &str) -> BTreeMap<String, u64> {
-        let names = self.looked.reader.names(format!("{}/{folder}", self.folder)).into_iter();
-        names.filter_map(|name| Some((name.clone(), self.file(folder, &name)?))).collect()
-    }
-
-    fn file(&self, folder: &str, name: &str) -> Option<u64> {
-        let reader = self.looked.reader;
-        reader.attribute(&reader.path(format!("{}/{folder}/{name}", self.folder))).ok()?.trim().parse().ok()
+    fn files(&self, folder: &AttributeFolder) -> BTreeMap<String, u64> {
+        let names = self.looked.reader.names_in(folder).into_iter();
+        names.filter_map(|name| count(folder, &name).map(|count| (name, count))).collect()
     }
 
     fn told(&self) -> &BTreeMap<String, u64> {
-        let folder = self.looked.reader.path(format!("{}/{OF_HARDWARE}", self.folder));
-        self.told.get_or_init(|| match folder.exists() {
+        self.told.get_or_init(|| match self.of_hardware.is_there() {
             true => BTreeMap::new(),
             false => self.looked.told(&self.hca, self.port),
         })
     }
+}
+
+fn count(folder: &AttributeFolder, name: &str) -> Option<u64> {
+    folder.attribute(name).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

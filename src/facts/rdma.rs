@@ -223,13 +223,16 @@ pub fn read(reader: &Reader, looked: &Looked) -> Vec<Hca> {
 }
 
 fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String, String>) -> Hca {
-    let folder = format!("/sys/class/infiniband/{name}");
-    let text = |file: &str| reader.text(format!("{folder}/{file}")).filter(|text| !text.is_empty());
+    let folder = format!("{CLASS}/{name}");
+    let (own, device) = (reader.folder(&folder), reader.folder(format!("{folder}/device")));
+    let text = |file: &str| reader.text_in(&own, file).filter(|text| !text.is_empty());
     // libibverbs must not be the first to try: it waits for seconds on a node that the device
     // cgroup denies.
     let access = |node: &String| try_open(reader, &format!("/dev/infiniband/{node}"));
-    let abi =
-        |node: &String| reader.text_if_readable(format!("{VERBS_CLASS}/{node}/abi_version"))?.parse().ok();
+    let abi = |node: &String| {
+        let file = reader.path(format!("{VERBS_CLASS}/{node}/abi_version"));
+        reader.attribute(&file).ok()?.parse().ok()
+    };
     let uverbs = uverbs.get(&name);
     let uverbs = uverbs.map(|node| Uverbs { name: node.clone(), access: access(node), abi: abi(node) });
     let is_usable = uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened);
@@ -243,11 +246,11 @@ fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String,
     };
     Hca {
         driver: reader.link_name(format!("{folder}/device/driver")),
-        pci_id: pci_address.as_ref().and_then(|_| pci::id(reader, &format!("{folder}/device"))),
+        pci_id: pci_address.as_ref().and_then(|_| pci::id(&device)),
         pci_address,
         pci_path: reader.resolved(format!("{folder}/device")),
-        pci_link: pci::read(reader, &format!("{folder}/device")),
-        numa_node: reader.number(format!("{folder}/device/numa_node")),
+        pci_link: pci::read(&device),
+        numa_node: reader.number_in(&device, "numa_node"),
         node_type: text("node_type").unwrap_or_default().into(),
         node_guid: text("node_guid"),
         system_guid: text("sys_image_guid"),
@@ -265,8 +268,9 @@ fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String,
 }
 
 fn port(reader: &Reader, wanted: gid::GidQuery, hca: &str, number: u32) -> Port {
-    let folder = &format!("/sys/class/infiniband/{hca}/ports/{number}");
-    let text = |file: &str| reader.text(format!("{folder}/{file}")).unwrap_or_default();
+    let path = &format!("{CLASS}/{hca}/ports/{number}");
+    let folder = &reader.folder(path);
+    let text = |file: &str| reader.text_in(folder, file).unwrap_or_default();
     let link_layer: LinkLayer = text("link_layer").into();
     let has_partitions = wanted.is_usable && link_layer == LinkLayer::InfiniBand;
     let has_class = wanted.is_usable && link_layer == LinkLayer::Ethernet;
@@ -276,10 +280,10 @@ fn port(reader: &Reader, wanted: gid::GidQuery, hca: &str, number: u32) -> Port 
         state: after_colon(&text("state")),
         physical_state: after_colon(&text("phys_state")),
         // A port that is down may not report its rate.
-        rate: reader.text_unless(format!("{folder}/rate"), &[Errno::EINVAL]).unwrap_or_default(),
-        lid: reader.text(format!("{folder}/lid")).and_then(|lid| hexadecimal(&lid)),
-        gids: gid::read(reader, folder, wanted),
-        pkeys: if has_partitions { pkey::read(reader, folder) } else { None },
+        rate: reader.text_in_unless(folder, "rate", &[Errno::EINVAL]).unwrap_or_default(),
+        lid: reader.text_in(folder, "lid").and_then(|lid| hexadecimal(&lid)),
+        gids: gid::read(reader, path, wanted),
+        pkeys: if has_partitions { pkey::read(reader, path) } else { None },
         traffic_class: if has_class { traffic_class::read(reader, hca, number) } else { None },
         counters: None,
     }

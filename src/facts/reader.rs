@@ -4,16 +4,18 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::libc;
 use nix::sys::stat::Mode;
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, access, gethostname};
+use rustix::fs::RawDir;
 use serde::{Deserialize, Serialize};
 
 /// In bytes: no file that is read here is longer, so a longer one is not what it seems to be.
@@ -21,6 +23,9 @@ const LIMIT: u64 = 256 * 1024;
 
 /// The most entries of a directory to examine; no directory of the kernel has as many.
 const ENTRIES: usize = 65_536;
+
+/// In bytes: how much of a directory one system call returns. The kernel's longest entry has 280.
+const LISTED: usize = 8192;
 
 /// Room for nearly every file that is read here, so that one system call gets it.
 const USUAL: usize = 4096;
@@ -58,7 +63,8 @@ impl Reader {
 
     /// Returns whether it reads what the kernel shows of this machine, and not a copy of another one's files.
     pub fn is_of_this_machine(&self) -> bool {
-        self.root == Path::new("/")
+        // Paths are compared part by part, which takes longer.
+        self.root.as_os_str() == "/"
     }
 
     pub fn into_unreadable(self) -> Vec<Unreadable> {
@@ -68,6 +74,9 @@ impl Reader {
     /// Returns the path below the root.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
+        if self.is_of_this_machine() && path.is_absolute() {
+            return path.to_owned();
+        }
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
@@ -126,6 +135,14 @@ impl Reader {
         read_regular(&self.path(path), limit, Links::Followed).ok().map(clean)
     }
 
+    /// Returns the name of the host (gethostname(2)); `None` if it cannot be read.
+    pub fn host_name(&self) -> Option<String> {
+        match self.is_of_this_machine() {
+            true => gethostname().ok().map(|name| clean(name.into_vec())),
+            false => self.text_if_readable("/proc/sys/kernel/hostname"),
+        }
+    }
+
     /// Returns the first bytes of a file, at most this many. Nothing is remembered if the file does not
     /// exist or cannot be read.
     pub fn start_if_readable(&self, path: impl AsRef<Path>, most: u64) -> Option<Vec<u8>> {
@@ -149,12 +166,33 @@ impl Reader {
         AttributeFolder { path, open }
     }
 
+    /// Returns the text of an attribute in a directory; `None` as for [`Reader::text`].
+    pub fn text_in(&self, folder: &AttributeFolder, name: &str) -> Option<String> {
+        self.text_in_unless(folder, name, &[])
+    }
+
+    /// As [`Reader::text_in`], but these errors mean that the attribute is absent.
+    pub fn text_in_unless(&self, folder: &AttributeFolder, name: &str, absent: &[Errno]) -> Option<String> {
+        let text = folder.attribute(name).map_err(ReadFailure::Errno);
+        self.unless_absent(&folder.path(name), absent, text)
+    }
+
     /// Returns the text of a file as a number. A text that is not a number is remembered.
     pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         let text = self.text(&path)?;
+        self.parsed(&text, || self.path(path))
+    }
+
+    /// Returns an attribute in a directory as a number. A text that is not a number is remembered.
+    pub fn number_in<T: std::str::FromStr>(&self, folder: &AttributeFolder, name: &str) -> Option<T> {
+        let text = self.text_in(folder, name)?;
+        self.parsed(&text, || folder.path(name))
+    }
+
+    fn parsed<T: std::str::FromStr>(&self, text: &str, path: impl FnOnce() -> PathBuf) -> Option<T> {
         let number = text.trim().parse().ok();
         if number.is_none() {
-            self.remember(&self.path(path), format!("is not a number: {text:?}"));
+            self.remember(&path(), format!("is not a number: {text:?}"));
         }
         number
     }
@@ -162,8 +200,17 @@ impl Reader {
     /// Returns the names in a directory in natural order (`mlx5_2` before `mlx5_10`);
     /// empty when it is absent or unreadable.
     pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+        self.sorted_names(&self.path(path))
+    }
+
+    /// As [`Reader::names`], of a directory that was opened.
+    pub fn names_in(&self, folder: &AttributeFolder) -> Vec<String> {
+        self.sorted_names(&folder.path)
+    }
+
+    fn sorted_names(&self, path: &Path) -> Vec<String> {
         let mut names = Vec::new();
-        self.each_name(path, |name| names.push(name.to_owned()));
+        self.each_name_at(path, &mut |name| names.push(name.to_owned()));
         sort(&mut names);
         names
     }
@@ -171,10 +218,13 @@ impl Reader {
     /// Shows the names in a directory one by one, in no order: the first 65,536 of them, or none
     /// if the directory is absent or unreadable.
     pub fn each_name(&self, path: impl AsRef<Path>, mut show: impl FnMut(&str)) {
-        let path = self.path(path);
-        match list(&path, ENTRIES, &mut show) {
+        self.each_name_at(&self.path(path), &mut show);
+    }
+
+    fn each_name_at(&self, path: &Path, show: &mut dyn FnMut(&str)) {
+        match list(path, ENTRIES, show) {
             Ok(()) | Err(Errno::ENOENT) => {}
-            Err(errno) => self.remember(&path, describe(errno)),
+            Err(errno) => self.remember(path, describe(errno)),
         }
     }
 
@@ -222,7 +272,13 @@ impl Reader {
 
     /// Returns the path without links in it, below the root; `None` if the links cannot be followed.
     pub fn resolved(&self, path: impl AsRef<Path>) -> Option<String> {
-        let path = fs::canonicalize(self.path(path)).ok()?;
+        let path = self.path(path);
+        if self.is_of_this_machine()
+            && let Some(resolved) = resolved_by_kernel(&path)
+        {
+            return Some(resolved);
+        }
+        let path = fs::canonicalize(path).ok()?;
         let below = path.strip_prefix(fs::canonicalize(&self.root).ok()?).ok()?;
         Some(format!("/{}", below.to_str()?))
     }
@@ -247,6 +303,11 @@ impl AttributeFolder {
         self.path.join(name)
     }
 
+    /// Returns whether the directory was there when it was opened.
+    pub fn is_there(&self) -> bool {
+        self.open.is_ok()
+    }
+
     /// As [`Reader::attribute`].
     pub fn attribute(&self, name: &str) -> Result<String, Errno> {
         let folder = self.open.as_ref().map_err(|errno| *errno)?;
@@ -254,6 +315,16 @@ impl AttributeFolder {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         short_text(nix::fcntl::openat(folder, name, flags, Mode::empty())?.into())
     }
+}
+
+/// Returns the path without links as the kernel itself has followed them, with three system calls instead of one
+/// for each part; `None` if nothing is there, or /proc does not show it.
+fn resolved_by_kernel(path: &Path) -> Option<String> {
+    let file = nix::fcntl::open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
+    let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    // The kernel marks what lies outside the root directory, or has been removed since.
+    let resolved = link.to_str()?;
+    (resolved.starts_with('/') && !resolved.ends_with(" (deleted)")).then(|| resolved.to_owned())
 }
 
 /// Returns the text of an attribute, up to 256 bytes.
@@ -315,14 +386,18 @@ fn open(path: &Path, access: OpenFor, links: Links) -> Result<File, Errno> {
         .map_err(errno)
 }
 
-fn list(path: &Path, most: usize, show: &mut impl FnMut(&str)) -> Result<(), Errno> {
-    // The standard library is not used here, because it makes a copy of every name.
+fn list(path: &Path, most: usize, show: &mut dyn FnMut(&str)) -> Result<(), Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let mut folder = Dir::open(path, flags, Mode::empty())?;
-    for entry in folder.iter().map_while(Result::ok).take(most) {
-        match entry.file_name().to_str() {
-            Ok("." | "..") | Err(_) => {}
-            Ok(name) => show(name),
+    let folder = nix::fcntl::open(path, flags, Mode::empty())?;
+    let mut buffer = [MaybeUninit::uninit(); LISTED];
+    let mut entries = RawDir::new(folder, &mut buffer);
+    for _ in 0..most {
+        match entries.next() {
+            Some(Ok(entry)) => match entry.file_name().to_str() {
+                Ok("." | "..") | Err(_) => {}
+                Ok(name) => show(name),
+            },
+            Some(Err(_)) | None => break,
         }
     }
     Ok(())
@@ -356,7 +431,18 @@ pub(crate) fn of_kernel(path: impl AsRef<Path>) -> Option<String> {
 /// # Errors
 /// As for [`open_regular`], or that the file is longer.
 pub(crate) fn read_regular(path: &Path, limit: u64, links: Links) -> Result<Vec<u8>, ReadFailure> {
-    read_all(open_regular(path, OpenFor::Read, links)?, limit)
+    let file = match is_made_by_kernel(path) {
+        true => open(path, OpenFor::Read, links).map_err(ReadFailure::Errno)?,
+        false => open_regular(path, OpenFor::Read, links)?,
+    };
+    read_all(file, limit)
+}
+
+/// Returns whether the kernel makes the files here. None of them is a FIFO or a device, so that the call that
+/// would tell is spared.
+fn is_made_by_kernel(path: &Path) -> bool {
+    let path = path.as_os_str().as_bytes();
+    path.starts_with(b"/proc/") || path.starts_with(b"/sys/")
 }
 
 /// Returns all bytes of an open file that has no more than `limit`.

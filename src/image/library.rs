@@ -210,7 +210,10 @@ impl LibraryFamily {
 
     /// Returns whether a name belongs to any family.
     pub fn any_has(name: &str) -> bool {
-        name.starts_with("lib") && LibraryFamily::ALL.iter().any(|family| family.has(name))
+        // Of the thousands of names in an image, these leave few.
+        let begins_like_any = |rest: &str| rest.starts_with(['n', 'r', 'i', 'c', 'u', 'f']);
+        name.strip_prefix("lib").is_some_and(begins_like_any)
+            && LibraryFamily::ALL.iter().any(|family| family.has(name))
     }
 
     /// Returns the version in the file's name, after links. It must have this many numbers:

@@ -62,7 +62,7 @@ impl<'a> Loader<'a> {
             library_path: distinct(tree, library_path(&start)),
             cache: cache::read(reader, tree, |name| {
                 LibraryFamily::any_has(name)
-                    || name.contains("-rdmav")
+                    || name.ends_with(".so") && name.contains("-rdmav")
                     || names.iter().any(|names| names.iter().any(|known| known == name))
             }),
             standard: distinct(tree, standard()),

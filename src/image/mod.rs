@@ -213,8 +213,9 @@ pub enum ImageScope {
 }
 
 /// Reads everything below the reader's root, for a command that is started like this. Nothing
-/// is loaded or run. The settings may name libraries.
-pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Settings) -> Image {
+/// is loaded or run. The settings may name libraries. `served` are the providers of libibverbs that HCAs of this
+/// host need.
+pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Settings, served: &[&str]) -> Image {
     let (plugins, of_verbs) = (named::names(settings), named::of_verbs(settings));
     let tree = &Tree::new(reader, if scope == ImageScope::All { matters_to_any_reader } else { matters });
     let loader = &Loader::new(reader, tree, start, &[&plugins, &of_verbs]);
@@ -270,7 +271,7 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
         nccl: nccl.finish(),
         rccl: rccl.finish(),
         torch,
-        providers: providers::read(tree, loader, &built, start.environment),
+        providers: providers::read(tree, loader, &built, start.environment, served),
         provider_abi: built.abi,
         provider_folder: built.configuration,
         libibverbs,
@@ -280,7 +281,7 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
         tuner_plugins: with_folders(LibraryFamily::TunerPlugin, PLUGIN_FOLDERS),
         env_plugins: with_folders(LibraryFamily::EnvPlugin, PLUGIN_FOLDERS),
         named_plugins: named::read(tree, loader, start, &plugins),
-        named_verbs: named::verbs(tree, loader, start, &of_verbs),
+        named_verbs: named::verbs(tree, loader, start, &of_verbs, served),
         libfabric: with_folders(LibraryFamily::Fabric, LIBFABRIC_FOLDERS),
         cuda_runtime: cuda_runtime.finish(),
         ucx,
@@ -293,7 +294,7 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
 /// Returns whether any reader looks for the name of a directory's entry.
 fn matters(name: &str) -> bool {
     LibraryFamily::any_has(name)
-        || name.contains("-rdmav")
+        || name.ends_with(".so") && name.contains("-rdmav")
         || name.starts_with("python3")
         || name.starts_with("nvidia")
         || name == "torch"

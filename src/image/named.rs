@@ -105,18 +105,25 @@ pub fn read(tree: &Tree, loader: &Loader, start: Start, names: &[String]) -> Vec
 }
 
 /// Returns what the loader finds for each libibverbs that is named.
-pub fn verbs(tree: &Tree, loader: &Loader, start: Start, names: &[String]) -> Vec<NamedVerbs> {
-    let named = |name: &String| NamedVerbs { name: name.clone(), found: found(tree, loader, start, name) };
+pub fn verbs(
+    tree: &Tree,
+    loader: &Loader,
+    start: Start,
+    names: &[String],
+    served: &[&str],
+) -> Vec<NamedVerbs> {
+    let named =
+        |name: &String| NamedVerbs { name: name.clone(), found: found(tree, loader, start, name, served) };
     names.iter().map(named).collect()
 }
 
-fn found(tree: &Tree, loader: &Loader, start: Start, name: &str) -> FoundVerbs {
+fn found(tree: &Tree, loader: &Loader, start: Start, name: &str, served: &[&str]) -> FoundVerbs {
     if name.is_empty() {
         return FoundVerbs::OtherLibrary;
     }
     let Some(library) = library(tree, loader, start, name) else { return FoundVerbs::Nothing };
     match is_libibverbs(tree, &library.path) {
-        true => FoundVerbs::Verbs(providers::verbs(tree, loader, &library.path, start.environment)),
+        true => FoundVerbs::Verbs(providers::verbs(tree, loader, &library.path, start.environment, served)),
         false => FoundVerbs::OtherLibrary,
     }
 }

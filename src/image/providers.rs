@@ -44,7 +44,7 @@ pub struct Provider {
     /// which is `RDMAV_DRIVERS` or else `IBV_DRIVERS`.
     pub named_by: Vec<String>,
     /// The ABIs of the kernel's driver that the provider states to support; `None` if it states
-    /// none, or if libibverbs does not load it.
+    /// none, if libibverbs does not load it, or if no HCA of this host needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_abi: Option<KernelAbi>,
 }
@@ -61,6 +61,27 @@ pub struct Verbs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_folder: Option<PathBuf>,
     pub providers: Vec<Provider>,
+}
+
+/// Returns the name of the provider that serves the HCAs of a kernel driver (rdma-core, `providers/`);
+/// `None` for a driver that is not known.
+pub(crate) fn of_driver(driver: &str) -> Option<&'static str> {
+    Some(match driver {
+        "mlx5_core" => "mlx5",
+        "mlx4_core" => "mlx4",
+        "bnxt_en" => "bnxt_re",
+        "ionic" => "ionic",
+        "erdma" => "erdma",
+        "efa" => "efa",
+        "ice" | "i40e" | "irdma" => "irdma",
+        "qede" => "qedr",
+        "hns3" => "hns",
+        "mana" => "mana",
+        "hfi1" => "hfi1verbs",
+        "cxgb4" => "cxgb4",
+        "vmw_pvrdma" => "vmw_pvrdma",
+        _ => return None,
+    })
 }
 
 /// Returns the provider of this name that a libibverbs loads, if it loads those of this ABI.
@@ -91,9 +112,15 @@ pub(crate) fn built(tree: &Tree, libraries: &[Library]) -> Built {
 }
 
 /// Returns the libibverbs in this file, and its providers.
-pub(crate) fn verbs(tree: &Tree, loader: &Loader, real: &Path, environment: &Environment) -> Verbs {
+pub(crate) fn verbs(
+    tree: &Tree,
+    loader: &Loader,
+    real: &Path,
+    environment: &Environment,
+    served: &[&str],
+) -> Verbs {
     let built = built_of(tree, real);
-    let providers = read(tree, loader, &built, environment);
+    let providers = read(tree, loader, &built, environment, served);
     Verbs { path: real.to_owned(), provider_abi: built.abi, provider_folder: built.configuration, providers }
 }
 
@@ -140,8 +167,14 @@ fn of_file(name: &str) -> Option<(&str, u32)> {
 }
 
 /// Returns the providers that have files, in the order of their directories; then those that are only
-/// named.
-pub(crate) fn read(tree: &Tree, loader: &Loader, built: &Built, environment: &Environment) -> Vec<Provider> {
+/// named. `served` are the names of those that HCAs of this host need.
+pub(crate) fn read(
+    tree: &Tree,
+    loader: &Loader,
+    built: &Built,
+    environment: &Environment,
+    served: &[&str],
+) -> Vec<Provider> {
     let mut providers: Vec<Provider> = Vec::new();
     let own = built.folder.iter().flat_map(|folder| {
         let names = tree.names(folder);
@@ -182,7 +215,10 @@ pub(crate) fn read(tree: &Tree, loader: &Loader, built: &Built, environment: &En
             // Of a path, the last part is `libNAME`.
             let last = provider.name.rsplit('/').next().unwrap_or_default();
             let name = if last == provider.name { last } else { last.strip_prefix("lib").unwrap_or(last) };
-            provider.kernel_abi = kernel_abi::stated(tree, path, name);
+            // A distribution names some twenty providers, and each file takes a dozen reads.
+            if served.contains(&name) {
+                provider.kernel_abi = kernel_abi::stated(tree, path, name);
+            }
         }
     }
     providers

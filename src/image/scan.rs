@@ -21,10 +21,11 @@ pub(super) fn scan<T>(
     mut look: impl FnMut(&[u8], &[u8]) -> Option<T>,
 ) -> Option<T> {
     let Range { start, end } = elf.texts(most);
-    let mut buffer = vec![0; CHUNK];
+    let longest = usize::try_from(end.saturating_sub(start)).unwrap_or(CHUNK).min(CHUNK);
+    let mut buffer = vec![0; longest];
     let mut at = start;
     while at < end {
-        let length = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
+        let length = usize::try_from(end - at).unwrap_or(CHUNK).min(longest);
         let read = read_at(file, buffer.get_mut(..length)?, at).ok()?;
         let chunk = &buffer[..read];
         let found = memchr::memchr_iter(rare, chunk).find_map(|place| {

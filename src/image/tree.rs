@@ -2,7 +2,7 @@
 //! once.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Component, Path, PathBuf};
@@ -18,7 +18,7 @@ const LINKS: usize = 40;
 /// set.
 const ENTRIES: usize = 65_536;
 
-/// The most names of all directories that are kept. An image has some hundreds.
+/// The most names of all directories that are kept, and the most paths. An image has some hundreds.
 const NAMES: usize = 4096;
 
 /// The most bytes of the list of a package's files. That of PyTorch has 1.3 million.
@@ -28,10 +28,10 @@ pub struct Tree<'a> {
     reader: &'a Reader,
     /// Which names are kept.
     matters: fn(&str) -> bool,
-    listed: RefCell<BTreeMap<PathBuf, Rc<Vec<String>>>>,
-    /// The directories on the way to what was looked up, by their paths without links, and where those of
-    /// them lead that are links. Most paths begin with the same few directories.
-    on_the_way: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
+    listed: RefCell<HashMap<OsString, Rc<Vec<String>>>>,
+    /// What was looked up, and its path without links. Each library is asked for by many names and ways, and most
+    /// paths begin with the same few directories. The keys are texts, because a path is hashed part by part.
+    looked_up: RefCell<HashMap<OsString, Option<PathBuf>>>,
     /// How many more names may be kept.
     room: Cell<usize>,
 }
@@ -42,7 +42,7 @@ impl<'a> Tree<'a> {
             reader,
             matters,
             listed: RefCell::default(),
-            on_the_way: RefCell::default(),
+            looked_up: RefCell::default(),
             room: Cell::new(NAMES),
         }
     }
@@ -51,6 +51,16 @@ impl<'a> Tree<'a> {
     /// not UTF-8. A link to `/x` leads to `/x` below the root, which the kernel would not do
     /// for us.
     pub fn real(&self, path: &Path) -> Option<PathBuf> {
+        if let Some(real) = self.looked_up.borrow().get(path.as_os_str()) {
+            return real.clone();
+        }
+        let real = self.walk(path);
+        self.keep(path, real.as_ref());
+        real
+    }
+
+    /// Goes from one part of the path to the next.
+    fn walk(&self, path: &Path) -> Option<PathBuf> {
         let mut real = PathBuf::from("/");
         let mut pending = Vec::new();
         push_reversed(&mut pending, path);
@@ -61,8 +71,11 @@ impl<'a> Tree<'a> {
                 continue;
             }
             real.push(part);
-            match self.link(&real, pending.is_empty()) {
-                Ok(Some(target)) => {
+            if self.is_known(&real) {
+                continue;
+            }
+            match fs::read_link(self.reader.path(&real)) {
+                Ok(target) => {
                     links += 1;
                     if links > LINKS {
                         return None;
@@ -73,35 +86,36 @@ impl<'a> Tree<'a> {
                     }
                     push_reversed(&mut pending, &target);
                 }
-                Ok(None) => {}
+                // The entry exists, and is not a link.
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+                    if !pending.is_empty() {
+                        self.keep(&real, Some(&real));
+                    }
+                }
                 Err(_) => return None,
             }
         }
         real.to_str().is_some().then_some(real)
     }
 
-    /// Returns where the entry leads if it is a link. An entry on the way is remembered, if it exists.
-    fn link(&self, entry: &Path, is_last: bool) -> std::io::Result<Option<PathBuf>> {
-        if let Some(target) = self.on_the_way.borrow().get(entry) {
-            return Ok(target.clone());
+    /// Returns whether the walk has been here, and it is not a link.
+    fn is_known(&self, entry: &Path) -> bool {
+        let looked_up = self.looked_up.borrow();
+        let real = looked_up.get(entry.as_os_str()).and_then(Option::as_ref);
+        real.is_some_and(|real| real.as_os_str() == entry.as_os_str())
+    }
+
+    fn keep(&self, path: &Path, real: Option<&PathBuf>) {
+        let mut looked_up = self.looked_up.borrow_mut();
+        if looked_up.len() < NAMES {
+            looked_up.insert(path.as_os_str().to_owned(), real.cloned());
         }
-        let target = match fs::read_link(self.reader.path(entry)) {
-            Ok(target) => Some(target),
-            // The entry exists, and is not a link.
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => None,
-            Err(error) => return Err(error),
-        };
-        let mut on_the_way = self.on_the_way.borrow_mut();
-        if !is_last && on_the_way.len() < NAMES {
-            on_the_way.insert(entry.to_owned(), target.clone());
-        }
-        Ok(target)
     }
 
     /// Returns the names in a directory that matter, in natural order; none if there is no directory.
     pub fn names(&self, folder: &Path) -> Rc<Vec<String>> {
         let Some(real) = self.real(folder) else { return Rc::default() };
-        if let Some(names) = self.listed.borrow().get(&real) {
+        if let Some(names) = self.listed.borrow().get(real.as_os_str()) {
             return Rc::clone(names);
         }
         let mut names = Vec::new();
@@ -113,7 +127,7 @@ impl<'a> Tree<'a> {
         self.room.set(self.room.get() - names.len());
         reader::sort(&mut names);
         let names = Rc::new(names);
-        self.listed.borrow_mut().insert(real, Rc::clone(&names));
+        self.listed.borrow_mut().insert(real.into_os_string(), Rc::clone(&names));
         names
     }
 

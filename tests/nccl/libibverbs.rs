@@ -35,7 +35,8 @@ pub fn in_image_of_driver(set: &[(&str, &str)], folders: &[&Path]) -> Facts {
     let variables = Variables::from([("LD_LIBRARY_PATH", folders.to_str().unwrap())]);
     let set = set.iter().map(|(name, value)| UserSetting::new(name, value, Source::Environment));
     let reader = Reader::new(Path::new("/"));
-    let image = image::read(&reader, Start::from(&variables), ImageScope::Nccl, &Settings(set.collect()));
+    let image =
+        image::read(&reader, Start::from(&variables), ImageScope::Nccl, &Settings(set.collect()), &[]);
     facts.image = Some(image);
     facts
 }

@@ -127,10 +127,10 @@ pub(crate) fn nodes(seen: &Seen) -> Option<Nodes> {
     (this < count).then_some(Nodes { count, this })
 }
 
-/// As [`nodes`], of this container. No file is read but the host's name.
+/// As [`nodes`], of this container. Nothing is read but the host's name.
 pub(crate) fn read(reader: &Reader, start: Start) -> Option<Nodes> {
     let words = start.words.iter().map(|word| word.to_string_lossy().into_owned());
-    let host = reader.text_if_readable("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = reader.host_name().unwrap_or_default();
     let command: Vec<String> = words.collect();
     nodes(&Seen { environment: start.environment, command: &command, host: &host, file: &|_| None })
 }

@@ -20,6 +20,9 @@ use super::{FAMILIES, IPV6, Question, Socket};
 pub(crate) struct Listed {
     /// The link, or the label of the address.
     pub name: String,
+    /// The link's index and MTU; `None` for an address.
+    pub index: Option<u32>,
+    pub mtu: Option<u32>,
     /// The link's, as in `linux/if.h` (IFF_UP and others).
     pub flags: u32,
     /// With the prefix's length; none for the entry of the link itself.
@@ -35,7 +38,13 @@ pub(crate) fn list() -> Result<Vec<Listed>, Errno> {
     let links = links(&mut socket)?;
     let mut listed: Vec<Listed> = links
         .iter()
-        .map(|(_, link)| Listed { name: link.name.clone(), flags: link.flags, address: None })
+        .map(|(index, link)| Listed {
+            name: link.name.clone(),
+            index: Some(*index),
+            mtu: link.mtu,
+            flags: link.flags,
+            address: None,
+        })
         .collect();
     let links: BTreeMap<u32, LinkInfo> = links.into_iter().collect();
     for family in FAMILIES {
@@ -60,6 +69,7 @@ pub(super) fn names(socket: &mut Socket) -> Result<BTreeMap<u32, String>, Errno>
 struct LinkInfo {
     name: String,
     flags: u32,
+    mtu: Option<u32>,
 }
 
 /// Returns the links with their indices, in the kernel's order.
@@ -74,7 +84,8 @@ fn links(socket: &mut Socket) -> Result<Vec<(u32, LinkInfo)>, Errno> {
 fn link(message: &[u8]) -> Option<(u32, LinkInfo)> {
     let (header, attributes) = message.split_at_checked(16)?;
     let name = find(attributes, libc::IFLA_IFNAME)?;
-    Some((number(header, 4)?, LinkInfo { name: text(name), flags: number(header, 8)? }))
+    let mtu = find(attributes, libc::IFLA_MTU).and_then(|mtu| number(mtu, 0));
+    Some((number(header, 4)?, LinkInfo { name: text(name), flags: number(header, 8)?, mtu }))
 }
 
 /// Returns a `struct ifaddrmsg` and its attributes. `None` for a link that is not known, because it came
@@ -92,6 +103,8 @@ fn address(message: &[u8], links: &BTreeMap<u32, LinkInfo>) -> Option<Listed> {
     };
     Some(Listed {
         name: find(attributes, libc::IFA_LABEL).map_or_else(|| link.name.clone(), text),
+        index: None,
+        mtu: None,
         flags: link.flags,
         address: IpNet::new(address, prefix).ok(),
     })
@@ -119,7 +132,7 @@ fn text(bytes: &[u8]) -> String {
 #[cfg(any(test, fuzzing))]
 pub(super) fn fuzz(data: &[u8]) {
     link(data);
-    let links = BTreeMap::from([(2, LinkInfo { name: "eth0".to_owned(), flags: 0 })]);
+    let links = BTreeMap::from([(2, LinkInfo { name: "eth0".to_owned(), flags: 0, mtu: None })]);
     address(data, &links);
 }
 

@@ -41,7 +41,7 @@ fn for_command(root: &Root, command: &str, environment: &[(&str, &str)]) -> Opti
     let environment = Environment::new(&entries);
     let folder = Some(Path::new("/app"));
     let start = Start { folder, command: Some(command), ..Start::from(&environment) };
-    let image = read(&root.reader(), start, ImageScope::All, &Settings::default());
+    let image = read(&root.reader(), start, ImageScope::All, &Settings::default(), &[]);
     image.nccl_of_the_job()?.version.clone()
 }
 

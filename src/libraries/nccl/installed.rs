@@ -10,6 +10,7 @@ use crate::facts::rdma::Hca;
 use crate::image::Image;
 use crate::image::flavor::Flavor;
 use crate::image::library::Library;
+use crate::image::providers;
 
 /// The release of NCCL that the job loads, as far as the image tells: by the library
 /// itself, else by what it says of itself (`NCCL_VERSION`).
@@ -68,22 +69,7 @@ pub(crate) fn image(facts: &Facts) -> Option<&Image> {
 /// The provider that serves the HCAs of a kernel driver (rdma-core, `providers/`);
 /// `None` for a driver that is not known.
 pub(crate) fn provider(hca: &Hca) -> Option<&'static str> {
-    Some(match hca.driver.as_deref()? {
-        "mlx5_core" => "mlx5",
-        "mlx4_core" => "mlx4",
-        "bnxt_en" => "bnxt_re",
-        "ionic" => "ionic",
-        "erdma" => "erdma",
-        "efa" => "efa",
-        "ice" | "i40e" | "irdma" => "irdma",
-        "qede" => "qedr",
-        "hns3" => "hns",
-        "mana" => "mana",
-        "hfi1" => "hfi1verbs",
-        "cxgb4" => "cxgb4",
-        "vmw_pvrdma" => "vmw_pvrdma",
-        _ => return None,
-    })
+    providers::of_driver(hca.driver.as_deref()?)
 }
 
 /// The file that a plugin's name leads to, if the dynamic loader can load it.

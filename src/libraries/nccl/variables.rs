@@ -41,14 +41,14 @@ pub(crate) fn all() -> impl Iterator<Item = NcclVariable> {
 }
 
 /// Returns the variable of this name. Each start asks for some, and to read the whole table takes as long
-/// as the rest of the decision, so this looks at a few of its lines, which are sorted.
+/// as the rest of the decision, so this looks at a few of its lines, which are sorted. Not with the crate memchr:
+/// it asks the processor what it can do, which a virtual machine answers in more time than all of this takes.
 pub(crate) fn find(name: &str) -> Option<NcclVariable> {
     let mut rest = TABLE;
     while !rest.is_empty() {
-        let bytes = rest.as_bytes();
         let middle = rest.len() / 2;
-        let start = memchr::memrchr(b'\n', bytes.get(..middle)?).map_or(0, |newline| newline + 1);
-        let end = memchr::memchr(b'\n', bytes.get(middle..)?).map_or(rest.len(), |newline| middle + newline);
+        let start = rest.get(..middle)?.rfind('\n').map_or(0, |newline| newline + 1);
+        let end = rest.get(middle..)?.find('\n').map_or(rest.len(), |newline| middle + newline);
         let line = rest.get(start..end)?;
         let found = line.split(' ').next().unwrap_or(line);
         rest = match name.cmp(found) {
