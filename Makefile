@@ -181,12 +181,11 @@ ORDER := target/order
 order: setup
 	@sh tests/setup.sh order
 	@rm -rf $(ORDER) && mkdir -p $(ORDER)
-	$(CARGO) rustc --release --locked --bin rdma-init --config profile.release.strip=false -- \
-	  -C link-arg=-Wl,-Map=$(CURDIR)/$(ORDER)/map
-	@cp $(TARGET) $(ORDER)/rdma-init
+	$(CARGO) build --release --locked $(REMAP) --config profile.release.strip=false
+	@cp $(TARGET) $(TARGET).map $(ORDER)
 	@RDMA_INIT_TEST_BINARY=$(CURDIR)/$(ORDER)/rdma-init \
 	  $(CARGO) test --locked --bench pid1 -- profiles $(CURDIR)/$(ORDER)/profiles
-	python3 tests/bench/order.py $(ORDER)/rdma-init $(ORDER)/map src/start.ld $(ORDER)/profiles/*
+	python3 tests/bench/order.py $(ORDER)/rdma-init $(ORDER)/rdma-init.map src/start.ld $(ORDER)/profiles/*
 # The fuzzers, on the stable toolchain: each target of TARGETS for MINUTES. What they find new stays in target/fuzz,
 # and an input that breaks a target is in target/fuzz/found.
 MINUTES := 5

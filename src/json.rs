@@ -1,6 +1,5 @@
 //! Documents for programs. All share one kind of sink and one kind of source, because each
-//! further kind would add another copy of the code of every document. The sink is memory: a document consists of
-//! thousands of small pieces.
+//! further kind would add another copy of the code of every document.
 
 use std::io::{self, Write};
 
@@ -12,9 +11,8 @@ use serde::de::{DeserializeOwned, Error};
 /// # Errors
 /// The error of the sink.
 pub(crate) fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec_pretty(document)?;
-    text.push(b'\n');
-    out.write_all(&text)
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
 }
 
 /// Writes a document on a line of its own.
@@ -22,17 +20,16 @@ pub(crate) fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Resul
 /// # Errors
 /// The error of the sink.
 pub(crate) fn write_line(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(document)?;
-    text.push(b'\n');
-    out.write_all(&text)
+    serde_json::to_writer(&mut *out, document)?;
+    writeln!(out)
 }
 
 /// A document on a line of its own, in memory.
 pub(crate) fn line(document: &impl Serialize) -> Vec<u8> {
-    // Memory takes anything, and no document here has a map whose keys are not texts.
-    let mut text = serde_json::to_vec(document).unwrap_or_default();
-    text.push(b'\n');
-    text
+    let mut line = Vec::new();
+    // Memory takes anything.
+    let _ = write_line(&mut line, document);
+    line
 }
 
 /// Reads what is nothing but one document.

@@ -138,20 +138,42 @@ impl GidQuery<'_> {
     }
 }
 
+/// The most entries of a table; the largest known has 1024.
+const MOST: u32 = 65_536;
+
+/// Returns how many entries a table has. Their names are the numbers from 0 on, so a search finds the last one with
+/// fewer calls than a list of them takes.
+fn size(gids: &AttributeFolder) -> u32 {
+    let has = |index: u32| gids.has(&index.to_string());
+    let mut beyond = 1;
+    while beyond < MOST && has(beyond - 1) {
+        beyond *= 2;
+    }
+    // All entries below the first number are there, and that of the second is not.
+    let (mut there, mut missing) = (beyond / 2, beyond - 1);
+    while there < missing {
+        let middle = there.midpoint(missing);
+        if has(middle) {
+            there = middle + 1;
+        } else {
+            missing = middle;
+        }
+    }
+    there
+}
+
 /// Reads a table, empty entries with three system calls and used ones with nine.
 ///
 /// After a gap the rest is left unread. How long the gap has to be depends on what was found so
 /// far.
 pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
-    let gids = format!("{port}/gids");
-    let mut size = 0;
-    // The names of the directory's entries are their numbers, so counting them is enough.
-    reader.each_name(&gids, |_| size += 1);
+    let gids = reader.folder(format!("{port}/gids"));
+    reader.remember_unopened(&gids);
+    let size = size(&gids);
     let mut table = GidTable { size, ..GidTable::default() };
     if size == 0 {
         return table;
     }
-    let gids = reader.folder(gids);
     let attributes = |name| reader.folder(format!("{port}/gid_attrs/{name}"));
     let (types, ndevs) = (attributes("types"), attributes("ndevs"));
     let mut gap = 0;

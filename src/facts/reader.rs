@@ -11,10 +11,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::fcntl::{AtFlags, OFlag};
 use nix::libc;
 use nix::sys::stat::Mode;
-use nix::unistd::{AccessFlags, access, gethostname};
+use nix::unistd::{AccessFlags, access, faccessat, gethostname};
 use rustix::fs::RawDir;
 use serde::{Deserialize, Serialize};
 
@@ -177,6 +177,15 @@ impl Reader {
         self.unless_absent(&folder.path(name), absent, text)
     }
 
+    /// Remembers why a directory could not be opened, unless it is absent.
+    pub fn remember_unopened(&self, folder: &AttributeFolder) {
+        if let Err(errno) = folder.open
+            && errno != Errno::ENOENT
+        {
+            self.remember(&folder.path, describe(errno));
+        }
+    }
+
     /// Returns the text of a file as a number. A text that is not a number is remembered.
     pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         let text = self.text(&path)?;
@@ -306,6 +315,12 @@ impl AttributeFolder {
     /// Returns whether the directory was there when it was opened.
     pub fn is_there(&self) -> bool {
         self.open.is_ok()
+    }
+
+    /// Returns whether the directory has an attribute of this name.
+    pub fn has(&self, name: &str) -> bool {
+        let there = |folder| faccessat(folder, name, AccessFlags::F_OK, AtFlags::empty());
+        self.open.as_ref().is_ok_and(|folder| there(folder).is_ok())
     }
 
     /// As [`Reader::attribute`].

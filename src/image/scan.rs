@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::elf::{Elf, read_at};
 
-/// The number of bytes that are read at a time.
-const CHUNK: usize = 256 * 1024;
+/// The number of bytes that are read at a time. Each page of a larger buffer would be a fault, and be used once.
+const CHUNK: usize = 32 * 1024;
 
 /// The number of bytes before and after the rare byte that are always seen with it.
 const MARGIN: usize = 512;
