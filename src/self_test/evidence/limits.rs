@@ -27,9 +27,13 @@ pub(crate) fn nofile(facts: &Facts, _: &Plan) -> Evidence {
     few(
         facts.limits.nofile,
         FEW_FILES,
-        "Only {} files may be open at once. A large job needs more, or fails with \"Too many open files\".",
-        "Docker: --ulimit nofile=1048576:1048576. containerd: LimitNOFILE=infinity in its unit.",
         |count| count.to_string(),
+        |count| {
+            format!(
+                "Only {count} files may be open at once. A large job needs more, or fails with \"Too many open files\"."
+            )
+        },
+        "Docker: --ulimit nofile=1048576:1048576. containerd: LimitNOFILE=infinity in its unit.",
     )
 }
 
@@ -37,13 +41,18 @@ pub(crate) fn stack(facts: &Facts, _: &Plan) -> Evidence {
     few(
         facts.limits.stack,
         SMALL_STACK,
-        "The stack cannot grow beyond {}: threads of NCCL and of the framework may crash with a segmentation fault.",
-        "Docker: --ulimit stack=67108864:67108864.",
         amount,
+        |bytes| {
+            format!(
+                "The stack cannot grow beyond {}: threads of NCCL and of the framework may crash with a segmentation fault.",
+                amount(bytes)
+            )
+        },
+        "Docker: --ulimit stack=67108864:67108864.",
     )
 }
 
-fn limits(limit: Limit, show: impl Fn(u64) -> String) -> String {
+fn limits(limit: Limit, show: fn(u64) -> String) -> String {
     let shown = |amount| match amount {
         Amount::Limited(number) => show(number),
         Amount::Unlimited(_) => "unlimited".to_owned(),
@@ -51,11 +60,17 @@ fn limits(limit: Limit, show: impl Fn(u64) -> String) -> String {
     format!("soft {}, hard {}", shown(limit.soft), shown(limit.hard))
 }
 
-fn few(limit: Option<Limit>, least: u64, message: &str, fix: &str, show: impl Fn(u64) -> String) -> Evidence {
+fn few(
+    limit: Option<Limit>,
+    least: u64,
+    show: fn(u64) -> String,
+    warning: fn(u64) -> String,
+    fix: &str,
+) -> Evidence {
     let Some(limit) = limit else { return Evidence::skip("the facts do not say") };
-    let evidence = Evidence::of([limits(limit, &show)]);
+    let evidence = Evidence::of([limits(limit, show)]);
     match limit.soft {
-        Amount::Limited(number) if number < least => evidence.warn(message.replace("{}", &show(number)), fix),
+        Amount::Limited(number) if number < least => evidence.warn(warning(number), fix),
         _ => evidence,
     }
 }
