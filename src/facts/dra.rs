@@ -126,14 +126,14 @@ fn first_names(reader: &Reader, folder: &str) -> Vec<String> {
 /// Returns the first object of a version that is known.
 fn described(text: &str) -> Result<Metadata, String> {
     for object in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
-        let object = object.map_err(|error| format!("is not JSON: {error}"))?;
+        let object = object.map_err(|error| format!("it is not JSON: {error}"))?;
         let is_known = |version: &str| version.starts_with(GROUP);
         if object.get("apiVersion").and_then(serde_json::Value::as_str).is_some_and(is_known) {
             return serde_json::from_value(object)
-                .map_err(|error| format!("is not a DeviceMetadata of Kubernetes: {error}"));
+                .map_err(|error| format!("it is not a DeviceMetadata of Kubernetes: {error}"));
         }
     }
-    Err(format!("holds no object of {GROUP}"))
+    Err(format!("it contains no object of {GROUP}"))
 }
 
 /// What is read of an object.
@@ -282,10 +282,10 @@ mod tests {
     fn what_is_not_metadata_is_remembered_and_costs_nothing() {
         let deep = format!("{}1{}", "[".repeat(20_000), "]".repeat(20_000));
         for (text, problem) in [
-            ("{", "is not JSON"),
-            (&*deep, "is not JSON"),
-            (r#"{"apiVersion":"v1"}"#, "holds no object of"),
-            (r#"{"apiVersion":"metadata.resource.k8s.io/v1","requests":7}"#, "is not a DeviceMetadata"),
+            ("{", "it is not JSON"),
+            (&*deep, "it is not JSON"),
+            (r#"{"apiVersion":"v1"}"#, "it contains no object of"),
+            (r#"{"apiVersion":"metadata.resource.k8s.io/v1","requests":7}"#, "it is not a DeviceMetadata"),
         ] {
             let (devices, unreadable) = read_files(&[("resourceclaims/a/b/c-metadata.json", text)]);
             assert_eq!(devices, []);

@@ -195,7 +195,7 @@ pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
             }
         };
         let Ok(gid) = text.parse::<Ipv6Addr>() else {
-            reader.remember(&gids.path(&name), format!("is not a GID: {text:?}"));
+            reader.remember(&gids.path(&name), format!("it is not a GID: {text:?}"));
             continue;
         };
         if gid.is_unspecified() {
@@ -290,6 +290,6 @@ mod tests {
         assert_eq!(table.slots.len(), 1);
         assert!(table.slots[0].is_link_local());
         assert_eq!(table.slots[0].kind, GidType::Unknown);
-        assert_eq!(errors, ["is not a GID: \"\u{fffd}garbage\""]);
+        assert_eq!(errors, ["it is not a GID: \"\u{fffd}garbage\""]);
     }
 }

@@ -43,7 +43,7 @@ impl TryFrom<String> for Pkey {
     fn try_from(text: String) -> Result<Pkey, String> {
         let digits = text.strip_prefix("0x");
         let number = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
-        number.map(Pkey).ok_or_else(|| format!("is not a partition key: {text:?}"))
+        number.map(Pkey).ok_or_else(|| format!("it is not a partition key: {text:?}"))
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
         assert!(table.is_empty_at(1) && table.is_empty_at(128));
         assert!(!table.is_empty_at(0) && !table.is_empty_at(100));
         let unreadable = reader.into_unreadable();
-        assert_eq!(unreadable[0].error, "is not a partition key: \"five\"");
+        assert_eq!(unreadable[0].error, "it is not a partition key: \"five\"");
         assert_eq!(read(&root.reader(), "none"), None);
     }
 }

@@ -69,7 +69,7 @@ const CUT: &str = "the C library takes LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR and o
 pub(crate) fn read(reader: &Reader) -> Process {
     let status = reader.text("/proc/self/status").unwrap_or_default();
     if status.is_empty() {
-        reader.remember(&reader.path("/proc/self/status"), "is not there; is /proc mounted?");
+        reader.remember(&reader.path("/proc/self/status"), "it does not exist; is /proc mounted?");
     }
     if !environ::is_whole() {
         reader.remember(&reader.path("/proc/self/environ"), CUT);

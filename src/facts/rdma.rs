@@ -179,7 +179,8 @@ impl From<LinkLayer> for String {
 /// Remembers that the kernel shows no device, although this uverbs node is there.
 pub fn remember_hidden(reader: &Reader, node: &str) {
     let path = reader.path(CLASS);
-    reader.remember(&path, format!("shows no device, but /dev/infiniband/{node} exists; is /sys mounted?"));
+    reader
+        .remember(&path, format!("it shows no device, but /dev/infiniband/{node} exists; is /sys mounted?"));
 }
 
 /// Returns whether there may be an HCA: [`read`] finds none without this directory of the kernel.

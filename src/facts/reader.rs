@@ -34,7 +34,7 @@ const USUAL: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {
     pub path: PathBuf,
-    /// The error, with the errno's name if the kernel gave one.
+    /// A clause for after a colon, whose subject is the path: `it is not a number`, or the kernel's error.
     pub error: String,
 }
 
@@ -201,7 +201,7 @@ impl Reader {
     fn parsed<T: std::str::FromStr>(&self, text: &str, path: impl FnOnce() -> PathBuf) -> Option<T> {
         let number = text.trim().parse().ok();
         if number.is_none() {
-            self.remember(&path(), format!("is not a number: {text:?}"));
+            self.remember(&path(), format!("it is not a number: {text:?}"));
         }
         number
     }
@@ -375,8 +375,8 @@ impl std::fmt::Display for ReadFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
             ReadFailure::Errno(errno) => f.write_str(&describe(*errno)),
-            ReadFailure::NotRegular => f.write_str("is not a regular file"),
-            ReadFailure::TooLong(limit) => write!(f, "is longer than {limit} bytes"),
+            ReadFailure::NotRegular => f.write_str("it is not a regular file"),
+            ReadFailure::TooLong(limit) => write!(f, "it is longer than {limit} bytes"),
         }
     }
 }
@@ -573,11 +573,11 @@ mod tests {
         assert_eq!(
             errors,
             [
-                "/huge: is longer than 262144 bytes",
+                "/huge: it is longer than 262144 bytes",
                 "/folder: EISDIR (Is a directory)",
-                "/fifo: is not a regular file",
+                "/fifo: it is not a regular file",
                 "/loop: ELOOP (Too many symbolic links encountered)",
-                "/word: is not a number: \"eleven\"",
+                "/word: it is not a number: \"eleven\"",
                 "/good: ENOTDIR (Not a directory)",
             ]
         );

@@ -76,7 +76,8 @@ pub fn read(reader: &Reader) -> Vec<Route> {
                 Parsed::Route(route) => routes.push(route),
                 Parsed::Other => {}
                 Parsed::Malformed => {
-                    reader.remember(&reader.path(path), format!("has a line that is not a route: {line:?}"));
+                    reader
+                        .remember(&reader.path(path), format!("it has a line that is not a route: {line:?}"));
                 }
             }
         }
@@ -193,6 +194,6 @@ mod tests {
         );
         let unreadable = reader.into_unreadable();
         assert_eq!(unreadable.len(), 1);
-        assert_eq!(unreadable[0].error, "has a line that is not a route: \"garbage\"");
+        assert_eq!(unreadable[0].error, "it has a line that is not a route: \"garbage\"");
     }
 }

@@ -84,11 +84,11 @@ pub(crate) fn system_routing(own: &BTreeSet<IpAddr>) -> Result<Routing, Errno> {
         strange += kept.strange;
         if kept.is_full {
             routing.trouble =
-                Some(format!("gave more than {} routes; rdma-init ignores the rest", kept::MOST));
+                Some(format!("it gave more than {} routes; rdma-init ignores the rest", kept::MOST));
         }
         if !is_whole {
             routing.trouble =
-                Some(format!("gave {MOST_READ} routes or more; rdma-init did not read the rest"));
+                Some(format!("it gave {MOST_READ} routes or more; rdma-init did not read the rest"));
         }
         routing.routes.extend(kept.routes);
     }
@@ -102,7 +102,7 @@ pub(crate) fn system_routing(own: &BTreeSet<IpAddr>) -> Result<Routing, Errno> {
         Ok(found.into_iter().flatten())
     });
     if strange > 0 {
-        routing.trouble = Some(format!("gave {strange} entries of an unknown form"));
+        routing.trouble = Some(format!("it gave {strange} entries of an unknown form"));
     }
     routing.rules = match rules {
         // The unknown rule may be the one that matters.

@@ -200,7 +200,7 @@ pub fn read(
             )
         }));
         if ours.next().is_some() {
-            let why = format!("sets more than {MOST_SETTINGS} variables; rdma-init ignores the rest");
+            let why = format!("it sets more than {MOST_SETTINGS} variables; rdma-init ignores the rest");
             reader.remember(&reader.path(&path), why);
         }
         odd.extend(odd_lines(&file, &text).take(MOST_ODD).map(|line| ConfLine { private, ..line }));
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(read(lines(MOST_ODD + 1, " 1")), (0, MOST_ODD, None));
         let (kept, _, why) = read(lines(MOST_SETTINGS + 1, "=1"));
         assert_eq!(kept, MOST_SETTINGS);
-        assert!(why.unwrap().starts_with("sets more than 1024 variables"));
+        assert!(why.unwrap().starts_with("it sets more than 1024 variables"));
     }
 
     #[test]

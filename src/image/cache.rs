@@ -43,7 +43,7 @@ pub(super) fn read(reader: &Reader, tree: &Tree, matters: impl Fn(&str) -> bool)
     let Some(real) = tree.real(Path::new(FILE)) else { return Vec::new() };
     let Some(bytes) = reader.bytes(&real, LONGEST) else { return Vec::new() };
     parse(&bytes, &matters).unwrap_or_else(|| {
-        tree.remember(&real, "is not a cache that the dynamic loader would use");
+        tree.remember(&real, "it is not a cache that the dynamic loader would use");
         Vec::new()
     })
 }

@@ -85,7 +85,7 @@ impl<'a> Collector<'a> {
                 return None;
             }
             Err(Not::Elf) => {
-                self.tree.remember(&real, "is not a library");
+                self.tree.remember(&real, "it is not a library");
                 return None;
             }
         }

@@ -82,7 +82,7 @@ fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Op
             return None;
         }
         Err(_) => {
-            tree.remember(real, "is not a library");
+            tree.remember(real, "it is not a library");
             return None;
         }
     };

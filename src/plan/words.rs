@@ -244,7 +244,7 @@ impl fmt::Display for NoRdmaReason {
                 write!(f, "the RDMA device of /dev/infiniband/{node} is in another network namespace")
             }
             NoRdmaReason::Hidden { path, error } => {
-                write!(f, "the RDMA devices cannot be seen ({} {error})", path.display())
+                write!(f, "the RDMA devices cannot be seen ({}: {error})", path.display())
             }
             NoRdmaReason::NoneUsed(reasons) => {
                 let said = |(reason, names): &(SkipReason, Vec<String>)| {

@@ -29,5 +29,5 @@ pub enum DnsError {
 }
 
 fn files(unreadable: &[Unreadable]) -> String {
-    unreadable.iter().map(|Unreadable { path, error }| format!("; {} {error}", path.display())).collect()
+    unreadable.iter().map(|Unreadable { path, error }| format!("; {}: {error}", path.display())).collect()
 }

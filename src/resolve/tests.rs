@@ -344,7 +344,7 @@ fn files_that_are_none_are_said_where_the_name_is_not_found() {
     let why = addresses_below(root.path(), "node2", 5, Instant::now()).unwrap_err().to_string();
     for part in [
         "it is not in /etc/hosts, and no DNS server",
-        "; /etc/hosts is not a regular file; /etc/resolv.conf is not a regular file",
+        "; /etc/hosts: it is not a regular file; /etc/resolv.conf: it is not a regular file",
     ] {
         assert!(why.contains(part), "{why}");
     }

@@ -90,10 +90,7 @@ fn main_file(root: &Path) -> Result<String, String> {
     }
     Err(match reader.into_unreadable().first() {
         None => format!("there is no {MAIN} (no sshd in the image?)"),
-        Some(failed) => match failed.error.strip_prefix("is ") {
-            Some(what) => format!("cannot read {MAIN}: it is {what}"),
-            None => format!("cannot read {MAIN}: {}", failed.error),
-        },
+        Some(failed) => format!("cannot read {MAIN}: {}", failed.error),
     })
 }
 

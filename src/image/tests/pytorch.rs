@@ -84,7 +84,7 @@ fn torch_may_have_nccl_in_itself_or_none_at_all() {
     root.file(&format!("{SITE}/torch/lib/libtorch_cuda.so"), "");
     let (image, errors) = root.read([]);
     assert_eq!((image.torch.as_ref().unwrap().linkage, image.nccl_of_the_job()), (Linkage::Unknown, None));
-    assert_eq!(errors, [format!("/{SITE}/torch/lib/libtorch_cuda.so: is not a library")]);
+    assert_eq!(errors, [format!("/{SITE}/torch/lib/libtorch_cuda.so: it is not a library")]);
 
     // A PyTorch without CUDA: the NCCL that the loader finds may be for something else.
     fs::remove_file(root.path(&format!("{SITE}/torch/lib/libtorch_cuda.so"))).unwrap();

@@ -61,11 +61,11 @@ fn a_cache_after_an_old_one_counts_and_none_is_no_fault() {
 fn caches_that_are_none_are_named() {
     let root = Root::new();
     root.debian("2.21.5");
-    let none = "is not a cache that the dynamic loader would use";
+    let none = "it is not a cache that the dynamic loader would use";
     for (content, error) in [
         (b"garbage".to_vec(), none),
         (Vec::new(), none),
-        (vec![0; 8 * 1024 * 1024 + 1], "is longer than 8388608 bytes"),
+        (vec![0; 8 * 1024 * 1024 + 1], "it is longer than 8388608 bytes"),
     ] {
         root.file("etc/ld.so.cache", content);
         let (image, errors) = root.read([]);
@@ -74,7 +74,7 @@ fn caches_that_are_none_are_named() {
     }
     fs::remove_file(root.path("etc/ld.so.cache")).unwrap();
     nix::unistd::mkfifo(&root.path("etc/ld.so.cache"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert_eq!(root.read([]).1, ["/etc/ld.so.cache: is not a regular file"]);
+    assert_eq!(root.read([]).1, ["/etc/ld.so.cache: it is not a regular file"]);
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn files_that_are_no_libraries_are_passed_over() {
     assert_eq!(
         errors,
         [
-            "/opt/short/libnccl.so.2: is not a library",
-            "/opt/text/libnccl.so.2: is not a library",
-            "/opt/fifo/libnccl.so.2: is not a regular file",
+            "/opt/short/libnccl.so.2: it is not a library",
+            "/opt/text/libnccl.so.2: it is not a library",
+            "/opt/fifo/libnccl.so.2: it is not a regular file",
         ]
     );
     let versions: Vec<_> = image.nccl.iter().map(|library| library.version.as_deref()).collect();
