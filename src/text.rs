@@ -81,21 +81,6 @@ impl<'a> NameRun<'a> {
     }
 }
 
-/// The text with another word in place of a word that stands by itself: `NCCL's` has the word
-/// NCCL, and `NCCL_NET` has not.
-pub(crate) fn reworded(text: &str, word: &str, other: &str) -> String {
-    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
-    let mut reworded = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once(word) {
-        reworded.push_str(before);
-        let is_whole = !reworded.ends_with(is_of_word) && !after.starts_with(is_of_word);
-        reworded.push_str(if is_whole { other } else { word });
-        rest = after;
-    }
-    reworded + rest
-}
-
 fn follows(first: &str, second: &str, what: CountingNumber) -> bool {
     let split = |name| -> Option<(&str, u64, &str)> {
         let (name, port) = match what {
@@ -212,19 +197,6 @@ fn turns(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_word_is_replaced_where_it_stands_by_itself() {
-        let reworded = |text| reworded(text, "NCCL", "RCCL");
-        for (text, wanted) in [
-            ("NCCL's own, and NCCL 2.27.7.", "RCCL's own, and RCCL 2.27.7."),
-            ("NCCL_NET, XNCCL, NCCLs and nccl.conf", "NCCL_NET, XNCCL, NCCLs and nccl.conf"),
-            ("(NCCL)", "(RCCL)"),
-            ("", ""),
-        ] {
-            assert_eq!(reworded(text), wanted);
-        }
-    }
 
     #[test]
     fn names_that_count_up_are_condensed() {

@@ -14,11 +14,12 @@ use golden::{all, one};
 use libtest2_mimic::{Harness, RunError, Trial};
 
 fn main() {
-    let of_all: [(&str, fn()); 5] = [
+    let of_all: [(&str, fn()); 6] = [
         ("what_is_not_read_decides_nothing", all::what_is_not_read_decides_nothing),
         ("the_self_test_and_require_rdma_agree", all::the_self_test_and_require_rdma_agree),
         ("every_finding_has_a_check", all::every_finding_has_a_check),
         ("a_finding_is_about_what_its_message_names", all::a_finding_is_about_what_its_message_names),
+        ("findings_name_the_library_of_the_job", all::findings_name_the_library_of_the_job),
         ("every_finding_has_a_case", all::every_finding_has_a_case),
     ];
     let of_all = of_all.map(|(name, test)| {

@@ -88,7 +88,7 @@ ids! {
     Iwarp = "iwarp", "If the NIC supports RoCE, switch the driver to it.";
     /// A device is not a channel adapter, or its link layer is neither InfiniBand nor
     /// Ethernet, so NCCL's own transport cannot use it.
-    UnknownDevice = "unknown-device", "If this is a new kind of fabric, install the net plugin that NCCL needs for it.";
+    UnknownDevice = "unknown-device", "If this is a new kind of fabric, install the net plugin that it needs.";
     /// The job uses HCAs that connect, or may connect, to the machine's NVSwitches and to no
     /// network: `NCCL_IB_HCA` names them, or rdma-init cannot identify them for certain. HGX B200
     /// and B300 have such HCAs: InfiniBand, ACTIVE, and with `SMDL=SW_MNG` in their VPD, which only

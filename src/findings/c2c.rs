@@ -3,16 +3,17 @@
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::c2c::{GpuDirect, MODELS, SINCE, VARIABLE, gpudirect};
 use crate::libraries::nccl::data_direct::{GpuPaths, ways};
-use crate::libraries::nccl::version::{NEWEST, nccl};
+use crate::libraries::nccl::version::NEWEST;
 use crate::plan::{Fabric, Plan};
 
 /// Returns the finding, if NCCL copies through the memory of the CPU and could do without.
 pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let model = facts.gpu.model_of(MODELS).filter(|_| plan.fabric == Fabric::Verbs)?;
     let version = plan.nccl.unwrap_or(NEWEST);
-    let nccl = nccl(plan.nccl);
+    let nccl = Flavor::Nccl.of_release(plan.nccl);
     let get = |name: &str| plan.value(name);
     // Through a Data Direct function, an HCA reaches the GPU without the CPU and its C2C links.
     if !facts.data_direct.is_empty() && ways(get, version) != GpuPaths::Own {

@@ -3,6 +3,7 @@
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
+use crate::image::flavor::Flavor;
 use crate::text::amount;
 
 /// Docker's default, with which NCCL ends in "No space left on device".
@@ -12,9 +13,9 @@ const TOO_SMALL: u64 = 64 * 1024 * 1024;
 pub(super) fn shared_memory(facts: &Facts) -> Option<Finding> {
     let shm = facts.shm.filter(|shm| shm.size <= TOO_SMALL)?;
     let gpus = facts.gpu.count.filter(|count| *count > 1)?;
+    let (size, library) = (amount(shm.size), Flavor::of(facts));
     let message = format!(
-        "/dev/shm has {} for {gpus} GPUs; NCCL will fail with \"No space left on device\" (posix_fallocate).",
-        amount(shm.size)
+        "/dev/shm has {size} for {gpus} GPUs; {library} will fail with \"No space left on device\" (posix_fallocate)."
     );
     Some(Finding::warning(Id::SharedMemory, message).with_fix(
         "Make /dev/shm larger. Docker: --shm-size=16g or --ipc=host. Kubernetes: an emptyDir with medium: Memory on /dev/shm.",

@@ -15,7 +15,8 @@ use crate::text::{condensed, counted};
 pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> Vec<Finding> {
     let profile = context.profile;
     let choice = plan.profile.as_ref();
-    let Fabric::None(why) = &plan.fabric else { return unexpected_hcas(&plan.fabric, ports, profile) };
+    let library = plan.library;
+    let Fabric::None(why) = &plan.fabric else { return unexpected_hcas(plan, ports, profile) };
     let all = |is: fn(&SkipReason) -> bool| {
         let mut reasons = ports.iter().filter_map(|port| match &port.verdict {
             Verdict::LeftOut(reason) => Some(reason),
@@ -29,7 +30,10 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
     let turned_off =
         ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(SkipReason::TurnedOff { .. })));
     if let Some(setting) = context.user.ib_disabled().filter(|_| turned_off) {
-        let unless = if plan.has_env_plugin() { ", unless NCCL's env plugin decides otherwise" } else { "" };
+        let unless = match plan.has_env_plugin() {
+            true => format!(", unless {library}'s env plugin decides otherwise"),
+            false => String::new(),
+        };
         let message = format!(
             "This container has usable RDMA devices, but the job will run on TCP, because NCCL_IB_DISABLE={} ({}) turns verbs off{unless}.",
             setting.value, setting.origin
@@ -80,8 +84,8 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
     let is_forced = |setting: &&UserSetting| setting.value.eq_ignore_ascii_case("IB");
     let forced = context.user.get("NCCL_NET").filter(is_forced);
     let consequence = match forced {
-        Some(_) => "NCCL will fail, because NCCL_NET=IB allows no other network",
-        None => "the job will run on TCP",
+        Some(_) => format!("{library} will fail, because NCCL_NET=IB allows no other network"),
+        None => "the job will run on TCP".to_owned(),
     };
     let finding = match choice {
         Some(choice) if choice.is_named() => Finding::error(
@@ -148,8 +152,9 @@ fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
             format!("If all nodes of the job are in one NVLink domain, do nothing. Otherwise: {REQUEST}");
         return Some(Finding::info(Id::NoRdma, message).with_fix(fix));
     }
+    let library = plan.library;
     let message =
-        format!("{start}: NCCL will silently run on TCP between the nodes, which is many times slower.");
+        format!("{start}: {library} will silently run on TCP between the nodes, which is many times slower.");
     Some(Finding::warning(Id::NoRdma, message).with_fix(format!(
         "{REQUEST} If these nodes have no RDMA, set NCCL_NET=Socket: it requests TCP and silences this warning."
     )))
@@ -164,16 +169,17 @@ fn uses_nvlink(facts: &Facts, plan: &Plan) -> bool {
         && matches!(mnnvl(|name| plan.value(name), version), Mnnvl::Wanted(_))
 }
 
-fn unexpected_hcas(fabric: &Fabric, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {
+fn unexpected_hcas(plan: &Plan, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {
     let idle = |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::WithoutVerbs { .. }));
     let idle: Vec<String> = ports.iter().filter(idle).map(Candidate::name).collect();
-    if !matches!(fabric, Fabric::Interface(_)) || idle.is_empty() {
+    if !matches!(plan.fabric, Fabric::Interface(_)) || idle.is_empty() {
         return Vec::new();
     }
     let message = format!(
-        "Profile {} is for hosts without verbs, but this container has {}: NCCL will not use {}.",
+        "Profile {} is for hosts without verbs, but this container has {}: {} will not use {}.",
         profile.name,
         counted(idle.len(), "usable port"),
+        plan.library,
         if idle.len() == 1 { "it" } else { "them" }
     );
     let fix = "Choose the profile for these NICs, or let rdma-init choose one (profile = \"auto\").";

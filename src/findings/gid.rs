@@ -8,16 +8,22 @@ use crate::fabric::gid::LARGEST_INDEX;
 use crate::facts::Facts;
 use crate::facts::gid::GidType;
 use crate::finding::{Finding, Id};
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
 use crate::plan::remark::Instead;
 use crate::text::{condensed, counted, grouped};
 
-pub(super) fn published_differs(profile: &str, published: &str, instead: Instead) -> Finding {
+pub(super) fn published_differs(
+    library: Flavor,
+    profile: &str,
+    published: &str,
+    instead: Instead,
+) -> Finding {
     let instead = match instead {
         Instead::Index(index) => format!("{index} is set instead"),
-        Instead::Found(slot) => format!("it stays unset, because NCCL finds index {slot} itself"),
+        Instead::Found(slot) => format!("it stays unset, because {library} finds index {slot} itself"),
         Instead::FoundOnEach => "it stays unset, because the right indexes differ".to_owned(),
         Instead::Nothing => "it stays unset, because no index is right for every HCA".to_owned(),
     };
@@ -101,7 +107,7 @@ fn behind(facts: &Facts, rails: &[&Candidate]) -> Option<Finding> {
 /// `index` is right for this many of all ports (`agreeing`, `of`), and not for the `rest`, which are used
 /// anyway if it is not set.
 pub(super) fn slots_differ(
-    version: Option<Version>,
+    (library, version): (Flavor, Option<Version>),
     index: u32,
     (agreeing, of): (usize, usize),
     rest: &[String],
@@ -110,22 +116,21 @@ pub(super) fn slots_differ(
     let agree = format!("{agreeing} of {}", counted(of, "port"));
     let (who, advice) = match version {
         Some(version) if version >= SEARCHES_GIDS => (
-            format!("and no setting makes NCCL {version} find the right one on each"),
-            "Give the RoCE interfaces addresses in a range that holds no other addresses, or give each of them the same number of addresses.",
+            format!("and no setting makes {library} {version} find the right one on each"),
+            "Give the RoCE interfaces addresses in a range that holds no other addresses, or give each of them the same number of addresses.".to_owned(),
         ),
         Some(version) => (
-            format!("and NCCL {version} does not search for the right one on each"),
-            "Use NCCL 2.21 or later, which searches for the index on each HCA.",
+            format!("and {library} {version} does not search for the right one on each"),
+            format!("Use {library} 2.21 or later, which searches for the index on each HCA."),
         ),
         None => (
-            "and only NCCL 2.21 and later search for the right one on each (no NCCL was found in the image)"
-                .to_owned(),
-            "If the image has NCCL 2.21 or later in a place that rdma-init does not search, set NCCL_VERSION in the image (ENV NCCL_VERSION=2.27.7).",
+            format!("and only {library} 2.21 and later search for the right one on each (the image does not show the job's release)"),
+            format!("If the job has {library} 2.21 or later, set NCCL_VERSION in the image (ENV NCCL_VERSION=2.27.7)."),
         ),
     };
     let rest_of_them = condensed(rest);
     let (unset, fix) = match is_set {
-        true => ("", advice.to_owned()),
+        true => ("", advice),
         false => {
             let narrow =
                 format!("Exclude {rest_of_them} in {LIST}: rdma-init then sets the index of the others.");

@@ -2,8 +2,9 @@
 
 use crate::fabric::KeptRails;
 use crate::finding::{Finding, Id};
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::devices::LIST as VARIABLE;
-use crate::libraries::nccl::version::{TAKES_32_HCAS, Version, nccl};
+use crate::libraries::nccl::version::{TAKES_32_HCAS, Version};
 use crate::text::{counted, paired};
 
 pub(super) fn published_differ(profile: &str, published: &str) -> Finding {
@@ -16,16 +17,16 @@ pub(super) fn published_differ(profile: &str, published: &str) -> Finding {
     .about_variables([VARIABLE])
 }
 
-pub(super) fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
+pub(super) fn too_many(library: Flavor, version: Option<Version>, usable: usize, most: usize) -> Finding {
     let message = format!(
         "{usable} ports are usable, but {} takes only the first {most} that libibverbs lists.",
-        nccl(version)
+        library.of_release(version)
     );
     let fix = match version.is_some_and(|version| version < TAKES_32_HCAS) {
-        true => {
-            "Use NCCL 2.19 or later, which takes 32, or name in NCCL_IB_HCA the HCAs that are near the GPUs."
-        }
-        false => "Name in NCCL_IB_HCA the HCAs that are near the GPUs.",
+        true => format!(
+            "Use {library} 2.19 or later, which takes 32, or name in {VARIABLE} the HCAs that are near the GPUs."
+        ),
+        false => format!("Name in {VARIABLE} the HCAs that are near the GPUs."),
     };
     Finding::warning(Id::TooManyHcas, message).with_fix(fix)
 }

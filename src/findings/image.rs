@@ -12,7 +12,7 @@ use crate::plan::{Fabric, Plan, User};
 pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
     let mut findings: Vec<Finding> = facts.image.as_ref().and_then(other_architecture).into_iter().collect();
     if let Some(image) = installed::image(facts) {
-        findings.extend(several(facts, image));
+        findings.extend(several(facts, image, plan));
         findings.extend(other_than_said(facts));
     }
     if plan.fabric == Fabric::Verbs {
@@ -67,9 +67,9 @@ fn other_architecture(image: &Image) -> Option<Finding> {
     Some(finding.with_fix("Build the whole image for the architecture of the node (docker build --platform), and copy the rdma-init of that architecture into it."))
 }
 
-/// NCCLs of different releases: it depends on the job which one it loads.
-fn several(facts: &Facts, image: &Image) -> Option<Finding> {
-    if image.nccl_versions().len() < 2 {
+/// NCCLs of different releases: it depends on the job which one it loads. For RCCLs, [`copies`] has a finding.
+fn several(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
+    if !plan.library.is_nccl() || image.nccl_versions().len() < 2 {
         return None;
     }
     let list: Vec<String> = image.nccl.iter().map(with_path).collect();

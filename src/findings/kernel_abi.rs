@@ -3,6 +3,7 @@
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
+use crate::image::flavor::Flavor;
 use crate::image::kernel_abi::KernelAbi;
 use crate::libraries::nccl::libibverbs::{Loaded, OtherAbi};
 use crate::plan::{Plan, PortVerdict};
@@ -28,15 +29,15 @@ pub(super) fn findings(facts: &Facts, verbs: &Loaded, plan: &Plan) -> Vec<Findin
     };
     grouped(left_out)
         .into_iter()
-        .map(|(other, names)| finding(&other, &names, consequence).about_ports(ports(&names)))
+        .map(|(other, names)| finding(plan.library, &other, &names, consequence).about_ports(ports(&names)))
         .collect()
 }
 
-fn finding(other: &OtherAbi, names: &[String], consequence: &str) -> Finding {
+fn finding(library: Flavor, other: &OtherAbi, names: &[String], consequence: &str) -> Finding {
     let OtherAbi { provider, spoken, supported } = other;
     let KernelAbi { least, most } = supported;
     let message = format!(
-        "The node's kernel driver for {names} speaks ABI {spoken}, but the image's provider {} supports only {}: libibverbs says \"does not support the kernel ABI of {spoken} (supports {least} to {most})\", NCCL does not see {names}, and {consequence}.",
+        "The node's kernel driver for {names} speaks ABI {spoken}, but the image's provider {} supports only {}: libibverbs says \"does not support the kernel ABI of {spoken} (supports {least} to {most})\", {library} does not see {names}, and {consequence}.",
         provider.name,
         range(*supported),
         names = condensed(names),

@@ -58,10 +58,8 @@ mod wireless;
 use crate::fabric::Candidate;
 use crate::fabric::own_interface::Index;
 use crate::finding::Finding;
-use crate::image::flavor::Flavor;
 use crate::plan::remark::Remark;
 use crate::plan::{Decided, Plan};
-use crate::text::reworded;
 
 /// Returns the plan with its findings, all that need nothing but the facts.
 pub fn add(decided: Decided) -> Plan {
@@ -75,7 +73,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(fabric::findings(&context, plan, ports));
     let of_nvswitches = nvswitch::of_nvswitches(facts, ports);
     findings.extend(nvswitch::findings(&context, ports));
-    findings.extend(ports::findings(ports, &of_nvswitches));
+    findings.extend(ports::findings(plan.library, ports, &of_nvswitches));
     findings.extend(down::findings(&context, &interfaces, ports));
     findings.extend(address::findings(facts, &interfaces, ports));
     findings.extend(mtu::finding(facts, &interfaces, ports));
@@ -107,33 +105,26 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(unreadable::findings(facts, user, &findings));
     findings.extend(container::parent(facts));
     let plan = decided.plan;
-    let mut findings = echoes::without(findings);
-    if plan.library == Flavor::Rccl {
-        let of_rccl = |sentence: &str| reworded(sentence, "NCCL", "RCCL");
-        for finding in &mut findings {
-            finding.message = of_rccl(&finding.message);
-            finding.fix = finding.fix.as_deref().map(of_rccl);
-        }
-    }
-    Plan { findings, ..plan }
+    Plan { findings: echoes::without(findings), ..plan }
 }
 
 /// Returns the finding for what the decision has shown: each remark becomes one.
 fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
-    let Decided { facts, user, ports, profile, .. } = decided;
+    let Decided { facts, user, ports, profile, plan, .. } = decided;
+    let library = plan.library;
     match remark {
         Remark::DefaultRouteRails(kept) => hcas::rails(kept),
-        Remark::TooManyHcas { usable, most } => hcas::too_many(user.version(), *usable, *most),
+        Remark::TooManyHcas { usable, most } => hcas::too_many(library, user.version(), *usable, *most),
         Remark::PublishedHcasDiffer(published) => hcas::published_differ(&profile.name, published),
         Remark::WithoutOwnGid(names) => {
             let rails: Vec<&Candidate> = ports.iter().filter(|port| names.contains(&port.name())).collect();
             gid::without_own(facts, &rails)
         }
         Remark::GidSlotsDiffer { index, agreeing, of, rest, is_set } => {
-            gid::slots_differ(user.version(), *index, (*agreeing, *of), rest, *is_set)
+            gid::slots_differ((library, user.version()), *index, (*agreeing, *of), rest, *is_set)
         }
         Remark::PublishedGidDiffers { published, instead } => {
-            gid::published_differs(&profile.name, published, *instead)
+            gid::published_differs(library, &profile.name, published, *instead)
         }
         Remark::PublishedInterfaceDiffers { published, chosen } => {
             interface::published_differs(&profile.name, published, chosen)

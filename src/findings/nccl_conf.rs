@@ -14,7 +14,9 @@ pub(crate) fn findings(plan: &Plan) -> Vec<Finding> {
     });
     let finding = |(name, value): (&str, &str)| {
         let why = match value.len() > conf::LONGEST {
-            true => format!("its {} bytes exceed the {} that NCCL reads", value.len(), conf::LONGEST),
+            true => {
+                format!("its {} bytes exceed the {} that {} reads", value.len(), conf::LONGEST, plan.library)
+            }
             false => "its value has a line break".to_owned(),
         };
         let message = format!("nccl.conf does not contain {name}, because {why}.");

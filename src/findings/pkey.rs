@@ -32,12 +32,13 @@ pub(super) fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding
     let number = setting.and_then(|setting| integer(setting.value.as_deref()?, version)).unwrap_or(0);
     // The field of the queue pair has 16 bits.
     let index = u32::from(number as u16);
+    let library = plan.library;
     let who = match setting {
         Some(setting) => {
             let value = setting.value.as_deref().unwrap_or_default();
             format!("{INDEX}={value} ({}) picks", setting.source)
         }
-        None => "NCCL takes by default".to_owned(),
+        None => format!("{library} takes by default"),
     };
 
     let of = |is_so: &dyn Fn(&PkeyTable) -> bool| -> Vec<&PortUse> {
@@ -48,14 +49,14 @@ pub(super) fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding
     let limited = |table: &PkeyTable| table.at(index).filter(|pkey| !pkey.is_full_member());
     let (ports, message) = if let Some((_, table)) = tables.iter().find(|(_, table)| index >= table.size) {
         let message = format!(
-            "The partition key at index {index}, which {who}, is beyond the end of the table ({} entries) on {}: NCCL cannot set up its queue pairs.",
+            "The partition key at index {index}, which {who}, is beyond the end of the table ({} entries) on {}: {library} cannot set up its queue pairs.",
             table.size,
             names(&empty)
         );
         (empty, message)
     } else if !empty.is_empty() {
         let message = format!(
-            "The partition key at index {index}, which {who}, is empty on {}: NCCL cannot set up its queue pairs.",
+            "The partition key at index {index}, which {who}, is empty on {}: {library} cannot set up its queue pairs.",
             names(&empty)
         );
         (empty, message)

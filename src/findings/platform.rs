@@ -24,7 +24,12 @@ pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) 
     }
     findings.extend(nics(context, ports).or_else(|| nics_of_gpus(facts, ports, profile)));
     for (id, what, minimum, found) in [
-        (Id::NcclTooOld, "NCCL", &profile.constraints.nccl_min, context.user.version()),
+        (
+            Id::NcclTooOld,
+            &*context.library().to_string(),
+            &profile.constraints.nccl_min,
+            context.user.version(),
+        ),
         (Id::CudaTooOld, "CUDA", &profile.constraints.cuda_min, cuda(facts)),
     ] {
         if let (Some(minimum), Some(found)) = (minimum, found)

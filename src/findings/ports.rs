@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::fabric::{Candidate, SkipReason, Verdict};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
+use crate::image::flavor::Flavor;
 use crate::plan::words;
 use crate::text::condensed;
 
@@ -12,7 +13,7 @@ pub(super) const RAIL_IS_DOWN: &str = "Check the cable, the switch port and `rdm
 
 /// Ports with the same trouble share a finding. `of_nvswitches` are the names of ports that have a
 /// finding of their own.
-pub(super) fn findings(ports: &[Candidate], of_nvswitches: &[String]) -> Vec<Finding> {
+pub(super) fn findings(library: Flavor, ports: &[Candidate], of_nvswitches: &[String]) -> Vec<Finding> {
     let mut troubles: Vec<(Finding, Vec<String>)> = Vec::new();
     for port in ports {
         let Verdict::LeftOut(reason) = &port.verdict else { continue };
@@ -26,7 +27,7 @@ pub(super) fn findings(ports: &[Candidate], of_nvswitches: &[String]) -> Vec<Fin
         let message = format!("{} skipped: {}.", condensed(&names), finding.message);
         Finding { message, ..finding }.about_ports(names)
     });
-    named.chain(rates(ports, of_nvswitches)).chain(link_layers(ports)).collect()
+    named.chain(rates(ports, of_nvswitches)).chain(link_layers(library, ports)).collect()
 }
 
 /// Reports what is wrong with a port that this container should be able to use.
@@ -55,10 +56,9 @@ fn trouble(reason: &SkipReason) -> Option<Finding> {
         SkipReason::Iwarp { erdma: false, .. } => {
             (Id::Iwarp, "If the NIC can do RoCE, switch its driver to RoCE.")
         }
-        SkipReason::NodeType(_) | SkipReason::LinkLayer { .. } => (
-            Id::UnknownDevice,
-            "If this is a new kind of fabric, install the net plugin that NCCL needs for it.",
-        ),
+        SkipReason::NodeType(_) | SkipReason::LinkLayer { .. } => {
+            (Id::UnknownDevice, "If this is a new kind of fabric, install the net plugin that it needs.")
+        }
         _ => return None,
     };
     Some(Finding::warning(id, words::left_out(reason)).with_fix(fix))
@@ -83,7 +83,7 @@ fn rates(ports: &[Candidate], of_nvswitches: &[String]) -> Option<Finding> {
 }
 
 /// The plan chooses ports of one link layer; a list of the user's can mix them.
-fn link_layers(ports: &[Candidate]) -> Option<Finding> {
+fn link_layers(library: Flavor, ports: &[Candidate]) -> Option<Finding> {
     let of = |link_layer: LinkLayer| -> Vec<String> {
         let of_it = ports.iter().filter(|port| port.is_used() && port.port.link_layer == link_layer);
         of_it.map(Candidate::name).collect()
@@ -96,7 +96,7 @@ fn link_layers(ports: &[Candidate]) -> Option<Finding> {
         Finding::warning(
             Id::MixedLinkLayers,
             format!(
-                "NCCL will use InfiniBand ({}) beside RoCE ({}), and one cannot connect to the other.",
+                "{library} will use InfiniBand ({}) beside RoCE ({}), and one cannot connect to the other.",
                 condensed(&ib),
                 condensed(&roce)
             ),

@@ -5,6 +5,7 @@ use crate::facts::Facts;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::Port;
 use crate::finding::Severity;
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::predict::{GidUse, PortUse};
 use crate::text::condensed;
 
@@ -27,7 +28,7 @@ pub(crate) fn of(facts: &Facts, used: &[PortUse]) -> Slots {
     let mut fails = None;
     let mut wrong: Vec<(WrongSlot, Vec<&str>)> = Vec::new();
     let mut ports = Vec::new();
-    let own = OwnAddresses::of(facts);
+    let (own, library) = (OwnAddresses::of(facts), Flavor::of(facts));
     for used in used {
         let what = match (&used.gid, facts.port(&used.hca, used.port)) {
             (Some(GidUse::Fails(why)), _) => {
@@ -36,7 +37,7 @@ pub(crate) fn of(facts: &Facts, used: &[PortUse]) -> Slots {
             }
             // A finding on the number itself reports a larger one.
             (Some(GidUse::Slot { index, gid }), Some((_, port))) if *index <= LARGEST => {
-                what_is_wrong(&own, port, *index, gid.as_ref())
+                what_is_wrong(library, &own, port, *index, gid.as_ref())
             }
             _ => None,
         };
@@ -61,7 +62,13 @@ struct WrongSlot {
     severity: Severity,
 }
 
-fn what_is_wrong(own: &OwnAddresses, port: &Port, index: i64, gid: Option<&Gid>) -> Option<WrongSlot> {
+fn what_is_wrong(
+    library: Flavor,
+    own: &OwnAddresses,
+    port: &Port,
+    index: i64,
+    gid: Option<&Gid>,
+) -> Option<WrongSlot> {
     let right = own.slots(port);
     if right.iter().any(|gid| i64::from(gid.index) == index) {
         return None;
@@ -74,7 +81,9 @@ fn what_is_wrong(own: &OwnAddresses, port: &Port, index: i64, gid: Option<&Gid>)
     let (there, severity) = match gid {
         // NCCL 2.21 and later search for the index, so that they never have a negative index
         // here.
-        None if index < 0 => dead("does not exist, and NCCL before 2.21 does not search for one".to_owned()),
+        None if index < 0 => {
+            dead(format!("does not exist, and {library} before 2.21 does not search for one"))
+        }
         None if index >= port.gids.size.into() => {
             dead(format!("is beyond the end of the table ({} entries)", port.gids.size))
         }

@@ -149,7 +149,7 @@ fn of_rails(plan: &Plan, classes: &[(String, Option<u8>)]) -> Option<Finding> {
             let names = condensed(names);
             match class {
                 Some(class) => format!("{} on {names}", with_dscp(*class)),
-                None => format!("none on {names}, so NCCL's class applies ({of_program})"),
+                None => format!("none on {names}, so {}'s class applies ({of_program})", plan.library),
             }
         })
         .collect();

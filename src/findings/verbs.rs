@@ -25,18 +25,19 @@ pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> 
         Libibverbs::Loaded(loaded) => {
             let fallen_back = setting.filter(|_| libibverbs::is_missing(facts, named));
             let mut findings: Vec<Finding> =
-                fallen_back.map(|setting| goes_on(setting, &loaded)).into_iter().collect();
+                fallen_back.map(|setting| goes_on(plan, setting, &loaded)).into_iter().collect();
             findings.extend(no_provider(facts, &loaded, plan));
             findings.extend(kernel_abi::findings(facts, &loaded, plan));
             findings
         }
-        Libibverbs::Missing => facts.image.iter().map(|image| missing(image, setting)).collect(),
-        Libibverbs::NotOne => setting.map(not_one).into_iter().collect(),
+        Libibverbs::Missing => facts.image.iter().map(|image| missing(plan, image, setting)).collect(),
+        Libibverbs::NotOne => setting.map(|setting| not_one(plan, setting)).into_iter().collect(),
         Libibverbs::Unknown => facts.image.iter().filter_map(not_seen).collect(),
     }
 }
 
-fn missing(image: &Image, setting: Option<&UserSetting>) -> Finding {
+fn missing(plan: &Plan, image: &Image, setting: Option<&UserSetting>) -> Finding {
+    let library = plan.library;
     let elsewhere = match image.libibverbs.first() {
         Some(library) => {
             format!(" (the dynamic loader does not search where {} is)", library.path.display())
@@ -49,32 +50,36 @@ fn missing(image: &Image, setting: Option<&UserSetting>) -> Finding {
     };
     Finding::error(
         Id::NoLibibverbs,
-        format!("{named}The image has no libibverbs that NCCL can load{elsewhere}: NCCL says \"Failed to open libibverbs.so[.1]\", and the job runs on TCP."),
+        format!("{named}The image has no libibverbs that {library} can load{elsewhere}: {library} says \"Failed to open libibverbs.so[.1]\", and the job runs on TCP."),
     )
     .about_variables(setting.map(|setting| &setting.variable))
     .with_fix(INSTALL)
 }
 
 /// Reports that the variable names a library that has none of the functions that NCCL looks for.
-fn not_one(setting: &UserSetting) -> Finding {
+fn not_one(plan: &Plan, setting: &UserSetting) -> Finding {
+    let library = plan.library;
     let what = match setting.value.is_empty() {
         true => format!(
-            "{} is set but empty ({}): NCCL looks for libibverbs' functions in the program itself, and tries no library",
+            "{} is set but empty ({}): {library} looks for libibverbs' functions in the program itself, and tries no library",
             setting.variable, setting.origin
         ),
-        false => format!("{}: this library is not libibverbs, and NCCL does not try another", shown(setting)),
+        false => {
+            format!("{}: this library is not libibverbs, and {library} does not try another", shown(setting))
+        }
     };
     Finding::error(Id::NoLibibverbs, format!("{what}, so the job runs on TCP."))
         .about_variables([&setting.variable])
         .with_fix(format!("Write the path of libibverbs.so.1, or remove {}.", setting.variable))
 }
 
-fn goes_on(setting: &UserSetting, loaded: &Loaded) -> Finding {
+fn goes_on(plan: &Plan, setting: &UserSetting, loaded: &Loaded) -> Finding {
     Finding::warning(
         Id::MissingFile,
         format!(
-            "{}: the dynamic loader finds no library there; NCCL continues with {}.",
+            "{}: the dynamic loader finds no library there; {} continues with {}.",
             shown(setting),
+            plan.library,
             loaded.path.display()
         ),
     )
@@ -140,7 +145,8 @@ fn no_provider(facts: &Facts, verbs: &Loaded, plan: &Plan) -> Option<Finding> {
         Finding::error(
             Id::NoProvider,
             format!(
-                "The provider {provider} of libibverbs {what}: NCCL does not see {}, and {consequence}.",
+                "The provider {provider} of libibverbs {what}: {} does not see {}, and {consequence}.",
+                plan.library,
                 condensed(&names)
             ),
         )

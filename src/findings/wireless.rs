@@ -24,7 +24,8 @@ pub(super) fn finding(facts: &Facts, interfaces: &Index, plan: &Plan) -> Option<
     cables.dedup();
     let first = cables.first()?;
     let message = format!(
-        "NCCL will bootstrap on {}, which is wireless, and {} of the job's HCAs {}: the start of the job and all TCP traffic depend on the radio link.",
+        "{} will bootstrap on {}, which is wireless, and {} of the job's HCAs {}: the start of the job and all TCP traffic depend on the radio link.",
+        plan.library,
         endpoint.interface,
         cables.join(", "),
         if cables.len() == 1 { "has an address" } else { "have addresses" }

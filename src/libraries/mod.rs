@@ -34,6 +34,7 @@ mod wanted;
 use crate::fabric::Rails;
 use crate::facts::Facts;
 use crate::facts::settings::{Settings, UserSetting};
+use crate::image::flavor::Flavor;
 
 pub use finding::{LibraryFinding, WrongGid};
 pub use wanted::Wanted;
@@ -88,6 +89,11 @@ pub struct LibraryContext<'a> {
 }
 
 impl<'a> LibraryContext<'a> {
+    /// The library of the job's collectives.
+    pub fn nccl(&self) -> Flavor {
+        Flavor::of(self.facts)
+    }
+
     pub fn value(&self, variable: &str) -> Option<&'a str> {
         (self.values)(variable)
     }

@@ -57,7 +57,12 @@ impl OwnVariable<'_, '_> {
     /// How it is mended, if the library would read NCCL's variable without it, or not.
     fn removal_for(&self, follows_nccl: bool) -> String {
         match follows_nccl {
-            true => format!("Remove {}: {} then reads NCCL's variable.", self.variable, self.library),
+            true => format!(
+                "Remove {}: {} then reads {}'s variable.",
+                self.variable,
+                self.library,
+                self.subject.nccl()
+            ),
             false => self.removal(),
         }
     }

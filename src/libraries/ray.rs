@@ -134,7 +134,8 @@ fn of_route(subject: &LibraryContext) -> Option<Finding> {
             let is_right = of_user || is_on_interface(subject, address);
             let (meets, _) = wanted(subject).filter(|_| has(subject, "vllm") && !is_right)?;
             let message = format!(
-                "vLLM and Ray (without {OPTION}) take {address} on {interface}, the source of the route to {TARGET}, but NCCL bootstraps on {meets}. rdma-init does not fill in {name}: it must be the address by which Ray knows this node, and Ray reads no variable for that."
+                "vLLM and Ray (without {OPTION}) take {address} on {interface}, the source of the route to {TARGET}, but {} bootstraps on {meets}. rdma-init does not fill in {name}: it must be the address by which Ray knows this node, and Ray reads no variable for that.",
+                subject.nccl()
             );
             let fix = format!(
                 "If {interface} reaches all nodes, do nothing. Otherwise start Ray with {OPTION}={right} and set {name}={right}, on each node with its own address."

@@ -2,6 +2,7 @@
 
 use super::{Options, ProfileOption, User};
 use crate::facts::Facts;
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::version::{NEWEST, Version};
 use crate::libraries::vllm;
@@ -19,6 +20,11 @@ impl Context<'_> {
     /// questions on which releases hardly differ.
     pub fn version(&self) -> Version {
         self.user.version().unwrap_or(NEWEST)
+    }
+
+    /// Returns the library of the job, which reads the variables.
+    pub fn library(&self) -> Flavor {
+        Flavor::of(self.facts)
     }
 
     /// Returns whether the plan must not decide a variable.

@@ -6,6 +6,7 @@ use rdma_init::facts::net::Net;
 use rdma_init::facts::rdma::Hca;
 use rdma_init::facts::{Facts, Need};
 use rdma_init::finding::{Id, Severity};
+use rdma_init::image::library::Library;
 use rdma_init::libraries::nccl::predict::{Bootstrap, GidUse, Transport};
 use rdma_init::plan::Fabric;
 use rdma_init::self_test::check::{Check, Outcome};
@@ -140,6 +141,39 @@ pub fn every_finding_has_a_case() {
     let is_missing = |id: &&Id| !OF_A_START.contains(*id) && !seen.contains(id.name());
     let without: Vec<&Id> = Id::ALL.iter().filter(is_missing).collect();
     assert!(without.is_empty(), "no golden host has these: {without:?}");
+}
+
+/// Findings that name NCCL on a host with RCCL, too: about what only NVIDIA's machines have, and about what is
+/// known only of NCCL.
+const OF_NCCL: [Id; 3] = [Id::NoLibibverbs, Id::OtherArchitecture, Id::UnknownVariable];
+
+/// With RCCL in place of NCCL, the findings name RCCL.
+pub fn findings_name_the_library_of_the_job() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for Case { name, mut facts, profiles, config } in hosts().iter().map(Host::read) {
+        let image = facts.image.get_or_insert_default();
+        if image.rccl.is_empty() {
+            let version = image.nccl.drain(..).find_map(|library| library.version);
+            let loads_as = vec!["librccl.so.1".to_owned()];
+            image.rccl = vec![Library { version, loads_as, ..Library::default() }];
+        }
+        // What NVIDIA's machines have stays with NCCL.
+        facts.gpu.models.clear();
+        facts.gpu.driver = None;
+        facts.imex = Default::default();
+        for finding in pipeline::decide(&facts, &profiles, &config).findings {
+            let text = format!("{} {}", finding.message, finding.fix.unwrap_or_default());
+            let names =
+                |library: &str| text.split(|c: char| c != '_' && !c.is_alphanumeric()).any(|w| w == library);
+            seen += usize::from(names("RCCL"));
+            if names("NCCL") && !OF_NCCL.contains(&finding.id) {
+                wrong.push(format!("{name}: {:?}: {text}", finding.id));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 100, "{seen}");
 }
 
 /// The findings about what a start has left behind, and about what went over the ports until the end of a

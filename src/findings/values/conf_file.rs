@@ -4,7 +4,7 @@ use super::{Subject, shown};
 use crate::facts::environment::is_variable_name;
 use crate::facts::settings::{ConfLine, UserSetting};
 use crate::finding::{Finding, Id, Source};
-use crate::libraries::nccl::version::REWROTE_PARSERS;
+use crate::libraries::nccl::version::{REWROTE_PARSERS, Version};
 
 pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let lines = subject
@@ -12,8 +12,8 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         .conf_lines
         .iter()
         .filter(|line| line.origin.conf_file().is_some_and(|file| subject.user.reads(file)))
-        .map(of_line);
-    let values = subject.user.effective().filter_map(of_value);
+        .map(|line| of_line(subject, line));
+    let values = subject.user.effective().filter_map(|setting| of_value(subject, setting));
     missing(subject).into_iter().chain(lines).chain(values).chain(of_windows(subject)).collect()
 }
 
@@ -21,34 +21,37 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
 /// then.
 fn missing(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_CONF_FILE").filter(|setting| !setting.value.is_empty())?;
-    let facts = subject.facts;
+    let (facts, library) = (subject.facts, subject.library());
     // An older document does not say which files there are.
     let is_known = facts.homes.is_some() && setting.origin == Source::Environment;
     if !is_known || !subject.user.reads(&setting.value) || facts.conf_files.contains(&setting.value) {
         return None;
     }
     let message = format!(
-        "{}: NCCL cannot read this file, and while the variable is set it does not read the one in the home directory either.",
+        "{}: {library} cannot read this file, and while the variable is set it does not read the one in the home directory either.",
         shown(setting)
     );
-    Some(
-        Finding::warning(Id::ConfFile, message)
-            .about_variables(["NCCL_CONF_FILE"])
-            .with_fix("Write the whole path of a file; NCCL expands neither ~ nor variables in it."),
-    )
+    Some(Finding::warning(Id::ConfFile, message).about_variables(["NCCL_CONF_FILE"]).with_fix(format!(
+        "Write the whole path of a file; {library} expands neither ~ nor variables in it."
+    )))
 }
 
 /// Reports a line that names a variable and does not set it.
-fn of_line(line: &ConfLine) -> Finding {
+fn of_line(subject: &Subject, line: &ConfLine) -> Finding {
+    let library = subject.library();
     let key = line.text.split('=').next().unwrap_or_default();
     let why = if !line.text.contains('=') {
-        "the line has no =, so it sets nothing"
+        "the line has no =, so it sets nothing".to_owned()
     } else if key.trim_start().starts_with("export") {
-        "NCCL takes export as part of the name, so the line sets a variable that no program reads"
+        format!(
+            "{library} takes export as part of the name, so the line sets a variable that no program reads"
+        )
     } else if key != key.trim() {
-        "NCCL takes the spaces as part of the name, so the line sets a variable that no program reads"
+        format!(
+            "{library} takes the spaces as part of the name, so the line sets a variable that no program reads"
+        )
     } else {
-        "NCCL reads no variable with the name before the ="
+        format!("{library} reads no variable with the name before the =")
     };
     let is_meant = |word: &&str| word.starts_with("NCCL_") && is_variable_name(word);
     Finding::warning(Id::ConfLine, format!("{}: {:?}: {why}.", line.origin, line.text))
@@ -57,26 +60,31 @@ fn of_line(line: &ConfLine) -> Finding {
 }
 
 /// Quotes, spaces or a comment that NCCL takes as part of a value.
-fn of_value(setting: &UserSetting) -> Option<Finding> {
-    let why = rest(setting)?;
-    let value = setting.value.as_str();
+fn of_value(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
+    let rest = rest(setting)?;
+    let UserSetting { variable, value, origin, .. } = setting;
+    let message = format!(
+        "{origin}: {variable}={value:?}: {} takes the {rest} as part of the value.",
+        subject.library()
+    );
     Some(
-        Finding::warning(Id::ConfLine, format!("{}: {}={value:?}: {why}.", setting.origin, setting.variable))
-            .about_variables([&setting.variable])
+        Finding::warning(Id::ConfLine, message)
+            .about_variables([variable])
             .with_fix("Write NAME=VALUE, with no space, quote or comment."),
     )
 }
 
+/// Returns what the value has that does not belong to it.
 fn rest(setting: &UserSetting) -> Option<&'static str> {
     let value = setting.value.as_str();
     if !is_of_file(setting) || has_return(setting) {
         None
     } else if value.contains(" #") || value.contains("\t#") {
-        Some("NCCL takes the comment as part of the value")
+        Some("comment")
     } else if value.len() > 1 && ["\"", "'"].iter().any(|q| value.starts_with(q) && value.ends_with(q)) {
-        Some("NCCL takes the quotes as part of the value")
+        Some("quotes")
     } else if value != value.trim() {
-        Some("NCCL takes the spaces as part of the value")
+        Some("spaces")
     } else {
         None
     }
@@ -93,8 +101,11 @@ fn of_windows(subject: &Subject) -> Vec<Finding> {
         }
     }
     let who = match subject.user.version() {
-        Some(version) => format!("NCCL {version}"),
-        None => format!("NCCL before {}.{}", REWROTE_PARSERS.major, REWROTE_PARSERS.minor),
+        Some(_) => subject.nccl(),
+        None => {
+            let Version { major, minor, .. } = REWROTE_PARSERS;
+            format!("{} before {major}.{minor}", subject.library())
+        }
     };
     let finding = |(file, names): &(&str, Vec<&str>)| {
         let message = format!(

@@ -20,20 +20,26 @@ struct Cost {
     applies: fn(&str, Version) -> bool,
     /// Whether it can cost anything in this job.
     matters: fn(&Subject) -> bool,
-    /// What it does, as the end of a sentence that begins with the value.
-    costs: &'static str,
+    effect: Effect,
     /// The case in which it makes sense, after `unless` or `only`.
     sense: &'static str,
+}
+
+/// What a value does, as the end of a sentence that begins with the value.
+enum Effect {
+    Clause(&'static str),
+    /// What the library does or does not.
+    Library(&'static str),
 }
 
 const fn cost(
     variable: &'static str,
     applies: fn(&str, Version) -> bool,
     matters: fn(&Subject) -> bool,
-    costs: &'static str,
+    effect: Effect,
     sense: &'static str,
 ) -> Cost {
-    Cost { variable, applies, matters, costs, sense }
+    Cost { variable, applies, matters, effect, sense }
 }
 
 /// From NCCL's user guide (`docs/userguide/source/env.rst`, 2.30.7) and sources, the CUDA
@@ -47,7 +53,9 @@ const COSTS: &[Cost] = &[
         "NCCL_SHM_DISABLE",
         is_one,
         |subject| has_shared_memory(subject.facts),
-        "GPUs of this node that cannot reach each other directly use the network instead of shared memory",
+        Effect::Clause(
+            "GPUs of this node that cannot reach each other directly use the network instead of shared memory",
+        ),
         "shared memory cannot be used here",
     ),
     cost(
@@ -72,7 +80,9 @@ const COSTS: &[Cost] = &[
         "NCCL_NTHREADS",
         |text, version| integer(text, version).is_some_and(|number| (1..128).contains(&number)),
         any,
-        "each channel of NCCL has a few threads, which cannot fill an NVLink or an HCA (the default is 256 or 512)",
+        Effect::Library(
+            "has only a few threads for each channel, which cannot fill an NVLink or an HCA (the default is 256 or 512)",
+        ),
         FEW_SMS,
     ),
     // The default is 4 MiB.
@@ -80,7 +90,9 @@ const COSTS: &[Cost] = &[
         "NCCL_BUFFSIZE",
         |text, version| integer(text, version).is_some_and(|number| (1..64 * 1024).contains(&number)),
         any,
-        "NCCL moves data in pieces that are too small for a fast network (the default is 4194304 bytes)",
+        Effect::Library(
+            "moves data in pieces that are too small for a fast network (the default is 4194304 bytes)",
+        ),
         "memory is very scarce",
     ),
     // Clouds publish up to 8.
@@ -88,28 +100,30 @@ const COSTS: &[Cost] = &[
         "NCCL_IB_QPS_PER_CONNECTION",
         |text, version| integer(text, version).is_some_and(|number| (17..=128).contains(&number)),
         |subject| !subject.facts.rdma.is_empty(),
-        "every connection takes that many queue pairs of the HCA, which slows small messages and the start, and large jobs run out of them (clouds publish 2 to 8)",
+        Effect::Clause(
+            "every connection takes that many queue pairs of the HCA, which slows small messages and the start, and large jobs run out of them (clouds publish 2 to 8)",
+        ),
         "the fabric's vendor asks for it",
     ),
     cost(
         "NCCL_ALGO",
         |text, _| is_one_word("NCCL_ALGO", text),
         can_choose,
-        "NCCL cannot choose the best algorithm for each size and operation",
+        Effect::Library("cannot choose the best algorithm for each size and operation"),
         ONE_RESULT,
     ),
     cost(
         "NCCL_PROTO",
         |text, _| is_one_word("NCCL_PROTO", text),
         can_choose,
-        "NCCL cannot choose the best protocol for each size: small or large messages get slower",
+        Effect::Library("cannot choose the best protocol for each size: small or large messages get slower"),
         "you suspect a fault in another protocol",
     ),
     cost(
         "NCCL_DEBUG",
         |text, _| text.trim().eq_ignore_ascii_case("TRACE"),
         any,
-        "NCCL may write a line for each call, which slows the job and fills its log",
+        Effect::Library("may write a line for each call, which slows the job and fills its log"),
         "you are looking for a single call",
     ),
     // AWS' cheat sheet of EFA's variables: not needed any more, as the plugin sets what the kernel needs.
@@ -117,14 +131,18 @@ const COSTS: &[Cost] = &[
         "FI_EFA_FORK_SAFE",
         is_one,
         has_efa,
-        "libfabric then takes no huge pages for its buffers, and aws-ofi-nccl by itself sets what this kernel needs",
+        Effect::Clause(
+            "libfabric then takes no huge pages for its buffers, and aws-ofi-nccl by itself sets what this kernel needs",
+        ),
         "AWS asks for it with your release of libfabric",
     ),
     cost(
         "FI_EFA_USE_DEVICE_RDMA",
         is_zero,
         has_efa,
-        "EFA then moves data without RDMA; libfabric 1.18 and aws-ofi-nccl 1.7 and later use it on each device that can",
+        Effect::Clause(
+            "EFA then moves data without RDMA; libfabric 1.18 and aws-ofi-nccl 1.7 and later use it on each device that can",
+        ),
         "the instance has no RDMA read, or the image has older releases",
     ),
     cost("NCCL_CHECK_POINTERS", is_one, any, CHECKS, DEVELOPMENT),
@@ -139,7 +157,9 @@ const COSTS: &[Cost] = &[
         "CUDA_LAUNCH_BLOCKING",
         |text, _| strtoll(text).is_some_and(|number| number != 0),
         any,
-        "the program waits for each kernel, so computing and NCCL's traffic do not overlap, and several communicators may deadlock",
+        Effect::Clause(
+            "the program waits for each kernel, so computing and communication do not overlap, and several communicators may deadlock",
+        ),
         "you are looking for a CUDA error",
     ),
     cost("TORCH_NCCL_BLOCKING_WAIT", is_one, any, WAITS, "the program handles the exceptions of a timeout"),
@@ -147,25 +167,28 @@ const COSTS: &[Cost] = &[
         "TORCH_DISTRIBUTED_DEBUG",
         |text, _| text.eq_ignore_ascii_case("DETAIL"),
         any,
-        "PyTorch compares every collective call between all processes before it runs",
+        Effect::Clause("PyTorch compares every collective call between all processes before it runs"),
         "you are looking for calls that differ between the processes",
     ),
 ];
 
-const NO_P2P: &str =
-    "the GPUs of this node use neither NVLink nor PCIe directly, and copy through host memory";
+const NO_P2P: Effect = Effect::Clause(
+    "the GPUs of this node use neither NVLink nor PCIe directly, and copy through host memory",
+);
 const WITHOUT_P2P: &str = "direct access fails here, as with an IOMMU or a hypervisor that redirects it";
-const NO_GPUDIRECT: &str =
-    "NCCL does not use GPUDirect RDMA, and copies what it sends and receives through host memory";
-const ONE_CHANNEL: &str =
-    "NCCL has one channel, and with it one thread block and mostly one HCA and one NVLink at a time";
+const NO_GPUDIRECT: Effect =
+    Effect::Library("does not use GPUDirect RDMA, and copies what it sends and receives through host memory");
+const ONE_CHANNEL: Effect = Effect::Library(
+    "has one channel, and with it one thread block and mostly one HCA and one NVLink at a time",
+);
 const FEW_SMS: &str = "the GPU must stay free for the job's own kernels";
 const ONE_RESULT: &str =
     "results must be the same to the last bit, or you suspect a fault in another algorithm";
-const CHECKS: &str = "NCCL checks the arguments of each call";
+const CHECKS: Effect = Effect::Library("checks the arguments of each call");
 const DEVELOPMENT: &str = "the program is being developed";
-const WAITS: &str =
-    "the processes wait for each collective call, so that they cannot prepare the next one meanwhile";
+const WAITS: Effect = Effect::Clause(
+    "the processes wait for each collective call, so that they cannot prepare the next one meanwhile",
+);
 
 /// GPUs that have no direct access to each other, nor to HCAs.
 const CONSUMER: &[&str] = &["GeForce", SPARK];
@@ -192,7 +215,11 @@ pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
         .filter(|(cost, _)| is_read(cost.variable) && !is_published(cost))
         .filter(|(_, setting)| setting.origin != Source::AtStart && !conf_file::is_cause(setting))
         .map(|(cost, setting)| {
-            Finding::warning(Id::SlowValue, format!("{}: {}.", shown(setting), cost.costs))
+            let message = match cost.effect {
+                Effect::Clause(clause) => format!("{}: {clause}.", shown(setting)),
+                Effect::Library(does) => format!("{}: {} {does}.", shown(setting), subject.library()),
+            };
+            Finding::warning(Id::SlowValue, message)
                 .about_variables([cost.variable])
                 .with_fix(format!("Remove {}, unless {}.", cost.variable, cost.sense))
         })

@@ -45,7 +45,9 @@ fn policy(subject: &Subject) -> Option<Finding> {
     let is_known = ["AUTO", "ALL"].contains(&value.as_str())
         || value.strip_prefix("MAX:").is_some_and(|number| atoi(number) > 0);
     (!is_known).then(|| {
-        let message = format!("{} is not a policy that NCCL knows, so NCCL takes AUTO.", shown(setting));
+        let library = subject.library();
+        let message =
+            format!("{} is not a policy that {library} knows, so {library} takes AUTO.", shown(setting));
         Finding::warning(Id::UnknownPolicy, message)
             .about_variables([POLICY])
             .with_fix(format!("Write AUTO, ALL, or MAX: with a number behind it; or remove {POLICY}."))
@@ -54,12 +56,14 @@ fn policy(subject: &Subject) -> Option<Finding> {
 
 /// Rails and planes in the list, which earlier releases pass over.
 fn rails_of_old(subject: &Subject) -> Option<Finding> {
-    let version = subject.user.version().filter(|version| *version < REWROTE_PARSERS)?;
+    subject.user.version().filter(|version| *version < REWROTE_PARSERS)?;
     let setting = subject.user.get(LIST)?;
     setting.value.split(',').any(|entry| entry.split(':').nth(2).is_some()).then(|| {
         let message = format!(
-            "{}: NCCL {version} does not read the rail and the plane behind a port; NCCL {}.{} and later do.",
+            "{}: {} does not read the rail and the plane behind a port; {} {}.{} and later do.",
             shown(setting),
+            subject.nccl(),
+            subject.library(),
             REWROTE_PARSERS.major,
             REWROTE_PARSERS.minor
         );
@@ -107,8 +111,9 @@ fn by_subnet(subject: &Subject) -> Option<Finding> {
         }
     };
     let message = format!(
-        "{}: NCCL compares the first {bits} bits of the addresses, {of_length}, and {why}: it may take an HCA that does not reach the peer.",
-        shown(setting)
+        "{}: {} compares the first {bits} bits of the addresses, {of_length}, and {why}: it may take an HCA that does not reach the peer.",
+        shown(setting),
+        subject.library()
     );
     let mut lengths: Vec<u8> = rails.iter().map(|rail| rail.net.prefix_len()).collect();
     lengths.sort_unstable();

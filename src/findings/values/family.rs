@@ -15,8 +15,9 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
             Finding::warning(
                 Id::AddressFamily,
                 format!(
-                    "{} is ignored by NCCL, which knows only AF_INET and AF_INET6, in capitals.",
-                    shown(setting)
+                    "{} is ignored by {}, which knows only AF_INET and AF_INET6, in capitals.",
+                    shown(setting),
+                    subject.library()
                 ),
             )
             .about_variables([&setting.variable])

@@ -27,7 +27,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
 /// Reports a value of `NCCL_IB_ADDR_RANGE` that is not a range, or one that NCCL truncates.
 fn range(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(RANGE)?;
-    let version = subject.version();
+    let (library, version) = (subject.library(), subject.version());
     if version < SEARCHES_GIDS {
         return None;
     }
@@ -38,8 +38,9 @@ fn range(subject: &Subject) -> Option<Finding> {
     let (why, fix, family) = match Range::parse(&setting.value, family) {
         Ok(_) if has_plain_length(&setting.value) => return None,
         Ok(range) => {
-            let message = format!("{}: NCCL reads {range} and drops the rest.", shown(setting));
-            let fix = "Write one range that holds the addresses of all HCAs; NCCL knows no list.";
+            let message = format!("{}: {library} reads {range} and drops the rest.", shown(setting));
+            let fix =
+                format!("Write one range that holds the addresses of all HCAs; {library} knows no list.");
             return Some(Finding::warning(Id::AddrRange, message).about_variables([RANGE]).with_fix(fix));
         }
         Err(BadRange::NoSlash) if version < CHECKS_RANGE => {
@@ -76,7 +77,7 @@ fn range(subject: &Subject) -> Option<Finding> {
             None,
         ),
     };
-    let message = format!("{} is ignored by NCCL: {why}.", shown(setting));
+    let message = format!("{} is ignored by {library}: {why}.", shown(setting));
     let finding = Finding::warning(Id::AddrRange, message).about_variables([RANGE]);
     Some(finding.about_variables(family).with_fix(fix))
 }
@@ -133,7 +134,10 @@ fn wrong(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let is_index = setting.variable == INDEX;
-    let leads = if is_index { "is wrong here" } else { "does not make NCCL find the right GID" };
+    let leads = match is_index {
+        true => "is wrong here".to_owned(),
+        false => format!("does not make {} find the right GID", subject.library()),
+    };
     let finding =
         Finding::warning(Id::GidIndex, format!("{} {leads}: {}.", shown(setting), wrong.join("; ")));
     let severity = if is_dead { Severity::Error } else { Severity::Warning };
@@ -150,8 +154,9 @@ fn searches_since(subject: &Subject) -> Option<Finding> {
     if !is_negative || !used.any(|port| port.link_layer == LinkLayer::Ethernet) {
         return None;
     }
+    let library = subject.library();
     let message = format!(
-        "{}: NCCL 2.21 and later then search for the right index, but an earlier NCCL takes it as an index, which does not exist, so RoCE will not connect. No NCCL was found in the image, so its release is unknown.",
+        "{}: {library} 2.21 and later then search for the right index, but an earlier {library} takes it as an index, which does not exist, so RoCE will not connect. The image does not show which release the job has.",
         shown(setting)
     );
     Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(fix(subject, setting)))
@@ -168,8 +173,9 @@ fn on_infiniband(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{} has no effect: the index is for RoCE, and NCCL does not use it on InfiniBand.",
-        shown(setting)
+        "{} has no effect: the index is for RoCE, and {} does not use it on InfiniBand.",
+        shown(setting),
+        subject.library()
     );
     Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(format!("Remove {INDEX}.")))
 }

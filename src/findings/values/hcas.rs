@@ -26,18 +26,19 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         .map(|hca| hca.name.as_str())
         .collect();
     let mut findings: Vec<Finding> = Vec::new();
+    let library = subject.library();
     let is_as_meant = !conf_file::is_cause(setting);
     if is_as_meant {
-        findings.extend(lists::separators(&pattern, setting));
-        findings.extend(lists::repeated_signs(&pattern, setting));
+        findings.extend(lists::separators(library, &pattern, setting));
+        findings.extend(lists::repeated_signs(library, &pattern, setting));
     }
     let is_readable = is_as_meant && findings.is_empty();
     findings.extend(lists::prefixes(&pattern, setting, &visible));
     let fix = match subject.version() < TAKES_32_HCAS {
-        true => "Use NCCL 2.19 or later, which reads 32 names and takes 32 HCAs.",
-        false => "Name a prefix that the HCAs share; no NCCL takes more than 32 HCAs.",
+        true => format!("Use {library} 2.19 or later, which reads 32 names and takes 32 HCAs."),
+        false => format!("Name a prefix that the HCAs share; no {library} takes more than 32 HCAs."),
     };
-    findings.extend(lists::dropped(&pattern, setting, &subject.nccl(), fix));
+    findings.extend(lists::dropped(subject, &pattern, setting, &fix));
     if is_readable {
         findings.extend(stale(subject, &pattern));
     }
@@ -103,11 +104,12 @@ fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     }
     let here: Vec<&str> = rdma.iter().map(|hca| hca.name.as_str()).collect();
     let here = if here.is_empty() { "no HCA".to_owned() } else { condensed(&here) };
+    let library = subject.library();
     let consequence = match (pattern.exclude, pattern.entries.len() > missing.len()) {
-        (true, _) => "so this excludes nothing",
-        (false, true) => "NCCL runs without them",
-        (false, false) if ends_at_bootstrap(subject) => "NCCL would find none",
-        (false, false) => "NCCL finds none and silently falls back to TCP",
+        (true, _) => "so this excludes nothing".to_owned(),
+        (false, true) => format!("{library} runs without them"),
+        (false, false) if ends_at_bootstrap(subject) => format!("{library} would find none"),
+        (false, false) => format!("{library} finds none and silently falls back to TCP"),
     };
     let fix = match (pattern.exclude, rdma.is_empty()) {
         (true, _) => "Correct the names in NCCL_IB_HCA.",

@@ -30,10 +30,11 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
 }
 
 fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
+    let library = subject.library();
     // `ncclFindInterfaces` looks at its length.
     if setting.value.len() == 1 {
         let message = format!(
-            "{}: NCCL ignores a value of one character, and chooses the interface itself.",
+            "{}: {library} ignores a value of one character, and chooses the interface itself.",
             shown(setting)
         );
         let fix = match subject.facts.net.interface(&setting.value) {
@@ -51,12 +52,12 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
         .collect();
     let mut findings: Vec<Finding> = Vec::new();
     if !conf_file::is_cause(setting) {
-        findings.extend(lists::separators(&pattern, setting));
-        findings.extend(lists::repeated_signs(&pattern, setting));
+        findings.extend(lists::separators(library, &pattern, setting));
+        findings.extend(lists::repeated_signs(library, &pattern, setting));
     }
     findings.extend(lists::prefixes(&pattern, setting, &with_address));
     let fix = "Name a prefix that the interfaces share.";
-    findings.extend(lists::dropped(&pattern, setting, &subject.nccl(), fix));
+    findings.extend(lists::dropped(subject, &pattern, setting, fix));
     let found = interfaces::first(&subject.facts.net, of_user(subject), subject.version());
     if found.is_err() {
         let is_down = |interface: &&Interface| {
@@ -75,7 +76,7 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
             Finding::error(
                 Id::StaleInterface,
                 format!(
-                    "{} matches no interface that {} takes ({why}); NCCL will fail with \"no socket interface found\".",
+                    "{} matches no interface that {} takes ({why}); {library} will fail with \"no socket interface found\".",
                     shown(setting),
                     subject.nccl(),
                 ),
@@ -155,14 +156,15 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
     };
     let decided_by = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.len() > 1);
     let by = decided_by(COMM_ID).or_else(|| decided_by(VARIABLE));
+    let library = subject.library();
     let who = match by {
-        Some(setting) => format!("Because of {}, NCCL", shown(setting)),
-        None => "NCCL".to_owned(),
+        Some(setting) => format!("Because of {}, {library}", shown(setting)),
+        None => library.to_string(),
     };
     let fix = match by {
         Some(setting) if setting.variable == COMM_ID => format!("Remove {COMM_ID}."),
         Some(setting) if setting.value.starts_with('^') => format!(
-            "Set {VARIABLE} to the interface through which the nodes reach each other; ^ replaces NCCL's own exclusion of lo and docker."
+            "Set {VARIABLE} to the interface through which the nodes reach each other; ^ replaces {library}'s own exclusion of lo and docker."
         ),
         _ => format!("Set {VARIABLE} to the interface through which the nodes reach each other."),
     };
@@ -189,8 +191,9 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
     }
     let selects = if pattern.exclude { "does not exclude" } else { "selects" };
     let message = format!(
-        "With {}, NCCL will bootstrap on the first interface that the list {selects}: {} {}, the interface of the rail {}. Other nodes may not reach this node there; {} {}.",
+        "With {}, {} will bootstrap on the first interface that the list {selects}: {} {}, the interface of the rail {}. Other nodes may not reach this node there; {} {}.",
         shown(setting),
+        subject.library(),
         endpoint.interface,
         endpoint.address,
         rail.hca,

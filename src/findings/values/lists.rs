@@ -1,20 +1,21 @@
 //! What goes wrong in lists, of HCAs and of interfaces alike.
 
-use super::shown;
+use super::{Subject, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::list::{Entry, Pattern};
 use crate::text::condensed;
 
 /// Entries that hold spaces, semicolons or quotes beside names.
-pub(super) fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
+pub(super) fn separators(library: Flavor, pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.contains([';', ' ', '\t', '"', '\''])).collect();
     if odd.is_empty() {
         return None;
     }
     let message = format!(
-        "{}: only a comma separates names. NCCL takes {} for a name, with the spaces, semicolons and quotes in it, and finds no such device.",
+        "{}: only a comma separates names. {library} takes {} for a name, with the spaces, semicolons and quotes in it, and finds no such device.",
         shown(setting),
         quoted(odd)
     );
@@ -33,14 +34,14 @@ pub(super) fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Fin
 }
 
 /// `^` and `=` in front of a later name, which NCCL takes as part of the name.
-pub(super) fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
+pub(super) fn repeated_signs(library: Flavor, pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.starts_with(['^', '='])).collect();
     if odd.is_empty() {
         return None;
     }
     let message = format!(
-        "{}: the signs ^ and = are valid once, at the start and in this order, and apply to the whole list. NCCL takes {} as a name, and finds no such device.",
+        "{}: the signs ^ and = are valid once, at the start and in this order, and apply to the whole list. {library} takes {} as a name, and finds no such device.",
         shown(setting),
         quoted(odd)
     );
@@ -92,17 +93,24 @@ pub(super) fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) 
 }
 
 /// Entries after the last one that NCCL reads.
-pub(super) fn dropped(pattern: &Pattern, setting: &UserSetting, nccl: &str, fix: &str) -> Option<Finding> {
+pub(super) fn dropped(
+    subject: &Subject,
+    pattern: &Pattern,
+    setting: &UserSetting,
+    fix: &str,
+) -> Option<Finding> {
     if pattern.dropped.is_empty() {
         return None;
     }
     let names: Vec<&str> = pattern.dropped.iter().map(|entry| entry.name.as_str()).collect();
     let message = format!(
-        "{} ({}) has {} names, and {nccl} reads the first {}; NCCL ignores {}.",
+        "{} ({}) has {} names, and {} reads the first {}; {} ignores {}.",
         setting.variable,
         setting.origin,
         pattern.entries.len() + pattern.dropped.len(),
+        subject.nccl(),
         pattern.entries.len(),
+        subject.library(),
         condensed(&names)
     );
     Some(Finding::warning(Id::ListTooLong, message).about_variables([&setting.variable]).with_fix(fix))

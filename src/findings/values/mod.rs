@@ -22,8 +22,9 @@ mod tuning;
 use crate::facts::Facts;
 use crate::facts::settings::UserSetting;
 use crate::finding::Finding;
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::predict::Prediction;
-use crate::libraries::nccl::version::{self, NEWEST, Version};
+use crate::libraries::nccl::version::{NEWEST, Version};
 use crate::plan::{Fabric, Plan, User};
 use crate::profiles::Profile;
 
@@ -40,9 +41,14 @@ impl Subject<'_> {
         self.user.version().unwrap_or(NEWEST)
     }
 
+    /// Returns the library that reads the values.
+    fn library(&self) -> Flavor {
+        self.plan.library
+    }
+
     /// `NCCL 2.21.5`, or `NCCL`.
     fn nccl(&self) -> String {
-        version::nccl(self.user.version())
+        self.library().of_release(self.user.version())
     }
 
     /// Returns what the job's NCCL will do, or if the release is not known a new one.

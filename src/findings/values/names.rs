@@ -53,7 +53,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         .effective()
         .filter(|setting| setting.variable.starts_with("NCCL_") && !is_of_others(&setting.variable))
         .filter_map(|setting| match variables::find(&setting.variable) {
-            None => Some(unknown(setting)),
+            None => Some(unknown(subject, setting)),
             Some(variable) => other_release(subject, setting, variable),
         })
         .chain(subject.user.effective().filter_map(of_rccl))
@@ -104,8 +104,9 @@ fn odd(subject: &Subject) -> Option<Finding> {
     }
     let names: Vec<&str> = odd.iter().map(String::as_str).collect();
     let message = format!(
-        "The environment has names that no shell can set: {}. NCCL does not read them. The command gets them unchanged, but rdma-init does not pass them on to processes that enter the container later.",
-        condensed_to(&names, SHOWN)
+        "The environment has names that no shell can set: {}. {} does not read them. The command gets them unchanged, but rdma-init does not pass them on to processes that enter the container later.",
+        condensed_to(&names, SHOWN),
+        subject.library()
     );
     let fix = "Write the name with only letters, digits and _, or remove it.";
     Some(Finding::info(Id::VariableName, message).with_fix(fix))
@@ -116,19 +117,21 @@ fn is_of_others(name: &str) -> bool {
         || OTHERS_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-fn unknown(setting: &UserSetting) -> Finding {
+fn unknown(subject: &Subject, setting: &UserSetting) -> Finding {
+    let library = subject.library();
     match variables::nearest(&setting.variable) {
         Some(meant) => Finding::warning(
             Id::MisspeltVariable,
-            format!("{}: no NCCL reads a variable of this name; did you mean {meant}?", shown(setting)),
+            format!("{}: no {library} reads a variable of this name; did you mean {meant}?", shown(setting)),
         )
         .about_variables([setting.variable.as_str(), meant])
         .with_fix(format!("Write it as {meant}, or remove it.")),
-        None => Finding::info(
-            Id::UnknownVariable,
-            format!("{}: no NCCL up to 2.32 reads it; a net plugin may.", shown(setting)),
-        )
-        .about_variables([&setting.variable]),
+        None => {
+            // Not all variables that RCCL alone reads are known.
+            let may = if library.is_nccl() { "a net plugin" } else { "RCCL or a net plugin" };
+            let message = format!("{}: no NCCL up to 2.32 reads it; {may} may.", shown(setting));
+            Finding::info(Id::UnknownVariable, message).about_variables([&setting.variable])
+        }
     }
 }
 
@@ -140,30 +143,33 @@ fn other_release(
     let name = setting.variable.as_str();
     let successor = SUCCESSORS.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
     // If the release is not known, only what holds for all modelled releases is reported.
-    let (nccl, is_known) = match subject.user.version() {
+    let is_known = match subject.user.version() {
         // Later patches of a release series may have gained it.
-        Some(version) => (format!("NCCL {version}"), variable.is_known_to(version)),
-        None => ("NCCL".to_owned(), variable.until.is_none_or(|until| until >= KINDS[0])),
+        Some(version) => variable.is_known_to(version),
+        None => variable.until.is_none_or(|until| until >= KINDS[0]),
     };
     if is_known {
         return successor.and_then(|new| retired(subject, setting, new));
     }
-    let version = subject.version();
+    let (library, version) = (subject.library(), subject.version());
     let (when, fix) = match (variable.since, variable.until) {
         (Some(since), _) if version < since => {
-            (format!("does not know it; NCCL {since} and later do"), "or use such an NCCL".to_owned())
+            (format!("does not know it; {library} {since} and later do"), format!("or use such an {library}"))
         }
         (_, Some(until)) => (
-            format!("no longer knows it; NCCL {until} was the last that did"),
+            format!("no longer knows it; {library} {until} was the last that did"),
             successor.map(|new| format!("or set {new} instead")).unwrap_or_default(),
         ),
         _ => return None,
     };
     let fix = if fix.is_empty() { format!("Remove {name}.") } else { format!("Remove {name}, {fix}.") };
     Some(
-        Finding::warning(Id::VariableOfOtherRelease, format!("{}: {nccl} {when}.", shown(setting)))
-            .about_variables([name])
-            .with_fix(fix),
+        Finding::warning(
+            Id::VariableOfOtherRelease,
+            format!("{}: {} {when}.", shown(setting), subject.nccl()),
+        )
+        .about_variables([name])
+        .with_fix(fix),
     )
 }
 
@@ -174,11 +180,12 @@ fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Findin
     if !name.ends_with("_NRINGS") {
         return None;
     }
+    let library = subject.library();
     let finding = match subject.user.get(new).filter(|new| !new.value.is_empty()) {
         Some(new) => Finding::warning(
             Id::RetiredName,
             format!(
-                "{}: this is an old name, and the new one is also set: NCCL uses {}.",
+                "{}: this is an old name, and the new one is also set: {library} uses {}.",
                 shown(setting),
                 shown(new)
             ),
@@ -186,7 +193,7 @@ fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Findin
         .with_fix(format!("Remove {name}.")),
         None => Finding::info(
             Id::RetiredName,
-            format!("{}: this is the old name of {new}, which NCCL still reads.", shown(setting)),
+            format!("{}: this is the old name of {new}, which {library} still reads.", shown(setting)),
         )
         .with_fix(format!("Write {new}={}.", setting.value)),
     };

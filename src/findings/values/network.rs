@@ -25,18 +25,20 @@ fn network(subject: &Subject, profile: &Profile) -> Option<Finding> {
         _ => return None,
     };
     let of_platform = profile.hint.as_deref().filter(|_| profile.script.is_some());
+    let library = subject.library();
     let fix = match (setting.value.eq_ignore_ascii_case("IB"), of_platform) {
-        (true, _) => {
-            "Check why NCCL cannot use any HCA here (see the other findings). NCCL_NET=IB only turns the silent use of TCP into an error."
-        }
+        (true, _) => format!(
+            "Check why {library} cannot use any HCA here (see the other findings). NCCL_NET=IB only turns the silent use of TCP into an error."
+        ),
         // The script has set it, and the loader does not find the platform's plugin.
-        (false, Some(hint)) => hint,
+        (false, Some(hint)) => hint.to_owned(),
         (false, None) => {
             "Name IB or Socket, or the network of a net plugin that the image has; or remove NCCL_NET."
+                .to_owned()
         }
     };
     Some(
-        Finding::error(Id::NoNetwork, format!("{}: NCCL will fail with \"{}\".", shown(setting), message))
+        Finding::error(Id::NoNetwork, format!("{}: {library} will fail with \"{message}\".", shown(setting)))
             .about_variables(["NCCL_NET"])
             .with_fix(fix),
     )
@@ -69,10 +71,11 @@ fn debug(subject: &Subject) -> Option<Finding> {
     // White space around it is dropped since 2.30.
     let value = if subject.version() >= REWROTE_PARSERS { setting.value.trim() } else { &setting.value };
     let is_known = DEBUG.iter().any(|level| value.eq_ignore_ascii_case(level));
+    let library = subject.library();
     (!is_known && !conf_file::is_cause(setting)).then(|| {
         Finding::warning(
             Id::DebugLevel,
-            format!("{} is not a level that NCCL knows, so NCCL logs nothing.", shown(setting)),
+            format!("{} is not a level that {library} knows, so {library} logs nothing.", shown(setting)),
         )
         .about_variables(["NCCL_DEBUG"])
         .with_fix(format!("Write one of {}.", DEBUG.join(", ")))

@@ -21,6 +21,10 @@ enum RangeLimit {
     /// The field has this many bits.
     Bits(u32),
     Because(&'static str),
+    /// With this number, the library chooses.
+    Choice(i64),
+    /// The library has no room for more.
+    Room(i64),
 }
 
 const fn number(variable: &'static str, least: i64, most: i64, limit: RangeLimit) -> Number {
@@ -33,10 +37,10 @@ const ANY: RangeLimit = RangeLimit::Unknown;
 /// vector (InfiniBand specification, modify QP; `ibv_modify_qp`).
 const NUMBERS: &[Number] = &[
     number("NCCL_BUFFSIZE", 0, i64::MAX, ANY),
-    number("NCCL_CROSS_NIC", 0, 2, RangeLimit::Because("2 lets NCCL choose")),
-    number("NCCL_CUMEM_ENABLE", -2, 1, RangeLimit::Because("-2 lets NCCL choose")),
+    number("NCCL_CROSS_NIC", 0, 2, RangeLimit::Choice(2)),
+    number("NCCL_CUMEM_ENABLE", -2, 1, RangeLimit::Choice(-2)),
     number("NCCL_DMABUF_ENABLE", i64::MIN, i64::MAX, ANY),
-    number("NCCL_IB_ADAPTIVE_ROUTING", -2, 1, RangeLimit::Because("-2 lets NCCL choose")),
+    number("NCCL_IB_ADAPTIVE_ROUTING", -2, 1, RangeLimit::Choice(-2)),
     number("NCCL_IB_AR_THRESHOLD", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_DATA_DIRECT", 0, 2, RangeLimit::Because("0, 1 and 2 have a meaning")),
     number("NCCL_IB_DISABLE", i64::MIN, i64::MAX, ANY),
@@ -45,9 +49,9 @@ const NUMBERS: &[Number] = &[
     number("NCCL_IB_MERGE_NICS", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_MERGE_VFS", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_FIFO_TC", -1, 255, RangeLimit::Bits(8)),
-    number("NCCL_IB_PCI_RELAXED_ORDERING", 0, 2, RangeLimit::Because("2 lets NCCL choose")),
+    number("NCCL_IB_PCI_RELAXED_ORDERING", 0, 2, RangeLimit::Choice(2)),
     number("NCCL_IB_PKEY", 0, 65535, RangeLimit::Because("it is an index into a table")),
-    number("NCCL_IB_QPS_PER_CONNECTION", 1, 128, RangeLimit::Because("NCCL has room for 128")),
+    number("NCCL_IB_QPS_PER_CONNECTION", 1, 128, RangeLimit::Room(128)),
     number("NCCL_IB_RETRY_CNT", 0, 7, RangeLimit::Bits(3)),
     number("NCCL_IB_ROCE_VERSION_NUM", 1, 2, RangeLimit::Because("there are RoCE v1 and v2")),
     number("NCCL_IB_SL", 0, 15, RangeLimit::Bits(4)),
@@ -63,7 +67,7 @@ const NUMBERS: &[Number] = &[
     number("NCCL_NET_GDR_READ", i64::MIN, i64::MAX, ANY),
     number("NCCL_NSOCKS_PERTHREAD", i64::MIN, i64::MAX, ANY),
     number("NCCL_NTHREADS", 0, i64::MAX, ANY),
-    number("NCCL_NVLS_ENABLE", 0, 2, RangeLimit::Because("2 lets NCCL choose")),
+    number("NCCL_NVLS_ENABLE", 0, 2, RangeLimit::Choice(2)),
     number("NCCL_P2P_DISABLE", i64::MIN, i64::MAX, ANY),
     number("NCCL_P2P_NET_CHUNKSIZE", 0, i64::MAX, ANY),
     number("NCCL_PXN_DISABLE", i64::MIN, i64::MAX, ANY),
@@ -101,9 +105,9 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
 
 /// Reports a text that is not the number that NCCL makes of it.
 fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
-    let text = setting.value.as_str();
+    let (library, text) = (subject.library(), setting.value.as_str());
     let message = match strtoll(text) {
-        None => "the number is too large, so NCCL takes its default".to_owned(),
+        None => format!("the number is too large, so {library} takes its default"),
         Some(number) if number.to_string() == text.trim_start().trim_start_matches('+') => return None,
         Some(number)
             if is_hexadecimal(text) || text.trim_start_matches(['-', '+']).chars().all(|c| c == '0') =>
@@ -113,20 +117,20 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
             return None;
         }
         Some(number) if text.trim_start_matches(['-', '+']).chars().all(|c| c.is_ascii_digit()) => {
-            format!("a leading 0 makes it octal, so NCCL reads {number}")
+            format!("a leading 0 makes it octal, so {library} reads {number}")
         }
         Some(number) if text.trim_start().starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)) => {
-            format!("NCCL reads {number} and drops the rest")
+            format!("{library} reads {number} and drops the rest")
         }
         Some(_) if subject.user.version().is_some_and(|version| version >= REFUSES_WORDS) => {
-            "it is not a number, so NCCL takes its default".to_owned()
+            format!("it is not a number, so {library} takes its default")
         }
         Some(number) if subject.user.version().is_some() => {
-            format!("it is not a number, so NCCL reads {number}")
+            format!("it is not a number, so {library} reads {number}")
         }
         Some(number) => {
             format!(
-                "it is not a number: NCCL before 2.32 reads {number}, and later releases take their default"
+                "it is not a number: {library} before 2.32 reads {number}, and later releases take their default"
             )
         }
     };
@@ -162,12 +166,15 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     } else {
         format!("{least} to {}", number.most)
     };
-    let (limit, acts) = match number.limit {
-        RangeLimit::Unknown => (String::new(), String::new()),
-        RangeLimit::Because(why) => (format!(" ({why})"), String::new()),
-        RangeLimit::Bits(bits) => (
-            format!(" (the field has {bits} bits)"),
-            format!("; an HCA that keeps only the low bits behaves as with {}", value & number.most),
+    let library = subject.library();
+    let limit = match number.limit {
+        RangeLimit::Unknown => String::new(),
+        RangeLimit::Because(why) => format!(" ({why})"),
+        RangeLimit::Choice(number) => format!(" ({number} lets {library} choose)"),
+        RangeLimit::Room(most) => format!(" ({library} has room for {most})"),
+        RangeLimit::Bits(bits) => format!(
+            " (the field has {bits} bits); an HCA that keeps only the low bits behaves as with {}",
+            value & number.most
         ),
     };
     let is_it =
@@ -177,10 +184,13 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     Some(
         Finding::warning(
             Id::OutOfRange,
-            format!("{} is out of range: it can be {range}{limit}{acts}.{publisher}", shown(setting)),
+            format!("{} is out of range: it can be {range}{limit}.{publisher}", shown(setting)),
         )
         .about_variables([&setting.variable])
-        .with_fix(format!("Set a value in this range, or remove {} for NCCL's default.", number.variable)),
+        .with_fix(format!(
+            "Set a value in this range, or remove {} for {library}'s default.",
+            number.variable
+        )),
     )
 }
 
@@ -198,9 +208,10 @@ fn timeout(subject: &Subject) -> Option<Finding> {
     Some(Finding::info(
         Id::IbTimeout,
         format!(
-            "{}: the HCA waits {seconds:.2} s for the answer to a packet before it sends the packet again, up to {}; NCCL's default is 20 since 2.23, 18 since 2.14, and 14 before.",
+            "{}: the HCA waits {seconds:.2} s for the answer to a packet before it sends the packet again, up to {}; {}'s default is 20 since 2.23, 18 since 2.14, and 14 before.",
             shown(setting),
-            counted(retries as usize, "time")
+            counted(retries as usize, "time"),
+            subject.library()
         ),
     )
     .about_variables([&setting.variable]))

@@ -138,7 +138,11 @@ fn consequence(subject: &Subject) -> String {
         [_] => "reaches",
         _ => "reach",
     };
-    format!("NCCL takes {} instead, which {reach} no other node, and its connections fail", taken.join(", "))
+    format!(
+        "{} takes {} instead, which {reach} no other node, and its connections fail",
+        subject.library(),
+        taken.join(", ")
+    )
 }
 
 /// A plugin that the dynamic loader finds, and cannot load.

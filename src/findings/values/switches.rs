@@ -26,7 +26,8 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         // `numbers` reports a value that is not a number.
         .filter(|(setting, _)| strtoll(&setting.value).is_some_and(|number| !(0..=1).contains(&number)))
         .map(|(setting, stays)| {
-            let message = format!("{}: NCCL accepts only 1 as a yes here, so {stays}.", shown(setting));
+            let library = subject.library();
+            let message = format!("{}: {library} accepts only 1 as a yes here, so {stays}.", shown(setting));
             Finding::warning(Id::SwitchValue, message)
                 .about_variables([&setting.variable])
                 .with_fix(format!("Write {}=1, or remove it.", setting.variable))

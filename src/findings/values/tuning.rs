@@ -26,8 +26,9 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         .filter_map(|(variable, words)| {
             let setting = subject.user.get(variable)?;
             let why = fault(&setting.value, words)?;
+            let library = subject.library();
             let message =
-                format!("{}: {why}, and NCCL 2.24 and later fail on that.", shown(setting));
+                format!("{}: {why}, and {library} 2.24 and later fail on that.", shown(setting));
             let finding = match subject.user.version() {
                 Some(_) => Finding::error(Id::TuningList, message),
                 None => Finding::warning(Id::TuningList, message),
@@ -55,7 +56,7 @@ fn fault(text: &str, words: &[&str]) -> Option<String> {
         let (first, second) = (fields.next()?, fields.next());
         let list = match second {
             Some(_) if !FUNCTIONS.iter().any(|known| known.eq_ignore_ascii_case(first)) => {
-                return Some(format!("{first:?} is not a function of NCCL"));
+                return Some(format!("{first:?} is not a function"));
             }
             Some(list) => list,
             None if index > 0 => {
@@ -68,7 +69,7 @@ fn fault(text: &str, words: &[&str]) -> Option<String> {
         if let Some(word) =
             unknown.into_iter().find(|word| !words.iter().any(|known| known.eq_ignore_ascii_case(word)))
         {
-            return Some(format!("NCCL does not know the word {word:?} here"));
+            return Some(format!("the word {word:?} is unknown here"));
         }
     }
     None
@@ -92,12 +93,12 @@ mod tests {
         ] {
             assert_eq!(fault(right), None, "{right}");
         }
-        assert_eq!(fault("ring,tre").unwrap(), "NCCL does not know the word \"tre\" here");
-        assert_eq!(fault("allreduc:ring").unwrap(), "\"allreduc\" is not a function of NCCL");
+        assert_eq!(fault("ring,tre").unwrap(), "the word \"tre\" is unknown here");
+        assert_eq!(fault("allreduc:ring").unwrap(), "\"allreduc\" is not a function");
         assert_eq!(
             fault("ring;tree").unwrap(),
             "\"tree\" names no function; only the first list may omit it"
         );
-        assert_eq!(fault(" Ring").unwrap(), "NCCL does not know the word \" Ring\" here");
+        assert_eq!(fault(" Ring").unwrap(), "the word \" Ring\" is unknown here");
     }
 }

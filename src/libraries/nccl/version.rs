@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::image::flavor::Flavor;
+
 /// A release of NCCL, or of CUDA: major, minor, patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -24,10 +26,11 @@ impl Version {
     }
 }
 
-/// What a sentence calls the job's NCCL: `NCCL 2.21.5`, or `NCCL` if the release is unknown.
-#[must_use]
-pub fn nccl(release: Option<Version>) -> String {
-    release.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"))
+impl Flavor {
+    /// Returns what a sentence calls the library: `RCCL 2.22.3`, or `RCCL` if the release is unknown.
+    pub(crate) fn of_release(self, release: Option<Version>) -> String {
+        release.map_or(self.to_string(), |version| format!("{self} {version}"))
+    }
 }
 
 impl std::fmt::Display for Version {

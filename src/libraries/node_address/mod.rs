@@ -194,7 +194,8 @@ pub(crate) fn wrong(
     let (meets, _) = wanted(subject).filter(|_| !is_on_interface(subject, address))?;
     let interface = holder.name.as_str();
     let message = format!(
-        "{set} is an address of {interface}, but NCCL bootstraps on {meets}: both must reach all nodes."
+        "{set} is an address of {interface}, but {} bootstraps on {meets}: both must reach all nodes.",
+        subject.nccl()
     );
     let fix = format!(
         "If both reach all nodes, do nothing. Otherwise name the right interface in NCCL_SOCKET_IFNAME, or {otherwise}"

@@ -3,7 +3,7 @@
 use super::Evidence;
 use crate::facts::Facts;
 use crate::libraries::nccl::mnnvl::{MODELS, Mnnvl, Nvls, WithoutChannel, mnnvl, nvls};
-use crate::libraries::nccl::version::{NEWEST, nccl};
+use crate::libraries::nccl::version::NEWEST;
 use crate::plan::Plan;
 use crate::self_test::report::Nvlink;
 
@@ -33,7 +33,7 @@ pub(crate) fn nvlink(facts: &Facts, plan: &Plan) -> Evidence {
             "no IMEX channel, and no GPU that is made for an NVLink domain of several nodes",
         );
     };
-    let (version, nccl) = (plan.nccl.unwrap_or(NEWEST), nccl(plan.nccl));
+    let (version, nccl) = (plan.nccl.unwrap_or(NEWEST), plan.library.of_release(plan.nccl));
     let get = |name: &str| plan.value(name);
     let of_nccl = match mnnvl(get, version) {
         Mnnvl::Unknown => format!("{nccl} does not use NVLink between nodes"),
@@ -55,9 +55,9 @@ pub(crate) fn nvlink(facts: &Facts, plan: &Plan) -> Evidence {
         None => "only NVML knows the state of the fabric and the clique: see Fabric in the output of nvidia-smi -q"
             .to_owned(),
     };
-    let channels = match found.channels.as_str() {
-        "none" => "no usable IMEX channel".to_owned(),
-        channels => format!("IMEX channel {channels}"),
+    let channels = match facts.imex.usable().next() {
+        None => "no usable IMEX channel".to_owned(),
+        Some(_) => format!("IMEX channel {}", found.channels),
     };
     Evidence::of([channels, of_nccl].into_iter().chain(multicast.map(str::to_owned)).chain([clique]))
 }
