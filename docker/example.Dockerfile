@@ -21,6 +21,6 @@ COPY --from=rdma-init /rdma-init /rdma-init
 #
 #     ENTRYPOINT ["/rdma-init", "--", "OLD", "ENTRYPOINT"]
 #
-# An ENTRYPOINT also takes away the CMD of the base image, so it has to be written again.
+# ENTRYPOINT also resets the base image's CMD, so this file has to repeat it.
 ENTRYPOINT ["/rdma-init", "--"]
 CMD ["/rdma-init", "status"]

@@ -43,15 +43,15 @@ struct Cli {
 const AFTER_HELP: &str = "\
 Each option is also a key of /etc/rdma-init.toml (or of the file that
 RDMA_INIT_CONFIG names) and a variable: --require-rdma, require-rdma = true,
-RDMA_INIT_REQUIRE_RDMA=true. A flag wins over a variable, a variable over the
-file. So is each option that `rdma-init help preflight` shows: --wait is
---preflight-wait before a command.
+RDMA_INIT_REQUIRE_RDMA=true. A flag overrides a variable, and a variable
+overrides the file. The same holds for each option of `rdma-init help
+preflight`, with a prefix: --wait is --preflight-wait before a command.
 
 Exit codes: the command's own; 128+n if signal n killed it; 126 if it is not
-executable; 127 if it is not found; 125 if rdma-init itself failed; 121 if
-rdma-init refused to start the command.";
+executable; 127 if it does not exist; 125 if rdma-init itself failed; 121 if
+rdma-init refused to start it.";
 
-/// The columns of the help, whatever the terminal has.
+/// The width of the help in columns, on every terminal.
 const COLUMNS: usize = 80;
 
 /// Returns the whole command line: each command with its own options, and with those of the start that it
@@ -84,17 +84,17 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Show what would be set, and why
+    /// Show which variables would be set, and why
     Plan {
         #[command(flatten)]
         host: Host,
         /// Add the evidence for each value, and which HCA is near which GPU
         #[arg(long)]
         evidence: bool,
-        /// Show where this variable is set, what was tried, what NCCL does
+        /// Show where this variable is set, what was tried, and what NCCL does with it
         #[arg(long, value_name = "VARIABLE", conflicts_with = "evidence")]
         why: Option<String>,
-        /// Show which NCCL variables of this process are its own, ours, or copies
+        /// Show whether each NCCL variable of this process is its own, rdma-init's, or a copy
         #[arg(long = "in", value_name = "PID", conflicts_with_all = ["evidence", "why", "facts", "json"])]
         process: Option<u32>,
         /// Print one JSON document
@@ -105,19 +105,19 @@ pub enum Action {
     Env(EnvArguments),
     /// Run COMMAND with the container's variables, for kubectl exec
     Exec {
-        /// How long to wait for a start that is under way, or 0 [default: as long as it may take]
+        /// How long to wait for a start that is in progress, or 0 [default: as long as it may take]
         #[arg(long, value_name = "TIME", value_parser = parsers::wait)]
         wait: Option<Duration>,
         /// The command to run, with its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
-    /// Report whether the container is prepared and runs
+    /// Report whether the container is prepared and running
     Status {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
-        /// Ask NCCL's RAS which ranks of the job are missing, dead or behind; if some are, again after TIME
+        /// Ask NCCL's RAS which ranks are missing, dead or behind; if any are, ask again after TIME
         /// [default without TIME: 60s]
         #[arg(
             long,
@@ -131,9 +131,9 @@ pub enum Action {
     },
     /// Show the traffic of the RDMA devices
     Stat(StatArguments),
-    /// Test limits, image, RDMA devices, and the fabric to a node
+    /// Test limits, image, RDMA devices, and the fabric to another node
     SelfTest(SelfTestArguments),
-    /// Test the fabric between all nodes of a job, run on each of them
+    /// Test the fabric between all nodes of a job; run it on each node
     Preflight(PreflightArguments),
     /// List the profiles, or show one
     Profiles {
@@ -142,15 +142,15 @@ pub enum Action {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
-        /// Say of every profile whether it fits this host, and why
+        /// Show whether each profile fits this host, and why
         #[arg(long, conflicts_with_all = ["name", "json"])]
         why: bool,
         #[command(flatten)]
         host: Host,
     },
-    /// Compare the reports of many nodes, and name the odd ones out
+    /// Compare the reports of many nodes, and name those that differ
     Compare {
-        /// Files or directories with what `self-test --json` wrote; - for standard input
+        /// Files or directories with the output of `self-test --json`; - for standard input
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Exit with 1 if fewer than NODES nodes have a report
@@ -160,7 +160,7 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Copy this program, for an image that cannot be rebuilt
+    /// Copy this program, for use in an image that cannot be rebuilt
     Install {
         /// An existing directory, such as a volume that both containers mount
         #[arg(value_name = "DIR")]
@@ -196,17 +196,17 @@ pub struct EnvArguments {
     /// The format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: EnvFormat,
-    /// Leave out variables that already have this value
+    /// Omit variables that already have this value
     #[arg(long)]
     pub changed_only: bool,
-    /// Add the variables that were set already
+    /// Include the variables that are already set
     #[arg(long)]
     pub all: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct StatArguments {
-    /// Print the rates again and again, each time over TIME [default without TIME: 1s]
+    /// Print the rates repeatedly, each time over TIME [default without TIME: 1s]
     // The key `watch` is another thing, so the option has another id.
     #[arg(id = "every", long = "watch", value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = parsers::interval)]
     pub watch: Option<Duration>,
@@ -225,13 +225,13 @@ pub struct SelfTestArguments {
     /// List all checks
     #[arg(long)]
     pub list: bool,
-    /// How far: quick, verbs [default: verbs; with --facts: quick]
+    /// How deep to test: quick, verbs [default: verbs; with --facts: quick]
     #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
     pub level: Option<Level>,
     /// Bytes of memory to register with each device
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE, value_parser = parsers::size)]
     pub size: u64,
-    /// How long the test of a port may take
+    /// Time limit for the test of each port
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parsers::time)]
     pub each: Duration,
     /// Wait for a node that runs self-test --peer, and test the fabric to it
@@ -252,10 +252,10 @@ pub struct SelfTestArguments {
     /// How long to wait for the other node
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parsers::wait)]
     pub wait: Duration,
-    /// Leave out this check (repeatable)
+    /// Skip this check (repeatable)
     #[arg(long, value_name = "ID", value_parser = parsers::check)]
     pub skip: Vec<String>,
-    /// Make only this check (repeatable)
+    /// Run only this check (repeatable)
     #[arg(long, value_name = "ID", value_parser = parsers::check)]
     pub only: Vec<String>,
     /// Print one JSON document on one line, as compare reads it
@@ -271,15 +271,15 @@ pub struct PreflightArguments {
     pub json: bool,
 }
 
-/// The host that it is about.
+/// The host that a command reports on.
 #[derive(Debug, Args)]
 pub struct Host {
-    /// Use what `inspect --json` wrote elsewhere, or demo:NAME
+    /// Use a facts document that `inspect --json` wrote, or demo:NAME
     #[arg(long, value_name = "FILE")]
     pub facts: Option<PathBuf>,
 }
 
-/// The names of the subcommands that a user may type.
+/// The names of the subcommands that help shows.
 pub const ACTIONS: &[&str] = &[
     "inspect",
     "plan",
@@ -297,12 +297,12 @@ pub const ACTIONS: &[&str] = &[
     "help",
 ];
 
-/// Whether a word names a subcommand, also one that help does not show.
+/// Returns whether a word names a subcommand, including one that help does not show.
 fn is_command(word: &[u8]) -> bool {
     word == b"verbs-probe" || ACTIONS.iter().any(|action| action.as_bytes() == word)
 }
 
-/// The shells that completions are printed for.
+/// The shells for which rdma-init prints completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Shell {
     Bash,

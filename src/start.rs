@@ -60,8 +60,8 @@ fn in_place(inherited: Inherited, arguments: &[CString], parent: Pid, alone: Opt
 }
 
 /// The user who starts such a program chooses by flags and variables what it reads and writes.
-const LENT: &str = "refusing to run: the file of this program lends the rights of another user to all users who \
-    start it, and they could read and overwrite files with these rights. Take them from the file, as root: chmod ug-s FILE; \
+const LENT: &str = "refusing to run: this program's file gives the rights of another user to all users who start \
+    it, and they could read and overwrite files with these rights. Remove them from the file, as root: chmod ug-s FILE; \
     setcap -r FILE. The one capability that it may have is cap_ipc_lock.";
 
 /// Does the work in a child, under an init; or in this process, if it can have no child.

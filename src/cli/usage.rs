@@ -134,8 +134,7 @@ fn nothing_to_run(arguments: &[CString]) -> String {
             format!(" The image has no command: write one after its name: {engine} run --init IMAGE COMMAND.")
         }
         (None, true) => {
-            " In a Dockerfile, ENTRYPOINT takes away the CMD of the base image: write a CMD of your own below it."
-                .to_owned()
+            " In a Dockerfile, ENTRYPOINT resets the base image's CMD: add your own CMD below it.".to_owned()
         }
         (None, false) => String::new(),
     };
@@ -296,7 +295,7 @@ mod tests {
         let nothing =
             |program: &str| nothing_to_run(&[program, "--"].map(|word| CString::new(word).unwrap()));
         assert!(nothing("/sbin/docker-init").contains("docker run --init IMAGE COMMAND"));
-        assert!(nothing("/rdma-init").contains("write a CMD of your own"));
+        assert!(nothing("/rdma-init").contains("add your own CMD below it"));
     }
 
     #[test]

@@ -165,7 +165,7 @@ fn version(text: &[u8]) -> Option<String> {
 
 fn other_schema(version: Option<&str>) -> String {
     match version {
-        Some(version) => format!("its schema is {version}, and this rdma-init reads {SCHEMA}"),
+        Some(version) => format!("its schema is {version}, but this rdma-init reads {SCHEMA}"),
         None => CUT.to_owned(),
     }
 }

@@ -43,7 +43,7 @@ impl Document<'_> {
             Some(SCHEMA) => {}
             Some(other) => {
                 return Err(format!(
-                    "its schema is {other:?}, and this program reads {SCHEMA:?}; \
+                    "its schema is {other:?}, but this program reads {SCHEMA:?}; \
                      capture it again with `rdma-init inspect --json` of this version"
                 ));
             }

@@ -266,7 +266,7 @@ ids! {
     IdleRail = "idle-rail", "Start the job with `NCCL_DEBUG=INFO` and look for the HCA in the lines with NET/IB; `rdma-init preflight` tests each rail between the nodes. If the job did not use all GPUs, this is not a fault.";
     /// The link of a port of the job went down while the command ran, or the port is no longer active.
     LinkDown = "link-down", "Check the cable, the transceiver and the switch's port. The kernel's log (`dmesg` on the host) has the times.";
-    /// Queue pairs ended with an error while the command ran, because the peer did not answer or was not ready.
+    /// Queue pairs failed while the command ran, because the peer did not answer or was not ready.
     /// NCCL reports it as error 12 or 13. If this command failed, or another node's, it may be the
     /// consequence.
     EndedQueuePairs = "ended-queue-pairs", "Look in the other nodes' logs for a process that failed first. If none did, check the links between the nodes: `link-down` and `link-errors` of other nodes, and the switches.";

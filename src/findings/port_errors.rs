@@ -79,7 +79,7 @@ fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
     let parts = parts.collect::<Vec<_>>().join("; ");
     let (severity, what, fix) = match id {
         Id::LinkDown => (Severity::Warning, "The link went down", FIX_OF_LINK),
-        Id::EndedQueuePairs => (Severity::Warning, "Queue pairs ended with an error", FIX_OF_QUEUE_PAIRS),
+        Id::EndedQueuePairs => (Severity::Warning, "Queue pairs failed", FIX_OF_QUEUE_PAIRS),
         Id::LinkErrors => (Severity::Warning, "The link had errors", FIX_OF_LINK),
         _ => (Severity::Info, "Packets were sent again", FIX_OF_LOSS),
     };
@@ -192,7 +192,7 @@ mod tests {
                 (
                     Id::EndedQueuePairs,
                     Severity::Warning,
-                    "Queue pairs ended with an error in 10m: mlx5_3: 4 with no answer from the peer (error 12 in NCCL's log), 1 with a peer that was not ready (error 13 in NCCL's log)."
+                    "Queue pairs failed in 10m: mlx5_3: 4 with no answer from the peer (error 12 in NCCL's log), 1 with a peer that was not ready (error 13 in NCCL's log)."
                 ),
                 (
                     Id::LinkErrors,

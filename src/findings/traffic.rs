@@ -60,7 +60,7 @@ fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
         && busy.iter().all(|port| exceeds(port, MUCH));
     let names: Vec<&str> = idle.iter().map(|port| port.hca.as_str()).collect();
     let message = format!(
-        "Nothing has moved over {} in {}, while much has moved over each of the {} other rails: the job did not use {}, or not all of its GPUs took part.",
+        "No data has moved over {} in {}, while much has moved over each of the {} other rails: the job did not use {}, or not all of its GPUs took part.",
         visible(&condensed(&names)),
         duration(ran),
         busy.len(),
@@ -132,7 +132,7 @@ mod tests {
         let packets = |packets| port(false, None, Some(packets));
         let all = [packets(1 << 30), packets(1 << 30), packets(1 << 30), packets(0)];
         let message = finding(&all, Duration::from_secs(3600)).unwrap().message;
-        assert!(message.starts_with("Nothing has moved over mlx5_1 in 1h, while"), "{message}");
+        assert!(message.starts_with("No data has moved over mlx5_1 in 1h, while"), "{message}");
     }
 
     /// Messages that a port receives are not requests in this sense, so none says nothing.

@@ -51,7 +51,7 @@ impl Supervisor {
             return;
         }
         if !self.reach.can_see() {
-            let message = "cannot see which processes are left: /proc is not that of this PID namespace. They are not waited for.";
+            let message = "cannot see which processes are left: /proc is not that of this PID namespace. rdma-init does not wait for them.";
             self.orders.voice.say(Level::Error, message);
             return;
         }

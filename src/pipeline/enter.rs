@@ -186,7 +186,7 @@ impl Missing {
         };
         let phase = phase_of(phase.as_ref());
         format!(
-            "the start of the container is still under way{after}{phase}. The variables are decided anew, and may differ from those that the command will get. For the same ones, enter again when rdma-init status says that the command runs, or let exec wait longer (--wait)."
+            "the start of the container is still under way{after}{phase}. The variables are decided anew, and may differ from those that the command will get. For the same ones, enter again when rdma-init status reports that the command is running, or let exec wait longer (--wait)."
         )
     }
 

@@ -189,7 +189,7 @@ fn of_start(run: &Run) -> Vec<(String, String)> {
 }
 
 /// The message if the report was wrong about the plugin.
-const NO_PLUGIN: &str = "NCCL does not ask rdma-init's env plugin after all, because its files cannot be written to the state directory. The environment and NCCL's conf file serve as without it.";
+const NO_PLUGIN: &str = "NCCL cannot ask rdma-init's env plugin, because its files cannot be written to the state directory. NCCL uses the environment and its conf file instead.";
 
 fn pairs(variables: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))

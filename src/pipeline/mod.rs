@@ -176,7 +176,7 @@ pub fn prepare(
 fn said_of_copies(copied: &[Filled]) -> String {
     let names = copied.iter().map(|copy| copy.variable.as_str()).filter(|name| *name != MARKER);
     format!(
-        "another start, mostly on another node, filled in these variables, and a tool copied them here, so they are decided anew: {}.",
+        "another start, probably on another node, filled in these variables, and a tool copied them here, so rdma-init decides them again: {}.",
         names.collect::<Vec<_>>().join(", ")
     )
 }

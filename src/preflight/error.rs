@@ -22,12 +22,12 @@ pub enum PreflightError {
     #[error(transparent)]
     Address(#[from] AddressError),
     #[error(
-        "{0} is an address of one link alone, with which node 0 cannot tell the other nodes how to reach each other: give another address or a name of node 0 (--meet, before a command preflight-meet)"
+        "{0} is valid on one link only, so node 0 cannot tell the other nodes how to reach each other: use another address or a name of node 0 (--meet, before a command preflight-meet)"
     )]
     LinkLocal(Address),
     #[error("{}{}", .0, advice(.0))]
     Listen(#[from] ListenError),
-    #[error("no process for this node: {0}")]
+    #[error("cannot start a process for this node: {0}")]
     NoProcess(Errno),
     /// `own` is what the process says that takes part for node 0.
     #[error("{why}{}", .own.as_ref().map_or(String::new(), |own| format!(". {own}")))]

@@ -146,7 +146,7 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
         if again.is_empty() {
             break;
         }
-        let said = "preflight: node 0 has nodes that failed or were slow tried again, with nodes that passed";
+        let said = "preflight: node 0 retries nodes that failed or were slow, with nodes that passed";
         (terms.say)(said);
         let rounds = zero.again(next, &again, own)?;
         if rounds == 0 {

@@ -21,7 +21,7 @@ pub(super) fn check(profile: &Profile) -> Result<(), String> {
     for (variable, source) in &profile.from_environment {
         if !is_variable_name(variable) || !is_variable_name(source) {
             return Err(format!(
-                "key \"from-environment\": {variable:?} = {source:?} has to have two names of variables"
+                "key \"from-environment\": {variable:?} = {source:?} must have two names of variables"
             ));
         }
     }
@@ -32,14 +32,14 @@ pub(super) fn check(profile: &Profile) -> Result<(), String> {
             return Err(format!("key \"only\": {name:?} cannot be an environment variable"));
         }
         if only.condition == Condition::default() && only.nccl_min.is_none() {
-            return Err("key \"only\": a table without a condition belongs into \"variables\"".to_owned());
+            return Err("key \"only\": a table without a condition belongs in \"variables\"".to_owned());
         }
         if only.nccl_min.as_ref().is_some_and(|release| !is_release(release)) {
-            return Err("key \"only\": \"nccl-min\" has to be a release such as \"2.27\"".to_owned());
+            return Err("key \"only\": \"nccl-min\" must be a release such as \"2.27\"".to_owned());
         }
     }
     if let Some(file) = profile.files().find(|file| !file.starts_with('/') || file.contains(['*', '\0'])) {
-        return Err(format!("{file:?} has to be the absolute path of a file, without \"*\""));
+        return Err(format!("{file:?} must be the absolute path of a file, without \"*\""));
     }
     if profile.evidence.iter().any(|condition| !condition.has_positive()) {
         return Err(

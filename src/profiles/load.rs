@@ -166,12 +166,13 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
         let text = read_regular(&path, LONGEST, Links::Followed).map_err(|failure| match failure {
             ReadFailure::Errno(errno) if errno != Errno::EISDIR => failed(&path, errno.into()),
             _ => ProfileError(format!(
-                "{} is no profile: it is not a regular file of at most {LONGEST} bytes",
+                "{} is not a profile: it is not a regular file of at most {LONGEST} bytes",
                 path.display()
             )),
         })?;
-        let text = String::from_utf8(text)
-            .map_err(|_| ProfileError(format!("{} is no profile: it is not UTF-8 text", path.display())))?;
+        let text = String::from_utf8(text).map_err(|_| {
+            ProfileError(format!("{} is not a profile: it is not UTF-8 text", path.display()))
+        })?;
         together += text.len();
         if files.len() >= FILES || together > LONGEST_TOGETHER {
             return Err(ProfileError(format!(
@@ -337,19 +338,19 @@ mod tests {
         );
         assert_eq!(
             error("[[only]]\nvariables = { NCCL_DEBUG = \"INFO\" }"),
-            "site.toml: key \"only\": a table without a condition belongs into \"variables\""
+            "site.toml: key \"only\": a table without a condition belongs in \"variables\""
         );
         assert_eq!(
             error("[[only]]\nnccl-min = \"newest\"\nvariables = { NCCL_DEBUG = \"INFO\" }"),
-            "site.toml: key \"only\": \"nccl-min\" has to be a release such as \"2.27\""
+            "site.toml: key \"only\": \"nccl-min\" must be a release such as \"2.27\""
         );
         assert_eq!(
             error("[from-environment]\nNCCL_DEBUG = \"a b\""),
-            "site.toml: key \"from-environment\": \"NCCL_DEBUG\" = \"a b\" has to have two names of variables"
+            "site.toml: key \"from-environment\": \"NCCL_DEBUG\" = \"a b\" must have two names of variables"
         );
         assert_eq!(
             error("[[auto]]\nfile = \"etc/*\""),
-            "site.toml: \"etc/*\" has to be the absolute path of a file, without \"*\""
+            "site.toml: \"etc/*\" must be the absolute path of a file, without \"*\""
         );
         let missing = load(&[("x.toml", "name = \"x\"")]).unwrap_err();
         assert!(missing.starts_with("x.toml:1:") && missing.contains("`title`"), "{missing}");

@@ -117,7 +117,7 @@ pub(crate) fn dotenv(name: &str, value: &str) -> Result<String, Why> {
         return Err("${, which some readers expand in any quotes");
     }
     if has(&['\\']) {
-        return Err("a backslash, which every reader takes differently");
+        return Err("a backslash, which each reader interprets differently");
     }
     if value.contains(|c: char| c.is_control() && !"\t\n\r".contains(c)) {
         return Err(CONTROL);

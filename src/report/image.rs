@@ -78,7 +78,7 @@ fn write_torch(out: &mut impl Write, torch: &Torch, has_rccl: bool) -> io::Resul
         (Linkage::Dynamic, None) => "loads NCCL, but finds none".to_owned(),
         (Linkage::None, _) if has_rccl => "without NVIDIA's NCCL".to_owned(),
         (Linkage::None, _) => "without CUDA".to_owned(),
-        (Linkage::Unknown, _) => "its NCCL is not known".to_owned(),
+        (Linkage::Unknown, _) => "its NCCL is unknown".to_owned(),
     };
     writeln!(out, "  PyTorch{version}: {}, {nccl}", shown(&torch.path))
 }
@@ -86,7 +86,7 @@ fn write_torch(out: &mut impl Write, torch: &Torch, has_rccl: bool) -> io::Resul
 fn write_package(out: &mut impl Write, package: &Package) -> io::Result<()> {
     let Package { name, version, path, missing, replaced, libibverbs } = package;
     let own = match libibverbs {
-        Some(own) => format!(", libibverbs of its own: {}", shown(&own.path)),
+        Some(own) => format!(", its own libibverbs: {}", shown(&own.path)),
         None => String::new(),
     };
     let lost = |files: &[PathBuf], what: &str| match files {

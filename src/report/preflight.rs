@@ -197,7 +197,7 @@ rdma-init {version} preflight: FAILED (3 of 4 nodes, 1 rail, 4 pairs (1 of them 
   FAILED   gpu-3 (node 3) did not join within 10m
            fix: Check that it was started, that it resolves the name of node 0 and reaches its port, and that it has the same RDMA_INIT_TOKEN; its log shows what it is waiting for.
   FAILED   between gpu-0 and gpu-2 on rail 0 (mlx5_0): both pass with other peers: the port is DOWN
-           fix: Check the links and switches on the way between the two: counters of errors, routes, MTU.
+           fix: Check the links and switches between the two: error counters, routes, MTU.
   warning  gpu-1 has another driver
   rail             pairs   us: median, worst  Gbit/s: median, least  worst pair
   rail 0 (mlx5_0)      2          2.50, 2.50               390, 385  gpu-1 - gpu-2

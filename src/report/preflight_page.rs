@@ -106,7 +106,7 @@ fn write_list(
         writeln!(out, "</li>")?;
     }
     if more > 0 {
-        writeln!(out, "<li class=\"{class}\">and {more} more, which the JSON document has</li>")?;
+        writeln!(out, "<li class=\"{class}\">and {more} more, which the JSON document lists</li>")?;
     }
     writeln!(out, "</ul>{}", if folds { "\n</details>" } else { "" })
 }
@@ -145,7 +145,7 @@ fn write_maps(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let note = match data.rails.len() == verdict.evidence.rails() && !data.is_reduced {
         true => "",
         false => {
-            "<p class=\"soft\">There are too many pairs for one page: of each it shows the worst rail, and of a job that is larger still only what failed or is slow. The JSON document has every pair.</p>\n"
+            "<p class=\"soft\">There are too many pairs for one page: it shows the worst rail of each, and of a still larger job only what failed or is slow. The JSON document contains every pair.</p>\n"
         }
     };
     write!(

@@ -19,7 +19,7 @@ pub(crate) fn write(
     let asks = if asks_ours { "asks" } else { "does not ask" };
     writeln!(out, "process {pid}, as it was started: NCCL {asks} rdma-init's env plugin there")?;
     if variables.is_empty() {
-        return writeln!(out, "  it has no variable of NCCL's");
+        return writeln!(out, "  it has no NCCL variables");
     }
     let width = variables.iter().map(|one| one.name.len()).max().unwrap_or_default();
     for one in variables {
@@ -28,7 +28,7 @@ pub(crate) fn write(
         let gets = match &one.given {
             same if *same == one.value => String::new(),
             Some(given) => format!("; NCCL gets {}", value(given)),
-            None => "; NCCL gets none, and decides".to_owned(),
+            None => "; NCCL gets none, and decides itself".to_owned(),
         };
         let (word, text) = words(one.origin);
         writeln!(out, "  {word:5}  {:width$}  {has:<8}  {text}{gets}", visible(&one.name))?;

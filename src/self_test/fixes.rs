@@ -33,7 +33,7 @@ fn general(id: &str) -> &'static str {
             "Check the port on the node (ibv_devinfo, rdma link, dmesg): its state, its GID, and its firmware."
         }
         "pair-connect" => {
-            "Check that both nodes run the test at the same time with the same RDMA_INIT_TOKEN, and that a firewall lets its TCP port pass."
+            "Check that both nodes run the test at the same time with the same RDMA_INIT_TOKEN, and that firewalls allow its TCP port."
         }
         "pair-data" => {
             "Check the cables, the switches, and the route of each rail to its counterpart (ip route get)."

@@ -170,7 +170,7 @@ fn between(
     let wanted = run::wanted(facts, plan, extent);
     let mine = Node { host: report.host.clone(), nccl: report.nccl.clone(), rails: report.hcas.clone() };
     let theirs = met.describe(&mine)?;
-    let unproven = (!met.is_proven).then(|| "it has proven nothing (no RDMA_INIT_TOKEN)".to_owned());
+    let unproven = (!met.is_proven).then(|| "it is not authenticated (no RDMA_INIT_TOKEN)".to_owned());
     let mut checks = vec![Check {
         evidence: [format!("{}, {}", theirs.host, met.wire.address())].into_iter().chain(unproven).collect(),
         took_us: microseconds(met.took),

@@ -66,7 +66,7 @@ impl Found {
             Doubt::Foreign(user) => format!("Enter as uid {user}"),
         };
         Some(format!(
-            "some variables that the container was started with are left out: {names}. Its saved state may be from another user or container ({doubt}), so only variables that name no file, library or code are taken from it. {fix}."
+            "some variables that the container was started with are omitted: {names}. Its saved state may be from another user or container ({doubt}), so only variables that name no file, library or code are taken from it. {fix}."
         ))
     }
 
@@ -152,7 +152,7 @@ pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
                 false => Found::doubtful(folder, *run, Doubt::Foreign(owner)),
             });
         }
-        Answer::Nothing => Some("PID 1 does not vouch for it"),
+        Answer::Nothing => Some("PID 1 does not confirm it"),
         Answer::Silent => preparation::is_under_way()
             .is_some_and(|is_under_way| is_under_way)
             .then_some("another user may have written it, and the container has not finished starting"),
@@ -231,7 +231,7 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
     // and directory had other mounts too, but its command has ended.
     let is_beside = || identity.has_other_mounts(&run.identity) && folder.is_of_root() && run.is_running();
     if !identity.is(&run.identity) && !is_beside() {
-        return Err(Some("it is of an earlier start, or of another container".to_owned()));
+        return Err(Some("it belongs to an earlier start, or to another container".to_owned()));
     }
     if !run.by_init && !run.identity.is_container() && !run.is_running() {
         return Err(Some("the command that it was saved for has ended".to_owned()));

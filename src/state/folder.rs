@@ -67,7 +67,7 @@ impl fmt::Display for Refused {
             }
             Refused::Errno(errno) => f.write_str(&describe(*errno)),
             Refused::Foreign(uid) => write!(f, "it belongs to another user (uid {uid})"),
-            Refused::Open => f.write_str("other users may write on the way there"),
+            Refused::Open => f.write_str("other users may write to a directory on its path"),
         }
     }
 }

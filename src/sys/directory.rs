@@ -209,7 +209,7 @@ fn link(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<OsString>> {
     if !is_safe {
         let name = name.to_string_lossy();
         return Err(io::Error::other(format!(
-            "{name} on the way there is a symbolic link that another user may have made"
+            "{name} on its path is a symbolic link that another user may have created"
         )));
     }
     Ok(Some(readlinkat(directory, name)?))
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(has_file("loop").unwrap_err().raw_os_error(), Some(Errno::ELOOP as i32));
         assert_eq!(has_file("dangling").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(has_file("real/deep/file").unwrap_err().kind(), io::ErrorKind::NotADirectory);
-        let refused = "on the way there is a symbolic link that another user may have made";
+        let refused = "on its path is a symbolic link that another user may have created";
         for mode in [0o1777, 0o775, 0o757] {
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
             let why = has_file("link/deep").unwrap_err().to_string();

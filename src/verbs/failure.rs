@@ -22,7 +22,7 @@ pub(crate) enum Failure {
     NoDevice(String),
     #[error("the port is {0}")]
     Port(PortState),
-    #[error("slot {0} of the GID table is empty")]
+    #[error("entry {0} of the GID table is empty")]
     EmptySlot(u8),
     /// A request completed with an error. The text is libibverbs' own, such as `transport retry counter
     /// exceeded`.
@@ -35,7 +35,7 @@ pub(crate) enum Failure {
     #[error("the data that arrived is not what was sent")]
     OtherData,
     /// A long message failed after a short one arrived.
-    #[error("{0}, although 8 bytes came through: packets of the path's MTU may be lost on the way")]
+    #[error("{0}, although 8 bytes arrived: packets of the path's MTU may be lost")]
     LongMessage(Box<Failure>),
 }
 

@@ -128,7 +128,7 @@ pub(crate) enum ProbeEnd {
     #[error(
         "the probe did not finish within {} and {}{}",
         text::microseconds(after_ms.saturating_mul(1000)),
-        if *gone { "was killed" } else { "does not end even when killed" },
+        if *gone { "was killed" } else { "does not exit even when killed" },
         at(*during)
     )]
     Hung { after_ms: u64, during: Option<Step>, gone: bool },

@@ -258,7 +258,7 @@ impl Steps<'_> {
 fn not_possible(context: &OpenDevice, port: &Port, wanted: &PortTest) -> Option<&'static str> {
     match context.transport() {
         DeviceTransport::InfiniBand if port.global && wanted.gid_index.is_none() => {
-            Some("no GID slot was given")
+            Some("no GID index was given")
         }
         DeviceTransport::InfiniBand => None,
         DeviceTransport::Iwarp => Some("an iWARP device connects through a connection manager only"),

@@ -47,7 +47,7 @@ impl Fold {
 
 fn sum(window: &Window) -> Finding {
     let message = format!(
-        "{} of this kind followed within an hour and were left out.",
+        "{} of this kind followed within an hour and were omitted.",
         counted(window.left_out, "more line")
     );
     Finding::info(window.id, message)
@@ -74,7 +74,7 @@ mod tests {
         let next = said(3600, Id::LinkDown);
         assert_eq!(
             next,
-            ["2 more lines of this kind followed within an hour and were left out.", "It happened."]
+            ["2 more lines of this kind followed within an hour and were omitted.", "It happened."]
         );
         assert_eq!(said(3601, Id::LinkDown), ["It happened."]);
     }

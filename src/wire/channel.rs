@@ -91,7 +91,7 @@ impl Channel {
         let text = self.session.open(line).ok_or_else(|| Stranger {
             fault: Fault::NotOurs,
             why: format!(
-                "what came from {} is not the other node's next message: a process in between may have \
+                "the data from {} is not the other node's next message: a process in between may have \
                  forged, changed, repeated or dropped a message",
                 self.connection.address()
             ),
@@ -106,7 +106,7 @@ impl Channel {
 
     /// About a message that says something impossible.
     pub fn wrong(&self, what: &str) -> Stranger {
-        let why = format!("{} does not keep to the protocol: {what}", self.address());
+        let why = format!("{} violates the protocol: {what}", self.address());
         Stranger { fault: Fault::NotOurs, why }
     }
 }

@@ -40,7 +40,7 @@ impl Connection {
         &self.address
     }
 
-    /// The connection beneath, for a node that does not keep to the protocol.
+    /// The connection beneath, for a node that violates the protocol.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -67,7 +67,7 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if !wait(self.fd(), PollFlags::POLLOUT, end) {
-                        let why = format!("{} does not take what is sent to it", self.address);
+                        let why = format!("{} does not accept data", self.address);
                         return Err(Stranger { fault: Fault::Silent, why });
                     }
                 }

@@ -101,7 +101,7 @@ pub(crate) enum Step {
 
 /// The kernel returns no random number.
 #[derive(Debug, thiserror::Error)]
-#[error("no random number for the greeting: {0}")]
+#[error("cannot get a random number for the greeting: {0}")]
 pub struct NoNonce(#[from] std::io::Error);
 
 pub(crate) struct Handshake {

@@ -230,7 +230,7 @@ fn what_another_start_filled_in_and_a_tool_copied_here_is_decided_anew() {
         assert!(given(arguments, "=mlx5_78").0.contains("NCCL_IB_HCA==mlx5_78\n"), "{text}");
     }
     let (_, said) = given(&start, "=mlx5_77");
-    assert!(said.contains("decided anew: ") && said.contains("NCCL_IB_HCA"), "{said}");
+    assert!(said.contains("decides them again: ") && said.contains("NCCL_IB_HCA"), "{said}");
     let why = ["plan", "--state-dir=", "--why", "NCCL_IB_HCA"];
     assert!(given(&why, "=mlx5_78").0.contains("NCCL_IB_HCA==mlx5_78, set by you"));
     assert!(!given(&why, "=mlx5_77").0.contains("mlx5_77"));

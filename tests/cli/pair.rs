@@ -51,7 +51,7 @@ fn a_token_must_be_the_same_on_both() {
         for ran in [run(connect), listening.end()].map(|ran| ran.expect_code(code)) {
             assert_eq!(ran.text().contains("not have the same token"), code == 1, "{ran:?}");
             assert!(!ran.text().contains("secret") && !ran.stderr.contains("secret"), "{ran:?}");
-            let is_anybody = ran.text().contains("it has proven nothing (no RDMA_INIT_TOKEN)");
+            let is_anybody = ran.text().contains("it is not authenticated (no RDMA_INIT_TOKEN)");
             assert_eq!(is_anybody, here.is_empty() && there.is_empty(), "{ran:?}");
         }
     }
@@ -69,7 +69,7 @@ fn anybody_is_taken_only_where_that_was_said() {
     let peer = format!("--peer=localhost.:{port}");
     for ran in [run(self_test(&[&[&peer[..]], &ONLY[..]].concat())), listening.end()] {
         let ran = ran.expect_code(0);
-        assert!(ran.text().contains("it has proven nothing (no RDMA_INIT_TOKEN)"), "{}", ran.text());
+        assert!(ran.text().contains("it is not authenticated (no RDMA_INIT_TOKEN)"), "{}", ran.text());
     }
     let ran = run(self_test(&[&["--peer=192.0.2.1", "--any-peer", "--wait=300ms"], &ONLY[..]].concat()));
     assert!(ran.stderr.contains("accepts any peer that answers on 192.0.2.1:18516"), "{ran:?}");
@@ -89,7 +89,7 @@ fn a_token_that_can_be_guessed_is_refused() {
     run(command).expect_error(&["RDMA_INIT_TOKEN is not UTF-8 text"]);
     let mut command = self_test(&["--listen=127.0.0.1:0", "--any-peer"]);
     command.env("RDMA_INIT_TOKEN", TOKEN);
-    run(command).expect_error(&["leave one of the two out"]);
+    run(command).expect_error(&["use only one of the two"]);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_peer_that_does_not_keep_to_the_protocol_is_refused() {
     let waiting = Waiting::listen(&ONLY);
     let mut stranger = Stranger::proven(&waiting);
     stranger.say(&json!({"Done": []}));
-    waiting.fails("does not keep to the protocol: it sent Done too early");
+    waiting.fails("violates the protocol: it sent Done too early");
 
     // Control characters in what a node says about itself do not reach the terminal.
     let waiting = Waiting::listen(&[]);
@@ -224,7 +224,7 @@ fn a_peer_that_does_not_keep_to_the_protocol_is_refused() {
         let mut stranger = Stranger::proven(&waiting);
         stranger.say(&json!({"Node": {"host": "b", "nccl": null, "rails": []}}));
         messages.iter().for_each(|message| stranger.say(message));
-        waiting.fails("does not keep to the protocol: it reports another number of rails");
+        waiting.fails("violates the protocol: it reports another number of rails");
     }
 }
 

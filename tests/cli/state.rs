@@ -177,7 +177,7 @@ fn without_a_start_it_is_decided_anew() {
     for (spoilt, why) in [
         ("{".to_owned(), "it is not a plan"),
         (text.replace("plan/1", "plan/9"), "its schema is"),
-        (text.replace("\"boot\": \"", "\"boot\": \"x"), "it is of an earlier start"),
+        (text.replace("\"boot\": \"", "\"boot\": \"x"), "it belongs to an earlier start"),
     ] {
         fs::write(&plan, spoilt).unwrap();
         let ran = place.run(&["exec", "--", "true"]).expect_code(0);

@@ -92,7 +92,7 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     let another = || front.address().to_string();
     let (first, one, three) = (start(0, &zero), start(1, &another()), start(3, &another()));
     for node in ["node1", "node3"] {
-        wait_for(&first, &format!("{node} has come"));
+        wait_for(&first, &format!("{node} has joined"));
     }
     // It keeps the others from coming to their ends.
     three.signal("STOP");
@@ -124,7 +124,7 @@ fn the_token_reaches_a_preflight_that_is_the_command() {
     let behind_a_shell = start(1, &one, &["sh", "-c", "env; /rdma-init preflight"]);
     let ended = end(behind_a_shell).expect_code(1);
     assert!(!ended.stdout.contains("a secret of all nodes"), "{ended:#?}");
-    ended.expect_line(["RDMA_INIT_TOKEN is not here", "docker run IMAGE /rdma-init preflight"]);
+    ended.expect_line(["RDMA_INIT_TOKEN is not set here", "docker run IMAGE /rdma-init preflight"]);
 }
 
 /// The nodes meet on one network, and NCCL would use another one, which is in two parts.

@@ -164,5 +164,5 @@ fn an_entrypoint_that_was_lost_is_hinted_at() {
         .start_image::<&str>(&without, [], &[])
         .wait()
         .expect_code(125)
-        .expect_line(["there is nothing to run", "ENTRYPOINT takes away the CMD of the base image"]);
+        .expect_line(["there is nothing to run", "ENTRYPOINT resets the base image's CMD"]);
 }

@@ -173,7 +173,7 @@ fn a_mount_namespace_of_its_own_is_no_other_node() {
         let command = format!("exec 2>&1; {before} {}", within(&state, ""));
         with_command(&library.path, &state, &["/bin/sh", "-c", &command])
     };
-    let copied = "another start, mostly on another node";
+    let copied = "another start, probably on another node";
     let own = run("unshare --mount");
     assert!(own.contains("\nNCCL_RDMA_INIT=1:") && !own.contains(copied), "{own}");
     assert!(own.contains("  set    NCCL_SOCKET_IFNAME") && !own.contains("yours  NCCL_"), "{own}");

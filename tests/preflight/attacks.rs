@@ -100,7 +100,7 @@ fn one_caller_counts_for_each_round_and_pair() {
     assert!(matches!(answer, Ok(Answer::Busy { .. } | Answer::Over(_))), "{answer:?}");
     let second = callers[1].receive::<Answer>(Duration::from_secs(20)).unwrap_err();
     assert_eq!(second.fault, Fault::Gone, "{}", second.why);
-    attack.one.wait_for("closes a further connection of node 2 for round");
+    attack.one.wait_for("closed an extra connection of node 2 for round");
     attack.attacker.stays();
     attack.names_the_attacker();
 }
@@ -170,7 +170,7 @@ fn comings_of_one_index_keep_no_other_node_out() {
         assert!(time < 59, "it is never refused");
     }
     let two = job.start(2, &["--log-level", "debug"]);
-    zero.wait_for("node2 has come");
+    zero.wait_for("node2 has joined");
     drop((zero, two));
 }
 

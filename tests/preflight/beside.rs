@@ -154,5 +154,5 @@ fn who_reports_what_is_impossible_is_named_and_nobody_else() {
         report(attacker, reports(ATTACKER, order, &PairOutcome::Rails(vec![rail])));
     });
     assert_eq!((passed, accused), (false, vec![ATTACKER]), "{reason}");
-    assert!(reason.contains("it reports what is impossible: 3e38 Gbit/s in 2e1 us"), "{reason}");
+    assert!(reason.contains("it reports something impossible: 3e38 Gbit/s in 2e1 us"), "{reason}");
 }

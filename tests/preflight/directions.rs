@@ -25,7 +25,7 @@ fn a_node_that_fails_as_the_listener_alone_is_named_wherever_it_is() {
         let nodes = Nodes::new(3, 2);
         nodes.nft(node, &for_connections(rule));
         let said = accuses(&nodes, &format!("node{node} eth1"), "node");
-        let only = format!(": {why} (os error 111); the connection the other way round stands");
+        let only = format!(": {why} (os error 111); the connection in the other direction works");
         assert!(said.contains(&only.replace("s (os error 111)", "s")), "{said}");
         nodes.nft(node, "delete table inet refusing");
         passes(&nodes);

@@ -19,7 +19,7 @@ fn in_the_middle() -> Option<Vec<Node>> {
     let gate = Gate::before(&job);
     let two = gate.job(&job).start(2, &[]);
     for node in ["node1", "node3"] {
-        zero.wait_for(&format!("{node} has come"));
+        zero.wait_for(&format!("{node} has joined"));
     }
     let waiting = gate.wait();
     three.signal(Signal::SIGSTOP);
@@ -68,7 +68,7 @@ fn a_node_that_comes_and_dies_while_others_are_waited_for_is_said_to_have_left()
     let job = Job::of(3);
     let zero = job.start(0, &["--wait", "8s", "--log-level", "debug"]);
     let one = job.start(1, &[]);
-    zero.wait_for("node1 has come");
+    zero.wait_for("node1 has joined");
     one.signal(Signal::SIGKILL);
     zero.wait_for("preflight: node1 has disconnected, and may reconnect: ");
     let ended = zero.end().expect_code(1);
@@ -95,7 +95,7 @@ fn nodes_end_when_node_0_never_comes() {
         "this node did not reach node 0 at 127.0.0.1:{} within 3s (preflight-wait): of ",
         job.port
     ));
-    ended.expect(" met a port that refuses connections; the last one: cannot reach 127.0.0.1:");
+    ended.expect(" reached a port that refuses connections; the last one: cannot reach 127.0.0.1:");
     ended.expect("Connection refused (os error 111). Check that node 0 was started");
 }
 
@@ -114,6 +114,6 @@ fn an_address_of_one_link_is_no_place_to_meet() {
     for node in ["0", "1"] {
         let arguments = ["preflight", "--nodes", "2", "--node", node, "--meet", "[fe80::1%lo]:18516"];
         let ended = Node::start(1, rdma_init(arguments)).end().expect_code(1);
-        ended.expect("[fe80::1%lo]:18516 is an address of one link alone");
+        ended.expect("[fe80::1%lo]:18516 is valid on one link only");
     }
 }

@@ -180,7 +180,7 @@ fn kill_3(job: &Job, zero: &Node, start: impl Fn(u32) -> Node) -> Vec<Node> {
     assert_eq!(job.nodes, 4);
     let mut others: Vec<Node> = [1, 3].map(&start).into();
     for node in ["node1", "node3"] {
-        zero.wait_for(&format!("{node} has come"));
+        zero.wait_for(&format!("{node} has joined"));
     }
     let three = others.remove(1);
     three.signal(Signal::SIGSTOP);

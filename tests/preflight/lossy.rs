@@ -81,7 +81,7 @@ fn data_that_leaves_by_another_interface_is_a_warning() {
     nodes.ip(1, "route del 10.78.1.0/24 dev eth1");
     nodes.ip(1, &format!("route add 10.78.1.0/24 dev eth0 src {}", address(1, 1)));
     let ended = preflight(&nodes, 3, &[]);
-    ended[0].expect("data leaves by another interface than its own");
+    ended[0].expect("data leaves through another interface than the rail's own");
     ended[0].expect("): node1 eth1\n");
     ended.into_iter().for_each(|ended| drop(ended.expect_code(0)));
 }

@@ -71,11 +71,11 @@ fn a_port_that_flaps_is_named_and_nobody_else() {
     let job = Job::of(8);
     let node = |node| start(&nodes, &job, node, 1, &["--log-level", "debug"]);
     let mut all: Vec<Node> = (0..7).map(node).collect();
-    all[0].wait_for("node3 has come");
+    all[0].wait_for("node3 has joined");
     nodes.set_carrier(FLAPS as usize, 1, false);
     all.push(node(7));
     for pair in 2.. {
-        if !all[FLAPS as usize].wait_for_count("begins the pair with", pair) {
+        if !all[FLAPS as usize].wait_for_count("starting the pair with", pair) {
             break;
         }
         nodes.set_carrier(FLAPS as usize, 1, pair % 2 == 0);

@@ -47,7 +47,7 @@ fn without_a_token_it_is_said_that_anybody_is_taken() {
 fn a_node_may_come_first_or_late() {
     let job = Job::of(3);
     let early = [job.start(2, &[]), job.start(1, &[])];
-    early[0].wait_for("waits for node 0 at 127.0.0.1:");
+    early[0].wait_for("waiting for node 0 at 127.0.0.1:");
     let zero = job.start(0, &[]);
     for node in early.into_iter().chain([zero]) {
         node.end().expect_code(0);

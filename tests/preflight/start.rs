@@ -98,7 +98,7 @@ fn a_node_that_has_passed_and_is_started_again_alone_starts_its_command() {
     for node in [start(0), start(1)] {
         assert!(started(&node.end().expect_code(0)));
     }
-    for (node, why) in [(1, "node 0 was not there within 3s"), (0, "no other node joined within 3s")] {
+    for (node, why) in [(1, "node 0 was not reachable within 3s"), (0, "no other node joined within 3s")] {
         let ended = start(node).end().expect_code(0);
         ended.expect("preflight not repeated: this node has passed before and was started again, and ");
         ended.expect(why);

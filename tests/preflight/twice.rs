@@ -14,7 +14,7 @@ fn an_index_that_two_nodes_have_stands_beside_the_node_that_is_missing() {
     let job = Job::of(3);
     let zero = job.start(0, &["--wait", "10s", "--json", "--log-level", "debug"]);
     let first = job.start(1, &[]);
-    zero.wait_for("node1 has come");
+    zero.wait_for("node1 has joined");
     let second = Node::start(2, job.command(1, &[]));
     let said = "two nodes have the index 1: node1 at 127.0.0.1:";
     second.end().expect_code(1).expect(said);

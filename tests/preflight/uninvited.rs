@@ -90,7 +90,7 @@ fn two_nodes_with_one_index_are_told_so() {
     let job = Job::of(3);
     let (zero, one) = (job.start(0, &["--log-level", "debug"]), job.start(1, &[]));
     // Else node 0 would wait for it when it is gone.
-    zero.wait_for("node1 has come");
+    zero.wait_for("node1 has joined");
     let mut first = Stranger::proven(&job);
     first.join(&job, 2, "node2");
     assert!(zero_has(&mut first), "node 0 waits or begins");
@@ -155,7 +155,7 @@ fn a_node_that_joins_and_closes_is_missing_until_it_comes_again() {
     let zero = job.start(0, &["--log-level", "debug"]);
     let mut gone = Stranger::proven(&job);
     gone.join(&job, 1, "gone");
-    zero.wait_for("gone has come");
+    zero.wait_for("gone has joined");
     drop(gone);
     let others = [job.start(1, &[]), job.start(2, &[])];
     for node in others.into_iter().chain([zero]) {

@@ -101,7 +101,7 @@ pub(super) fn indexed_job(seen: &Seen, said: &mut Said) -> Result<bool, Unclear>
     });
     if said.meet.is_none() {
         said.placeless = Some(
-            "the Pods of the Indexed Job have no subdomain, so they do not know each other's names"
+            "the Pods of the Indexed Job have no subdomain, so they cannot resolve each other's names"
                 .to_owned(),
         );
     }

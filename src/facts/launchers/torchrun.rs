@@ -33,7 +33,7 @@ pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     match &options.unclear {
         Some(option) => {
             said.uncounted = Some(format!(
-                "torchrun's option {} is not known to rdma-init, so what follows it may be its value or the script",
+                "rdma-init does not know torchrun's option {}, so the next word may be its value or the script",
                 visible(&shortened(option))
             ));
         }

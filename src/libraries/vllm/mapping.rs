@@ -59,7 +59,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
     let without: Vec<&str> = without.map(address).collect();
     if !without.is_empty() {
         let what = format!(
-            "it does not name {}, which this container has, and the worker of such a GPU fails with \"No VLLM_GPU_NIC_PCIE_MAPPING entry\".",
+            "it does not name {}, which this container has, so the worker of such a GPU fails with \"No VLLM_GPU_NIC_PCIE_MAPPING entry\".",
             without.join(", ")
         );
         findings.push(warning(what).with_fix(REMOVAL));

@@ -232,7 +232,7 @@ mod tests {
             Files { excluded: Some(&list), format: Excluded::Lines, html: Some(&list), json: None }.prepare();
         assert_eq!(lost.len(), 2, "{lost:?}");
         for why in lost {
-            assert!(why.contains("results on the way there is a symbolic link"), "{why}");
+            assert!(why.contains("results on its path is a symbolic link"), "{why}");
         }
         assert_eq!(std::fs::read_to_string(path("other/list")).unwrap(), "kept");
         assert_eq!(std::fs::read_dir(path("other")).unwrap().count(), 1);

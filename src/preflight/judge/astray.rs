@@ -45,7 +45,7 @@ pub(in crate::preflight) fn warning(evidence: &Evidence) -> Option<String> {
     let names: Vec<String> = rails.iter().map(name).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "data leaves by another interface than its own, as a wrong route has it (see ip route get ADDRESS from ADDRESS): {}",
+            "data leaves through another interface than the rail's own, because of a wrong route (check ip route get ADDRESS from ADDRESS): {}",
             condensed_to(&names, NAMED)
         )
     })

@@ -113,7 +113,7 @@ pub(crate) fn sentence(evidence: &Evidence) -> Option<String> {
         Reach::None => {
             let why = probes.iter().find_map(|probe| probe.error).unwrap_or_default();
             format!(
-                "no rail reaches another one: none of {tried} tries from one rail to another passed ({}). This is no fault: many fabrics are built so.",
+                "no rail reaches another one: none of {tried} tries from one rail to another passed ({}). This is not a fault: many fabrics are built this way.",
                 visible(&shortened(why))
             )
         }
@@ -128,7 +128,7 @@ pub(crate) fn sentence(evidence: &Evidence) -> Option<String> {
                 .collect();
             let passed = tried - failed.len();
             format!(
-                "some rails reach others: {passed} of {tried} tries from one rail to another passed, and not {}. This is no fault.",
+                "some rails reach others: {passed} of {tried} tries from one rail to another passed, but not {}. This is not a fault.",
                 condensed_to(&failed, NAMED)
             )
         }
@@ -187,7 +187,10 @@ mod tests {
         assert_eq!(said, "each rail reaches the others: 3 of 3 tries from one rail to another passed");
         let (reach, said) = told(&[Err("x"); 3]);
         assert_eq!(reach, Some(Reach::None));
-        assert!(said.contains("none of 3 tries") && said.contains("passed (x). This is no fault"), "{said}");
+        assert!(
+            said.contains("none of 3 tries") && said.contains("passed (x). This is not a fault"),
+            "{said}"
+        );
         let (reach, said) = told(&[Ok(()), Ok(()), Err("x")]);
         assert_eq!(reach, Some(Reach::Some));
         assert!(said.contains("2 of 3 tries") && said.contains("node 0 rail 2 to node 1 rail 0"), "{said}");

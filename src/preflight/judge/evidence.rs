@@ -306,7 +306,7 @@ fn tidy(outcome: &mut PairOutcome) {
                             && *latency_us >= 0.0
                             && *gbps >= 0.0) =>
                     {
-                        report.result = Err("its figures are no numbers".to_owned());
+                        report.result = Err("its figures are not numbers".to_owned());
                     }
                     Ok(_) => {}
                     Err(why) => short(why),
@@ -395,7 +395,7 @@ mod tests {
         assert!(!evidence.add(report(0, 1, 3, &[])));
         assert!(evidence.add(report(0, 1, 2, &[Ok(f32::NAN)])));
         assert!(!evidence.add(report(0, 1, 2, &[Ok(1.0)])), "twice");
-        assert_eq!(evidence.tries()[0].rail(0), Some(TryOutcome::Failed(0, "its figures are no numbers")));
+        assert_eq!(evidence.tries()[0].rail(0), Some(TryOutcome::Failed(0, "its figures are not numbers")));
         evidence.lose(9, Gone::Left("it was killed".into()));
         assert!(evidence.gone().is_empty());
         let far = RailReport::new(999, Err("x".into()));

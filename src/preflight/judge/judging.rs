@@ -80,7 +80,7 @@ impl Judging {
         warnings.extend(heard.refused.sentences());
         if heard.uncompared > 0 {
             warnings.push(format!(
-                "the self-tests of {} are not compared with the others: what differs is too much to keep",
+                "the self-tests of {} are not compared with the others, because their differences are too large to store",
                 counted(heard.uncompared, "node")
             ));
         }
@@ -120,7 +120,7 @@ fn differences(comparison: &Comparison) -> Vec<String> {
     let mut all: Vec<String> = differ.map(difference).collect();
     for failed in comparison.failed.iter().filter(|failed| failed.count < comparison.nodes) {
         let names = condensed_to(&failed.nodes, NAMED);
-        all.push(format!("the check {} of the self-test fails on {names}, and not on the others", failed.id));
+        all.push(format!("the check {} of the self-test fails on {names}, but not on the others", failed.id));
     }
     all
 }

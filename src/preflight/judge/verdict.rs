@@ -136,7 +136,7 @@ impl Verdict<'_> {
         let evidence = self.evidence;
         let nodes = counted(evidence.members().len(), "node");
         if evidence.members().len() < 2 {
-            return format!("{nodes}, so there is nothing between nodes to prove");
+            return format!("{nodes}, so there is no path between nodes to test");
         }
         let rails = counted(evidence.rails(), "rail");
         let pairs = counted(evidence.tries().len(), "pair");
@@ -197,7 +197,7 @@ impl Verdict<'_> {
     pub fn gap(&self) -> Option<String> {
         if !self.accused.is_empty() && self.are_too_many() {
             return Some(format!(
-                "the list of faulty nodes is empty, because it would have half of the job or more: {} of {}",
+                "the list of faulty nodes is empty, because it would contain half of the job or more: {} of {}",
                 self.accused.len(),
                 counted(self.evidence.members().len(), "node")
             ));
@@ -215,7 +215,7 @@ impl Verdict<'_> {
             }
             0 => {
                 let fault = words::fault(self.evidence, of_no_node.next()?);
-                return Some(format!("without the nodes in the list, a fault is left: {fault}"));
+                return Some(format!("a fault remains without the nodes in the list: {fault}"));
             }
             1 => "is faulty but has no name that a scheduler can use",
             _ => "are faulty but have no names that a scheduler can use",

@@ -84,7 +84,7 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
                 Place::Rails(rails) => rail_names(evidence, *node, rails),
             };
             format!(
-                "{} {which} comes and goes: {failed} of the {} that it was tested with failed with it, and some of these passed in another try",
+                "{} {which} is intermittent: {failed} of the {} that it was tested with failed with it, and some of these passed in another try",
                 name(*node),
                 counted(*tried, "node")
             )
@@ -281,13 +281,13 @@ pub(crate) fn unlisted(evidence: &Evidence, node: u32) -> String {
     }
     match evidence.members().get(node as usize).map(|member| &member.of_launcher) {
         None | Some(Name::Unknown) => {
-            "the launcher does not tell node 0 the names of the nodes, and a name that a node reports for itself never goes into a list".to_owned()
+            "the launcher does not give node 0 the names of the nodes, and node 0 never lists a name that only the node itself reports".to_owned()
         }
         Some(Name::Differs(name)) => {
             format!("the launcher lists {} for the index {node}, but not all nodes report the names that it lists", shown(name))
         }
         Some(Name::Shared(name)) => format!("more than one node is named {}", shown(name)),
-        Some(Name::Launcher(name)) => format!("{} is not the name of a host", shown(name)),
+        Some(Name::Launcher(name)) => format!("{} is not a host name", shown(name)),
     }
 }
 
@@ -305,20 +305,20 @@ pub(crate) fn fix(fault: &Fault) -> &'static str {
             "Check its own log, and whether its processor is free for the preflight: another job may be running there."
         }
         (What::Contested { .. }, _) => {
-            "Give each node an index of its own. If both nodes are not yours, set one RDMA_INIT_TOKEN on all nodes of the job."
+            "Give each node its own index. If one of the two nodes is not yours, set one RDMA_INIT_TOKEN on all nodes of the job."
         }
         (What::Unfinished { .. }, _) => {
             "Try fewer pairs (without --rounds full), or give each of them less time (--each)."
         }
         (What::Uneven { .. }, _) => {
-            "Run rdma-init plan on one node of each kind: it says which HCAs or interfaces NCCL will use there, and why it leaves others out."
+            "Run rdma-init plan on one node of each kind: it shows which HCAs or interfaces NCCL will use there, and why it skips others."
         }
         (What::Unfit { .. }, _) => "Run rdma-init self-test there.",
         (What::Duplicate(_), _) => {
-            "Give each of these nodes an address of its own: see ip address there, and what configures it (DHCP, netplan, the CNI plugin)."
+            "Give each of these nodes its own address: check ip address there, and what configures it (DHCP, netplan, the CNI plugin)."
         }
         (_, Place::Meeting) => {
-            "A firewall, a wrong interface or a route between the hosts: see ip route get, and the interface that NCCL will use."
+            "Check firewalls, the route between the hosts (ip route get), and the interface that NCCL will use."
         }
         (What::Flapping { .. }, _) => {
             "Check the cable, the transceiver and the port of this rail on this node, and what the kernel log says of its link."
@@ -331,11 +331,11 @@ pub(crate) fn fix(fault: &Fault) -> &'static str {
         }
         (What::Node { .. }, _) => "Check the cable, the port, the GID and the MTU of this rail on this node.",
         (What::Link { .. } | What::Unsteady { .. }, _) => {
-            "Check the links and switches on the way between the two: counters of errors, routes, MTU."
+            "Check the links and switches between the two: error counters, routes, MTU."
         }
-        (What::Cut { .. }, _) => "Check the switch that these nodes share, and at its links to the others.",
+        (What::Cut { .. }, _) => "Check the switch that these nodes share, and its links to the others.",
         (What::Apart { .. }, _) => {
-            "This is the fabric as a whole: see whether switches let this MTU and UDP 4791 (RoCE) pass, whether there are routes between the rails' subnets, and whether all have one GID type."
+            "The whole fabric is affected: check that the switches forward this MTU and UDP 4791 (RoCE), that there are routes between the rails' subnets, and that all rails have one GID type."
         }
     }
 }

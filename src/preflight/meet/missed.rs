@@ -47,7 +47,7 @@ impl Misses {
                 "Check that firewalls and network policies let TCP pass to this port of node 0, and that the address is one of its own"
             }
             Some(Missed::Unconnected(ConnectFailure::Other) | Missed::Unanswered) | None => {
-                "Check in the log of node 0 that it runs, and that it is not stopped"
+                "Check in the log of node 0 that it is running, and not stopped"
             }
         }
     }
@@ -60,11 +60,11 @@ fn counted_tries(all: usize) -> String {
 fn ended(missed: Missed) -> &'static str {
     match missed {
         Missed::Unconnected(ConnectFailure::NoAddress) => "found no address for the name",
-        Missed::Unconnected(ConnectFailure::Refused) => "met a port that refuses connections",
+        Missed::Unconnected(ConnectFailure::Refused) => "reached a port that refuses connections",
         Missed::Unconnected(ConnectFailure::NoRoute) => "found no route",
         Missed::Unconnected(ConnectFailure::TimedOut) => "got no answer to the connection",
         Missed::Unconnected(ConnectFailure::Other) => "failed for another reason",
-        Missed::Unanswered => "connected and got no answer",
+        Missed::Unanswered => "connected but got no answer",
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
         assert!(misses.fix().contains("firewalls"));
         (0..3).for_each(|_| misses.add(Missed::Unconnected(ConnectFailure::Refused)));
         misses.add(Missed::Unanswered);
-        let said = "of 5 tries, 3 met a port that refuses connections, 1 got no answer to the connection, 1 connected and got no answer";
+        let said = "of 5 tries, 3 reached a port that refuses connections, 1 got no answer to the connection, 1 connected but got no answer";
         assert_eq!(misses.sentence(), said);
         assert!(misses.fix().contains("Check that node 0 was started"));
     }

@@ -74,7 +74,7 @@ const SAID_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// It has passed before, and finds no other node.
-    #[error("node 0 was not there within {within}: {why}")]
+    #[error("node 0 was not reachable within {within}: {why}")]
     Alone { within: String, why: Miss },
     #[error("cannot listen on any port: {0}")]
     Listen(std::io::Error),
@@ -89,7 +89,7 @@ pub enum NodeError {
     #[error(transparent)]
     NotNodeZero(Stranger),
     #[error(
-        "{0} resolves to an address of one link alone, with which node 0 cannot tell the other nodes how to reach this one: give another address or a name of node 0 (--meet, before a command preflight-meet)"
+        "{0} resolves to an address that is valid on one link only, so node 0 cannot tell the other nodes how to reach this one: use another address or a name of node 0 (--meet, before a command preflight-meet)"
     )]
     LinkLocal(Address),
     /// Node 0 disconnected before the first pair, when there was no time for another attempt.
@@ -98,7 +98,7 @@ pub enum NodeError {
     /// Node 0 says why; fit to be shown.
     #[error("node 0 rejected this node: {0}")]
     Rejected(String),
-    #[error("node 0 waits for longer than this node (preflight-wait)")]
+    #[error("node 0 waits longer than this node (preflight-wait)")]
     WaitsLonger,
     #[error(transparent)]
     Rounds(#[from] RoundsError),
@@ -224,7 +224,7 @@ impl Node<'_> {
             // The nodes of a job do not start at the same moment.
             let is_due = started.elapsed() > SOON && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);
             if is_due {
-                (self.say)(&format!("preflight: waits for node 0 at {}: {why}.", self.meet));
+                (self.say)(&format!("preflight: waiting for node 0 at {}: {why}.", self.meet));
                 said = Some(Instant::now());
             }
             std::thread::sleep(jittered(pause).min(left));
@@ -275,7 +275,10 @@ impl Node<'_> {
                     let is_due =
                         joined.elapsed() > ALIVE && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);
                     if is_due {
-                        (self.say)(&format!("preflight: node 0 waits for {}", visible(&shortened(&missing))));
+                        (self.say)(&format!(
+                            "preflight: node 0 is waiting for {}",
+                            visible(&shortened(&missing))
+                        ));
                         said = Some(Instant::now());
                     }
                     channel.send(&ToZero::Alive)?;

@@ -20,7 +20,7 @@ pub(in crate::preflight) fn own<'a>(node: &'a Node, standings: &'a [Standing]) -
 
 /// What is wrong with a partner that is busy up to the end of the round.
 pub(in crate::preflight) const BUSY: &str =
-    "the other node is still in an earlier pair, and the time of this one is over";
+    "the other node is still testing an earlier pair, and the time for this one is over";
 
 /// Connects to a partner and says what this node wants of it.
 fn speak(
@@ -39,9 +39,10 @@ fn speak(
     let key = pair_key(&with.secret, node.token);
     let proven = reach::prove(connection, &PAIR, &identity, &key, times.rails(), Instant::now() + SILENT);
     let (mut channel, _) = proven.map_err(|stranger| match stranger.fault {
-        Fault::Token => {
-            PairFailure::Refused(format!("what answers at {socket} is not {} in this pair", with.name))
-        }
+        Fault::Token => PairFailure::Refused(format!(
+            "the process that answers at {socket} is not {} in this pair",
+            with.name
+        )),
         _ => rails::failure(stranger),
     })?;
     channel.send(&call).map_err(rails::failure)?;
@@ -95,7 +96,7 @@ fn said_by(with: &Partner, failure: PairFailure) -> PairFailure {
     match failure {
         PairFailure::Unreachable(why) => PairFailure::Unreachable(says(&why)),
         PairFailure::Refused(why) => PairFailure::Refused(says(&why)),
-        PairFailure::Silent => PairFailure::Refused(says("this node said nothing")),
+        PairFailure::Silent => PairFailure::Refused(says("this node sent nothing")),
         PairFailure::Left => PairFailure::Refused(says("this node has disconnected")),
     }
 }

@@ -131,7 +131,7 @@ pub(in crate::preflight) fn all(
         let _ = poll(&mut fds, timeout(until.saturating_duration_since(Instant::now())));
     };
     if others.len() != ends.len() {
-        return Err(channel.wrong("it speaks of another number of rails"));
+        return Err(channel.wrong("it reports a different number of rails"));
     }
     let all = incoming.into_iter().zip(outgoing).zip(others);
     Ok(all

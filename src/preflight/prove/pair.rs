@@ -67,7 +67,7 @@ pub enum PairFailure {
     Silent,
     /// The partner has closed the connection, or its process has ended.
     Left,
-    /// The partner does not keep to the protocol, or says that it cannot; a sentence.
+    /// The partner violates the protocol, or says that it cannot; a sentence.
     Refused(String),
 }
 

@@ -169,7 +169,7 @@ fn none(mine: &Node, theirs: &Node, why: &str) -> Vec<RailReport> {
 
 /// The rails that the other node does not have.
 fn missing(mine: usize, theirs: usize, host: &str) -> impl Iterator<Item = RailReport> {
-    let why = format!("{host} has no such rail: it brings {theirs}, and this node {mine}");
+    let why = format!("{host} has no such rail: it has {theirs}, and this node has {mine}");
     (theirs..mine).map(move |rail| RailReport::new(number(rail), Err(why.clone())))
 }
 

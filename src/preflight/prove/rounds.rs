@@ -110,7 +110,7 @@ impl<'a> PairRounds<'a> {
     /// Tries the pairs, and those of the second tries, up to the verdict.
     ///
     /// # Errors
-    /// Node 0 has disconnected or hangs, rejects this node, or does not keep to the protocol.
+    /// Node 0 has disconnected or hangs, rejects this node, or violates the protocol.
     pub(in crate::preflight) fn run(&mut self, order: Order) -> Result<Told, RoundsError> {
         self.take(order)?;
         let debug = |line: &str| tracing::debug!("{line}");
@@ -140,7 +140,7 @@ impl<'a> PairRounds<'a> {
         let Some(id) = CallId::read(identity) else { return };
         if self.callers.iter().any(|caller| caller.id == id) || self.callers.len() >= MOST_CALLERS {
             tracing::debug!(
-                "preflight: closes a further connection of node {} for round {}",
+                "preflight: closed an extra connection of node {} for round {}",
                 id.from,
                 id.round
             );
@@ -231,7 +231,7 @@ impl<'a> PairRounds<'a> {
         }
         while self.pair.is_none() {
             let Some(turn) = self.agenda.next() else { return };
-            tracing::debug!("preflight: begins the pair with {}", turn.with.name);
+            tracing::debug!("preflight: starting the pair with {}", turn.with.name);
             let (since, gone) = (Instant::now(), self.agenda.is_gone(turn.with.node));
             let calls = self.node.node < turn.with.node;
             let at = match calls && !gone {
@@ -381,7 +381,7 @@ impl<'a> PairRounds<'a> {
 }
 
 fn no_process(errno: Errno) -> PairFailure {
-    PairFailure::Refused(format!("no process for the pair: {errno}"))
+    PairFailure::Refused(format!("cannot start a process for the pair: {errno}"))
 }
 
 #[cfg(test)]

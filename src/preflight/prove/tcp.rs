@@ -144,8 +144,8 @@ impl Link<'_> {
             self.read(&mut [0; STEP]).map_err(|wrong| match wrong.cause {
                 Some(Cause::Waited) if passed > 0 => Wrong {
                     why: format!(
-                        "messages of {passed} bytes reach {}, and one of {size} bytes does not: \
-                         the MTU on the way is smaller than at its ends",
+                        "messages of {passed} bytes reach {}, but one of {size} bytes does not: \
+                         the MTU on the path is smaller than at its ends",
                         self.name
                     ),
                     cause: Some(Cause::Size { passed, lost: size }),
@@ -168,7 +168,7 @@ impl Link<'_> {
             }
             let rest = usize::try_from(size).unwrap_or(usize::MAX).saturating_sub(STEP);
             if rest > LARGEST {
-                return Err(Wrong::because(format!("{} does not keep to the protocol", self.name)));
+                return Err(Wrong::because(format!("{} violates the protocol", self.name)));
             }
             self.read(&mut vec![0; rest])?;
             self.write(&start)?;
@@ -208,7 +208,7 @@ impl Link<'_> {
         }
         let (bytes, took) = (counts()?.acknowledged.saturating_sub(before), start.elapsed());
         if bytes == 0 {
-            let why = format!("{} takes no data while all nodes move some", self.name);
+            let why = format!("{} accepts no data while all nodes send", self.name);
             return Err(Wrong::because(why));
         }
         let gbps = bytes as f64 * 8.0 / took.as_secs_f64().max(1e-9) / 1e9;
@@ -305,7 +305,7 @@ impl Link<'_> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return Err(Wrong::because(format!(
-                        "{} takes no data for {} s",
+                        "{} has accepted no data for {} s",
                         self.name,
                         PATIENCE.as_secs()
                     )));
@@ -425,7 +425,7 @@ mod tests {
             assert!(report.seen.sent.is_some());
             let why = report.result.unwrap_err();
             assert!(
-                why.starts_with("messages of 1000 bytes reach node2 eth0, and one of 1400 bytes"),
+                why.starts_with("messages of 1000 bytes reach node2 eth0, but one of 1400 bytes"),
                 "{why}"
             );
         });

@@ -49,7 +49,7 @@ pub enum LocalError {
     Fifo { name: String, error: io::Error },
     #[error("the first task of this node did not report a verdict in time")]
     Late,
-    #[error("the first task of this node has ended without a verdict")]
+    #[error("the first task of this node exited without a verdict")]
     Ended,
     #[error("the first task of this node saved a verdict that cannot be read")]
     Unreadable,

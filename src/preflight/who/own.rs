@@ -75,15 +75,15 @@ pub(crate) fn left_out(facts: &Facts, plan: &Plan, report: &Report, extent: Scop
         return Vec::new();
     }
     if let Some(why) = why_unconnected(report) {
-        return vec![format!("the HCAs are not tried, because {why}: the proof goes over sockets")];
+        return vec![format!("the HCAs are not tested, because {why}: the preflight uses sockets")];
     }
     let unopened = ports.iter().filter_map(|port| {
         let why = why_unopened(report, port)?;
-        Some(format!("{} is not tried, because {why}", port.name()))
+        Some(format!("{} is not tested, because {why}", port.name()))
     });
     let is_by_value = facts.settings.get(PKEY_VALUE).is_some_and(|setting| !setting.value.is_empty());
     let by_value = is_by_value.then(|| {
-        format!("the proof takes the partition key at the index of NCCL_IB_PKEY, or 0: it does not use {PKEY_VALUE}")
+        format!("the preflight uses the partition key at the index of NCCL_IB_PKEY, or 0: it does not use {PKEY_VALUE}")
     });
     unopened.chain(by_value).collect()
 }
@@ -97,7 +97,7 @@ fn why_unconnected(report: &Report) -> Option<&str> {
     let loopbacks = || report.checks.iter().filter(|check| check.id == LOOPBACK);
     let is_left_out = |check: &Check| check.outcome == Outcome::Skipped && check.subject.is_some();
     let first = loopbacks().next()?;
-    let why = first.message.as_deref().unwrap_or("they have no connections of verbs");
+    let why = first.message.as_deref().unwrap_or("they have no verbs connections");
     (loopbacks().all(is_left_out) && has_no_failure(report)).then_some(why)
 }
 
@@ -168,9 +168,9 @@ mod tests {
     fn what_this_binary_cannot_open_is_left_out_and_told() {
         assert_eq!(of([false; 2]), (vec!["mlx5_0:1".to_owned(), "mlx5_1:1".to_owned()], VERBS, vec![]));
         let why = "this binary has no provider for ionic_rdma";
-        let one = format!("mlx5_1:1 is not tried, because {why}");
+        let one = format!("mlx5_1:1 is not tested, because {why}");
         assert_eq!(of([false, true]), (vec!["mlx5_0:1".to_owned()], VERBS, vec![one]));
-        let all = format!("the HCAs are not tried, because {why}: the proof goes over sockets");
+        let all = format!("the HCAs are not tested, because {why}: the preflight uses sockets");
         assert_eq!(of([true; 2]), (vec![], "sockets", vec![all]));
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn libraries(_: &Facts, plan: &Plan) -> Evidence {
     });
     let said: Vec<String> = said.collect();
     match said.is_empty() {
-        true => Evidence::skip("there is none, or it is unknown what it will do"),
+        true => Evidence::skip("there is none, or its behavior is unknown"),
         false => Evidence::of(said),
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn go_to(
     loop {
         let reached = reach(address, end, &mut |why| {
             if !is_said {
-                say(&format!("cannot reach {address} yet, and tries again: {why}"));
+                say(&format!("cannot reach {address} yet, retrying: {why}"));
                 is_said = true;
             }
         });

@@ -60,7 +60,7 @@ fn fix(errors: &[&RailError]) -> Option<&'static str> {
         Some("Check the cable, the switch and the interface (ip link) of the port.")
     } else if error.is_loss() {
         Some(
-            "Packets do not arrive. On RoCE: do the switches let UDP 4791 and this MTU pass, are both ports in one VLAN, does each rail have a route to its counterpart (ip route get)? On InfiniBand: does the subnet manager know both ports (ibtracert)?",
+            "Packets do not arrive. On RoCE, check that the switches forward UDP 4791 and this MTU, that both ports are in one VLAN, and that each rail has a route to its counterpart (ip route get). On InfiniBand, check that the subnet manager knows both ports (ibtracert).",
         )
     } else if error.step() == Some(Step::ToReceive) {
         Some(

@@ -39,7 +39,7 @@ pub(crate) struct Found {
 /// Tries each rail by itself.
 ///
 /// # Errors
-/// The other node has gone, or does not keep to the protocol.
+/// The other node has gone, or violates the protocol.
 pub(crate) fn run(
     met: &mut Met,
     wanted: &[PortTest],

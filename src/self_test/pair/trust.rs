@@ -16,7 +16,7 @@ pub enum TokenError {
         "without {TOKEN_VARIABLE}, this node cannot tell the other node from another process that can reach it, or that answers in the other node's place. Give both nodes one random text in {TOKEN_VARIABLE} (from `{MAKE}`), or give both --any-peer if no other host is in their network"
     )]
     Missing,
-    #[error("{TOKEN_VARIABLE} is set, and --any-peer accepts any peer: leave one of the two out")]
+    #[error("{TOKEN_VARIABLE} is set, and --any-peer accepts any peer: use only one of the two")]
     WithAnyPeer,
     #[error(
         "{TOKEN_VARIABLE} is shorter than {SHORTEST} bytes, so it could be guessed: give all nodes one random text, from `{MAKE}` for example"

@@ -39,7 +39,7 @@ echo '--- no token, and two'
 RDMA_INIT_TOKEN='' pair 125
 has 'both ways are told' 'RDMA_INIT_TOKEN .*--any-peer'
 RDMA_INIT_TOKEN='' pair 0 --any-peer --only pair-connect --only pair-data
-has 'it is said aloud' 'ok *pair-connect .*it has proven nothing'
+has 'it is said aloud' 'ok *pair-connect .*it is not authenticated'
 # The node that listens keeps listening, for another one; no other process finds that port.
 port=18517
 [ "$number" = 2 ] || wait=30s

@@ -10,7 +10,7 @@ set -eu
 in_the_middle() {
     (become='exec' && node --log-level debug) &
     own=$!
-    await_limit=150 await "$1" grep -q 'begins the pair with' /run/out
+    await_limit=150 await "$1" grep -q 'starting the pair with' /run/out
     kill "-$2" "$own"
 }
 

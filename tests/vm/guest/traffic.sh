@@ -113,7 +113,7 @@ await 'mlx5_2 is active again' grep -q ACTIVE /sys/class/infiniband/mlx5_2/ports
 cat >/run/watched_job <<'J'
 set -eu
 said() { i=0; until grep -q -- "$1" /run/out; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done; }
-said 'nothing has moved over mlx5_1, mlx5_2 in the first '
+said 'no data has moved over mlx5_1, mlx5_2 in the first '
 ip link set eth2 down
 said 'mlx5_2 is not active any more'
 ip link set eth2 up
@@ -122,7 +122,7 @@ rdma link delete mlx5_2
 said 'mlx5_2 is gone'
 J
 job --watch warn --watch-interval 300ms --watch-after 1s --drain-timeout 10s --warn-on-reap -- sh /run/watched_job
-has 'it sees that nothing moves' '^rdma-init: warning: RDMA was planned, and nothing has moved over mlx5_1, mlx5_2 in the first '
+has 'it sees that nothing moves' '^rdma-init: warning: RDMA was planned, but no data has moved over mlx5_1, mlx5_2 in the first '
 has 'a link goes down' '^rdma-init: warning: mlx5_2 is not active any more\.$'
 has 'and comes back' '^rdma-init: note: mlx5_2 is active again, after '
 has 'a device is removed' '^rdma-init: warning: mlx5_2 is gone\.$'

@@ -69,7 +69,7 @@ fn a_sound_job_passes_with_one_line() {
     assert_eq!(verdict.reason(), None);
     let alone = Evidence::new(vec![Member::default()], 0);
     let line = judge(&alone, &Asked::default()).line_of(0);
-    assert_eq!(line, "preflight passed: 1 node, so there is nothing between nodes to prove");
+    assert_eq!(line, "preflight passed: 1 node, so there is no path between nodes to test");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn who_is_not_there_is_named_with_its_index() {
     assert_eq!(verdict.accused(), [1, 2, 3]);
     // They have no names that a scheduler knows.
     assert!(verdict.exclude().is_empty());
-    let gap = "the list of faulty nodes is incomplete: node 1..node 3 are faulty but have no names that a scheduler can use: the launcher does not tell node 0 the names of the nodes, and a name that a node reports for itself never goes into a list";
+    let gap = "the list of faulty nodes is incomplete: node 1..node 3 are faulty but have no names that a scheduler can use: the launcher does not give node 0 the names of the nodes, and node 0 never lists a name that only the node itself reports";
     assert_eq!(verdict.gap().as_deref(), Some(gap));
 }
 
@@ -252,10 +252,10 @@ fn a_scheduler_is_told_its_own_name_of_a_node() {
     let both = "two nodes joined with the index 0: gpu-01 at 10.0.0.1:5, and gpu-07 at 10.0.0.7:6; neither is trusted over the other";
     assert!(reason.contains(both), "{reason}");
     for (name, wanted) in [
-        (Name::Unknown, "a name that a node reports for itself never goes into a list"),
+        (Name::Unknown, "node 0 never lists a name that only the node itself reports"),
         (Name::Differs("gpu-09".to_owned()), "not all nodes report the names that it lists"),
         (Name::Shared("gpu-09".to_owned()), "more than one node is named gpu-09"),
-        (named("gpu-[0-9]"), "gpu-[0-9] is not the name of a host"),
+        (named("gpu-[0-9]"), "gpu-[0-9] is not a host name"),
     ] {
         let (names, why, _) = of(name, false);
         assert!(names.is_empty() && why.as_ref().is_some_and(|why| why.ends_with(wanted)), "{why:?}");
@@ -273,7 +273,7 @@ fn half_of_the_job_or_more_is_never_in_the_list() {
     };
     assert_eq!(judged(1), (1, None));
     let gap =
-        "the list of faulty nodes is empty, because it would have half of the job or more: 2 of 4 nodes";
+        "the list of faulty nodes is empty, because it would contain half of the job or more: 2 of 4 nodes";
     assert_eq!(judged(2), (0, Some(gap.to_owned())));
 }
 

@@ -10,28 +10,28 @@ use crate::wire::stranger::Stranger;
 /// Why node 0 has no verdict.
 #[derive(Debug, thiserror::Error)]
 pub enum ZeroError {
-    #[error("no random number for the job: {0}")]
+    #[error("cannot get a random number for the job: {0}")]
     NoRandom(io::Error),
     #[error("cannot create an epoll instance: {0}")]
     NoEpoll(Errno),
     /// No node can connect any more.
     #[error(transparent)]
     Accept(#[from] AcceptError),
-    #[error("the process that takes part for node 0 itself has ended")]
+    #[error("the process that takes part for node 0 itself has exited")]
     OwnProcess,
 }
 
 /// Why a node is not a part of the job any more; a clause.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Dismissal {
-    #[error("it takes no messages any more")]
+    #[error("it no longer accepts messages")]
     TakesNothing,
     #[error(transparent)]
     Stranger(#[from] Stranger),
     /// It reports figures that no pair can have.
-    #[error("it reports what is impossible: {0}")]
+    #[error("it reports something impossible: {0}")]
     Impossible(String),
-    #[error("it does not keep to the protocol")]
+    #[error("it violates the protocol")]
     Protocol,
     #[error("it does not stop sending messages")]
     Endless,

@@ -159,7 +159,7 @@ impl Zero<'_> {
         let hung: Vec<u32> =
             self.members.iter().filter(|(_, member)| hung(member)).map(|(node, _)| *node).collect();
         for node in hung {
-            self.leaves(node, Gone::Silent(format!("it has said nothing for {} s", HUNG.as_secs())));
+            self.leaves(node, Gone::Silent(format!("it has sent nothing for {} s", HUNG.as_secs())));
         }
     }
 }

@@ -54,7 +54,7 @@ impl Zero<'_> {
             let index = Some(join.node).filter(|node| !self.members.contains_key(node));
             let index = index.filter(|node| (*node as usize) < self.heard.nodes.len());
             if self.heard.refused.add(index, format!("{}: {why}", channel.address())) {
-                (self.terms.say)(&format!("preflight: rejects {}: {why}", channel.address()));
+                (self.terms.say)(&format!("preflight: rejected {}: {why}", channel.address()));
             }
             // A message that is short fits into an empty queue: no reader is waited for.
             let _ = channel.queue(&ToNode::Refused(why));
@@ -87,7 +87,7 @@ impl Zero<'_> {
         rates.truncate(rails.len());
         let addresses = addresses.bounded(rails.len());
         let known = Known { name, rails, rates, addresses, transport: visible(&shortened(&transport)) };
-        tracing::debug!("preflight: {} has come", known.name);
+        tracing::debug!("preflight: {} has joined", known.name);
         if let Some(place) = self.heard.nodes.get_mut(node as usize) {
             *place = Some(known);
         }
@@ -130,23 +130,23 @@ impl Zero<'_> {
             |job: &Option<String>| job.as_deref().map_or("none".to_owned(), |job| visible(&shortened(job)));
         if join.job != self.terms.job {
             return Some(format!(
-                "it is of the job {}, and node 0 of the job {}; give them different ports (--meet)",
+                "it belongs to the job {}, but node 0 to the job {}; give them different ports (--meet)",
                 shown(&join.job),
                 shown(&self.terms.job)
             ));
         }
         if join.nodes != self.terms.nodes {
-            return Some(format!("it expects {} nodes, and node 0 expects {}", join.nodes, self.terms.nodes));
+            return Some(format!("it expects {} nodes, but node 0 expects {}", join.nodes, self.terms.nodes));
         }
         if join.node >= join.nodes {
-            return Some(format!("its index is {}, and there are {} nodes", join.node, join.nodes));
+            return Some(format!("its index is {}, but there are {} nodes", join.node, join.nodes));
         }
         let names: usize = join.rails.iter().map(String::len).sum();
         if join.rails.len() > MOST_RAILS || names > NAMES_OF_RAILS {
-            return Some(format!("it brings {} rails, with names of {names} bytes", join.rails.len()));
+            return Some(format!("it reports {} rails, with names of {names} bytes", join.rails.len()));
         }
         if let Some(rate) = join.rates.iter().find(|rate| **rate != 0.0 && !POSSIBLE_GBPS.contains(rate)) {
-            return Some(format!("it brings a rail of {rate:e} Gbit/s"));
+            return Some(format!("it reports a rail of {rate:e} Gbit/s"));
         }
         let comings = self.comings.get(&join.node).copied().unwrap_or_default();
         if comings >= MOST_COMINGS && self.phase == JobPhase::Meeting {
@@ -163,7 +163,7 @@ impl Zero<'_> {
             )),
             // Its rounds are over.
             (None, Some(Some(_))) if self.phase != JobPhase::Meeting => {
-                Some("it left before, and the others have begun without it".to_owned())
+                Some("it left, and the others started without it".to_owned())
             }
             _ if self.phase != JobPhase::Meeting => {
                 Some("it joined too late: the others started without it".to_owned())

@@ -44,7 +44,7 @@ impl Zero<'_> {
         if schedule.extent == Extent::Full {
             let pairs: usize = rounds.iter().map(Vec::len).sum();
             (self.terms.say)(&format!(
-                "preflight: the nodes try {} in {}, which takes {} at the most",
+                "preflight: the nodes try {} in {}, which takes {} at most",
                 counted(pairs, "pair"),
                 counted(rounds.len(), "round"),
                 duration(Duration::from_secs(time.as_secs()))

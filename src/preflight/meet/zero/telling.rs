@@ -151,7 +151,7 @@ impl Zero<'_> {
         if left <= NAMED && left * 2 < self.members.len() {
             let names: Vec<String> =
                 self.ledger.waits_for().map(|(_, node)| self.heard.evidence.name(node)).collect();
-            stage.push_str(&format!("; node 0 waits for {}", condensed_to(&names, NAMED)));
+            stage.push_str(&format!("; node 0 is waiting for {}", condensed_to(&names, NAMED)));
         }
         // A pair is done when both of its nodes are through with it.
         let all = self.series.pairs;

@@ -8,7 +8,7 @@ use super::TRY;
 /// Each message is a clause.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::preflight) enum NotConnected {
-    #[error("no random number: {0}")]
+    #[error("cannot get a random number: {0}")]
     NoRandom(Error),
     #[error("cannot listen on {on}: {error}")]
     CannotListen { on: IpAddr, error: Error },

@@ -92,7 +92,7 @@ fn connect(met: &mut Met, ends: &[Endpoint], name: &str) -> Result<Vec<Connected
     met.channel().send(&Offer { rails })?;
     let offer: Offer = met.channel().receive(PATIENCE)?;
     if offer.rails.len() != ends.len() {
-        return Err(met.channel().wrong("it offers another number of rails"));
+        return Err(met.channel().wrong("it offers a different number of rails"));
     }
     let shown = |text: &str| visible(&shortened(text));
     let places: Vec<Result<RailEndpoint, NotConnected>> = offer
@@ -120,7 +120,7 @@ fn start(connected: Connected, side: Side, work: Work, end: &Endpoint, name: &st
         Started::Over(RailReport { seen, ..RailReport::new(0, Err(why)) })
     };
     let no = |ways| Some(Cause::NoConnection(ways));
-    let alone = |why: NotConnected| format!("{why}; the connection the other way round stands");
+    let alone = |why: NotConnected| format!("{why}; the connection in the other direction works");
     let Made { stream, cookie } = match (connected.to, connected.from) {
         // The two ends have to take the same one.
         (Ok(to), Ok(from)) => {
@@ -151,7 +151,7 @@ fn start(connected: Connected, side: Side, work: Work, end: &Endpoint, name: &st
     });
     match task {
         Ok(task) => Started::Task(task),
-        Err(errno) => over(format!("no process for it: {errno}"), None),
+        Err(errno) => over(format!("cannot start a process for it: {errno}"), None),
     }
 }
 
@@ -171,7 +171,7 @@ fn results(started: &mut [Started]) -> Vec<RailReport> {
             *one = Started::Over(found.unwrap_or_else(|lost| {
                 let why = match lost {
                     TaskError::Late => format!("it is not done after {} s", RAIL.as_secs()),
-                    TaskError::Ended => "the process that tried it has ended without a result".to_owned(),
+                    TaskError::Ended => "the process that tried it exited without a result".to_owned(),
                 };
                 RailReport::new(0, Err(why))
             }));

@@ -1,4 +1,4 @@
-//! What a node takes from node 0 at the most, so that a node 0 that does not keep to the protocol costs the
+//! What a node takes from node 0 at the most, so that a node 0 that violates the protocol costs the
 //! others a bounded time and a bounded memory. Pure.
 
 use super::error::WrongOrder;

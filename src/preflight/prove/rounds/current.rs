@@ -66,7 +66,7 @@ impl Pair {
                 Ok(outcome) => outcome,
                 Err(TaskError::Late) => PairOutcome::Failed(PairFailure::Silent),
                 Err(TaskError::Ended) => PairOutcome::Failed(PairFailure::Refused(
-                    "the process for the pair has ended without a result".to_owned(),
+                    "the process for the pair exited without a result".to_owned(),
                 )),
             })
         };

@@ -6,7 +6,7 @@ use crate::wire::stranger::Stranger;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RoundsError {
-    #[error("node 0 does not keep to the protocol, so there is no verdict: {0}")]
+    #[error("node 0 violates the protocol, so there is no verdict: {0}")]
     WrongOrder(#[from] WrongOrder),
     /// The connection ended, or carried something else.
     #[error("node 0 disconnected, so there is no verdict: {0}")]
@@ -15,7 +15,7 @@ pub enum RoundsError {
     #[error("node 0 rejected this node: {0}")]
     Rejected(String),
     #[error(
-        "node 0 ({zero}) has given no verdict within {within}, which is the most that the rounds may take with --rounds and --each of this node"
+        "node 0 ({zero}) has sent no verdict within {within}, the longest time that the rounds may take with this node's --rounds and --each"
     )]
     Late { zero: String, within: String },
     #[error("node 0 ({zero}) has sent nothing for {} s, so there is no verdict", HUNG.as_secs())]

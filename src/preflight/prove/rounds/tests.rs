@@ -1,4 +1,4 @@
-//! A node 0 that does not keep to the protocol.
+//! A node 0 that violates the protocol.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -74,7 +74,7 @@ fn pairs_that_cannot_be_of_this_job_end_it() {
     let why =
         |pairs: Vec<Partner>| after(&[ToNode::Prove(order(pairs))], |_| ()).err().map(|why| why.to_string());
     assert_eq!(why(vec![Partner::in_round(0, 2), Partner::in_round(1, 1), Partner::in_round(2, 2)]), None);
-    let start = "node 0 does not keep to the protocol, so there is no verdict: it names";
+    let start = "node 0 violates the protocol, so there is no verdict: it names";
     for (pairs, what) in [
         (vec![Partner::in_round(0, 4)], "node 4 of 4"),
         (vec![Partner::in_round(0, 3)], "this node as its own peer"),
@@ -95,7 +95,7 @@ fn only_nodes_of_the_job_are_gone() {
 #[test]
 fn a_node_0_that_only_says_that_it_works_is_not_waited_for_without_an_end() {
     let why = after(&[ToNode::Working], |rounds| rounds.end = Instant::now()).unwrap_err().to_string();
-    assert!(why.starts_with("node 0 (node 0) has given no verdict within "), "{why}");
+    assert!(why.starts_with("node 0 (node 0) has sent no verdict within "), "{why}");
 }
 
 #[test]

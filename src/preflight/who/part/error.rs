@@ -13,7 +13,7 @@ pub(crate) enum PartError {
     #[error("{from}: this is not a number of nodes or an index")]
     NotANumber { from: String },
     #[error(
-        "{from}: an elastic job has no certain number of nodes, which the preflight needs; set --nodes N, or --preflight-nodes N before a command"
+        "{from}: an elastic job has no fixed number of nodes, which the preflight needs; set --nodes N, or --preflight-nodes N before a command"
     )]
     Elastic { from: String },
     #[error("{from}: a job has 1 to {MOST_NODES} nodes")]
@@ -86,10 +86,10 @@ impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Gap::Reason(why) => write!(f, ": {why}"),
-            Gap::NotSaid(launcher) => write!(f, " (not said by {launcher})"),
-            Gap::NoLauncher => f.write_str(
-                " (no variable of a launcher that is known is set, and the command is not torchrun)",
-            ),
+            Gap::NotSaid(launcher) => write!(f, " (not set by {launcher})"),
+            Gap::NoLauncher => {
+                f.write_str(" (no variable of a known launcher is set, and the command is not torchrun)")
+            }
         }
     }
 }

@@ -118,11 +118,11 @@ fn the_arguments_of_torchrun() {
         assert_eq!(of(command), found, "{command}");
     }
     let elastic = of("torchrun --nnodes=1:4 train.py");
-    assert!(elastic.starts_with("torchrun --nnodes=1:4: an elastic job has no certain number"), "{elastic}");
+    assert!(elastic.starts_with("torchrun --nnodes=1:4: an elastic job has no fixed number"), "{elastic}");
     let unnumbered = of("torchrun --nnodes=4 --rdzv-endpoint=a:29400 train.py");
     assert_eq!(
         unnumbered,
-        "cannot determine which of the 4 nodes (torchrun --nnodes=4) this one is (not said by torchrun's arguments); set --node I"
+        "cannot determine which of the 4 nodes (torchrun --nnodes=4) this one is (not set by torchrun's arguments); set --node I"
     );
     for command in ["torchrun --nnodes", "torchrun", "torchrun --nnodes x train.py"] {
         of(command);
@@ -230,7 +230,7 @@ fn numbers_that_a_user_passes_on_to_torchrun() {
     assert_eq!(of(&by_hand), "1 of 2, task 0, at a");
     for odd in ["auto", "1", "1:4"] {
         let odd = [("NNODES", odd), ("NODE_RANK", "1"), ("MASTER_ADDR", "a")];
-        assert!(of(&odd).contains("no variable of a launcher that is known is set"), "{odd:?}");
+        assert!(of(&odd).contains("no variable of a known launcher is set"), "{odd:?}");
     }
     let processes = |rank, local| {
         [
@@ -350,7 +350,7 @@ fn jobs_of_kubernetes() {
     host.command = "python train.py";
     assert_eq!(
         host.found(),
-        "cannot determine how many nodes the job has (not said by the Indexed Job); set --nodes N"
+        "cannot determine how many nodes the job has (not set by the Indexed Job); set --nodes N"
     );
     let part = host
         .asked(&Overrides { nodes: Some(4), node: None, meet: Some("here:1"), ..Overrides::default() })
@@ -403,7 +403,7 @@ fn numbers_by_hand_win() {
     assert_eq!(ask(Some(1), None, None).unwrap().node, 0);
     assert_eq!(ask(Some(2), Some(0), None).unwrap().meet, None);
     for (nodes, node, meet, why) in [
-        (None, None, None, "no variable of a launcher that is known is set"),
+        (None, None, None, "no variable of a known launcher is set"),
         (None, Some(1), Some("a"), "cannot determine how many nodes"),
         (Some(2), None, Some("a"), "which of the 2 nodes (--nodes=2) this one is"),
         (Some(2), Some(1), None, "where the nodes meet"),
