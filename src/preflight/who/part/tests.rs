@@ -131,7 +131,8 @@ fn the_arguments_of_torchrun() {
     assert_eq!(abbreviated, "1 of 4, task 0, at a");
     let unclear = of("torchrun --new-option train.py");
     assert!(
-        unclear.contains("how many nodes the job has: torchrun's option --new-option is not known"),
+        unclear
+            .contains("how many nodes the job has: rdma-init does not know torchrun's option --new-option"),
         "{unclear}"
     );
 }
