@@ -9,7 +9,7 @@ use std::borrow::Cow;
 const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here are lost)";
 const END: &str = "# rdma-init: end";
 
-/// The text with empty lines in place of our blocks, so that the other lines keep their
+/// Returns the text with empty lines in place of our blocks, so that the other lines keep their
 /// numbers. A mark without its counterpart is not a block.
 pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
     if !text.contains(BEGIN) {
@@ -31,7 +31,7 @@ pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.join("\n"))
 }
 
-/// The lines of the text that are in our blocks.
+/// Returns the lines of the text that are in our blocks.
 pub(crate) fn lines(text: &str) -> Vec<&str> {
     let shown = hidden(text);
     let both = text.split('\n').zip(shown.split('\n'));
@@ -39,7 +39,7 @@ pub(crate) fn lines(text: &str) -> Vec<&str> {
     ours.filter(|line| *line != BEGIN && *line != END).collect()
 }
 
-/// How many lines the block has that begins here; 0 if none does.
+/// Returns how many lines the block has that begins here; 0 if none does.
 fn block(line: &str, after: &[&str]) -> usize {
     let is_mark = |line: &str, mark: &str| line.trim_end() == mark;
     if !is_mark(line, BEGIN) {
@@ -52,7 +52,7 @@ fn block(line: &str, after: &[&str]) -> usize {
     }
 }
 
-/// The text with these lines in a block at its end, which replaces an earlier block. Lines
+/// Returns the text with these lines in a block at its end, which replaces an earlier block. Lines
 /// `KEY=VALUE` are left out if the text sets the key itself; `keys` tells which keys a text
 /// sets.
 pub(crate) fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> String {
@@ -70,7 +70,7 @@ pub(crate) fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> St
     format!("{own}{BEGIN}\n{}\n{END}\n", lines.join("\n"))
 }
 
-/// The text as the user has written it, without our blocks.
+/// Returns the text as the user has written it, without our blocks.
 fn without(text: &str) -> String {
     if !text.contains(BEGIN) {
         return text.to_owned();

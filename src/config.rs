@@ -46,7 +46,7 @@ pub enum WatchOption {
     Warn,
 }
 
-/// How the nodes at fault are written.
+/// How the faulty nodes are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Excluded {
@@ -80,7 +80,7 @@ pub struct Flag {
 }
 
 impl Flag {
-    /// An option of its key's name.
+    /// Returns an option of its key's name.
     pub fn of(key: &str, value: Value) -> Flag {
         Flag { key: key.to_owned(), option: key.to_owned(), value }
     }
@@ -135,7 +135,7 @@ fn bad(key: &Key, value: &Value, figment: &Figment, expected: &str) -> ConfigErr
     ConfigError(format!("the key {name} has the value {value} in {source}: {expected}"))
 }
 
-/// What flags and variables say, for PID 1, which must not read the configuration file. Bad
+/// Returns what flags and variables say, for PID 1, which must not read the configuration file. Bad
 /// values count as absent here: [`load`] reports them.
 pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
     let mut config = Config::default();
@@ -149,7 +149,7 @@ pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
 }
 
 impl Config {
-    /// The orders for PID 1: terms of the preparation, supervision of the command, and voice.
+    /// Returns the orders for PID 1: terms of the preparation, supervision of the command, and voice.
     pub fn orders(&self) -> Orders {
         let asked_by = Enforcing {
             require_rdma: self.require_rdma,
@@ -171,7 +171,7 @@ impl Config {
         }
     }
 
-    /// How the command is looked after.
+    /// Returns how the command is looked after.
     pub fn supervision(&self) -> Supervision {
         Supervision {
             kill_group: self.kill_group,
@@ -185,7 +185,7 @@ impl Config {
         }
     }
 
-    /// How long the preparation may take. PID 1 starts the command without it after this time.
+    /// Returns how long the preparation may take. PID 1 starts the command without it after this time.
     pub fn longest_preparation(&self) -> Duration {
         // `prepare-timeout` does not count the time of the self-test, of the preflight, and of the wait for the master.
         let proof = match self.self_test {
@@ -220,7 +220,7 @@ impl Config {
         whole.saturating_add(every_pair)
     }
 
-    /// The part that the plan needs.
+    /// Returns the part that the plan needs.
     pub fn plan_options(&self) -> Options {
         Options {
             profile: self.profile.clone(),
@@ -486,7 +486,7 @@ mod tests {
             let environment = Environment::from([(name.as_str(), "")]);
             assert_eq!(early(&environment, &[]), early(&Environment::default(), &[]), "{name}");
         }
-        // An empty folder means that no state is kept.
+        // An empty directory means that no state is kept.
         assert_eq!(of(&[("RDMA_INIT_STATE_DIR", "")]).unwrap().state_dir, StateDir::Nowhere);
         // A comma alone empties a list.
         assert!(of(&[("RDMA_INIT_KEEP", ",")]).unwrap().keep.is_empty());

@@ -12,12 +12,12 @@ pub(crate) const NOT_FOUND: i32 = 127;
 /// "enforce"`, `preflight = "enforce"`); `refuse-exit-code` changes this code.
 pub(crate) const REFUSED: i32 = 121;
 
-/// The code of a command that a signal killed.
+/// Returns the code of a command that a signal killed.
 pub(crate) fn of_signal(signal: i32) -> i32 {
     128 + signal
 }
 
-/// The code of a command that could not be executed.
+/// Returns the code of a command that could not be executed.
 pub(crate) fn of_exec_error(error: Errno) -> i32 {
     match error {
         Errno::ENOENT | Errno::ENOTDIR => NOT_FOUND,

@@ -15,7 +15,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Resul
     writeln!(out)
 }
 
-/// Writes a document on a line of its own.
+/// Writes a document on its own line.
 ///
 /// # Errors
 /// The error of the sink.
@@ -24,7 +24,7 @@ pub(crate) fn write_line(out: &mut dyn Write, document: &impl Serialize) -> io::
     writeln!(out)
 }
 
-/// A document on a line of its own, in memory.
+/// A document on its own line, in memory.
 pub(crate) fn line(document: &impl Serialize) -> Vec<u8> {
     let mut line = Vec::new();
     // Memory takes anything.

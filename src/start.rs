@@ -97,7 +97,7 @@ enum Done {
     Supervise(Box<Orders>),
 }
 
-/// What the process says that takes the place of its own preparation, if there is no init.
+/// Returns what the process says that takes the place of its own preparation, if there is no init.
 fn untouched(cause: Cause) -> String {
     format!(
         "rdma-init: {}. The command is started as it would have been without rdma-init: \
@@ -114,7 +114,7 @@ fn reason(cause: Cause) -> String {
     }
 }
 
-/// What that process does instead of starting the command.
+/// Returns what that process does instead of starting the command.
 fn refused(refusal: Refusal) -> Refused {
     let environment = Environment::new(&environ::entries());
     let last_words = |cause| {
@@ -187,7 +187,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Who started this process, if no process looks after the command.
+    /// Returns the process that started this one, if no process supervises the command.
     fn alone_under(&self) -> Option<Pid> {
         match self.watcher {
             Watcher::InPlace(_, parent) => Some(parent),
@@ -195,7 +195,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Who looks after the command. If PID 1 does, every process here is of this container.
+    /// Returns the process that supervises the command. If PID 1 does, every process here is of this container.
     fn keeper(&self) -> LookedAfterBy {
         match self.watcher {
             Watcher::Link(_, keeper) => keeper,
@@ -203,7 +203,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Leaves the note that is told when the command has ended.
+    /// Leaves the note for when the command has exited.
     fn leave_note(&self, note: &[u8]) {
         if let Watcher::Link(link, _) = self.watcher {
             link.leave_traffic(note);
@@ -372,7 +372,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     }
 }
 
-/// The command as it would have been without rdma-init, in a container that has no room for
+/// Returns the command as it would have been without rdma-init, in a container that has no room for
 /// another process, or the refusal that the configuration asks for.
 fn unprepared(alone: &Alone, config: &Config, command: &[CString]) -> Prepared {
     if let Some(refusal) = config.orders().terms.refuse {

@@ -9,7 +9,7 @@ pub(crate) fn condensed<T: AsRef<str>>(names: &[T]) -> String {
     condensed_to(names, usize::MAX)
 }
 
-/// The names about which the same is said, in the order of the first name of each group.
+/// Returns the names about which the same is said, in the order of the first name of each group.
 pub(crate) fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
     let mut groups: Vec<(K, Vec<String>)> = Vec::new();
     for (what, name) in said {
@@ -68,7 +68,7 @@ enum CountingNumber {
 }
 
 impl<'a> NameRun<'a> {
-    /// Whether the name goes on with the run.
+    /// Returns whether the name goes on with the run.
     fn takes(&mut self, name: &'a str) -> bool {
         let counts = [CountingNumber::Last, CountingNumber::BeforePort]
             .into_iter()
@@ -160,7 +160,7 @@ pub(crate) fn amount(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-/// The start of a text, as much of it as a line of a report needs.
+/// Returns the start of a text, as much of it as a line of a report needs.
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     const MOST: usize = 300;
     match text.char_indices().nth(MOST) {
@@ -174,7 +174,7 @@ pub(crate) fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// The text with the full stop that ends a sentence.
+/// Returns the text with the full stop that ends a sentence.
 pub(crate) fn sentence(text: &str) -> String {
     match text.ends_with(['.', '?', '!']) {
         true => text.to_owned(),
@@ -189,7 +189,7 @@ pub(crate) fn visible(text: &str) -> String {
     text.chars().map(|c| if is_bad(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Whether this character shows what follows it in another direction, or on another line.
+/// Returns whether this character shows what follows it in another direction, or on another line.
 fn turns(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -9,7 +9,7 @@ use super::{BEGIN, END};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoList;
 
-/// The entries that are not ours.
+/// Returns the entries that are not ours.
 ///
 /// # Errors
 /// The text is no JSON list.
@@ -24,7 +24,7 @@ pub(crate) fn without(text: &str) -> Result<Vec<Value>, NoList> {
     }
 }
 
-/// The texts in the list, ours among them, without the marks.
+/// Returns the texts in the list, ours among them, without the marks.
 ///
 /// # Errors
 /// The text is no JSON list.
@@ -41,7 +41,7 @@ fn entries(text: &str) -> Result<Vec<Value>, NoList> {
     }
 }
 
-/// The text with these entries in a block at its end, which replaces an earlier block. What the
+/// Returns the text with these entries in a block at its end, which replaces an earlier block. What the
 /// list has already is left out.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ const KEYS: [&str; 5] = ["require-rdma", "memlock", "self-test", "preflight", "r
 /// The flag that has no value.
 const REQUIRE_RDMA: &str = KEYS[0];
 
-/// These flags; `None` if a command of our own is called, which refuses nothing.
+/// Returns these flags; `None` if one of our own commands is called, which refuses nothing.
 pub(crate) fn flags(arguments: &[CString]) -> Option<Vec<Flag>> {
     let words = || arguments.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
     let ours: Vec<&str> = words().take_while(|word| *word != "--").collect();

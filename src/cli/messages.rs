@@ -38,7 +38,7 @@ pub(super) fn of(error: &clap::Error, cli: &Command, arguments: &[CString]) -> S
     text.unwrap_or_else(|| first_paragraph(error, action))
 }
 
-/// What else clap says, such as which options exclude each other.
+/// Returns what else clap says, such as which options exclude each other.
 fn first_paragraph(error: &clap::Error, action: Option<&str>) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -93,12 +93,12 @@ fn bad_value(error: &clap::Error, action: Option<&str>) -> Option<String> {
     Some(format!("{}{what} {has}: {expected}.", of_action(action)))
 }
 
-/// Whether a command has this option.
+/// Returns whether a command has this option.
 pub(super) fn takes(command: &Command, option: &str) -> bool {
     command.get_arguments().any(|argument| argument.get_long() == Some(option))
 }
 
-/// What is said of an option that a command does not take: its other name, or the commands that take
+/// Returns what is said of an option that a command does not take: its other name, or the commands that take
 /// it.
 pub(super) fn not_taken(cli: &Command, action: Option<&str>, option: &str) -> String {
     let help = format!("see {} --help.", whole(action));
@@ -151,7 +151,7 @@ fn not_a_word(action: Option<&str>, word: &str) -> String {
     }
 }
 
-/// The message for an option or a word that the command does not take.
+/// Returns the message for an option or a word that the command does not take.
 fn unknown(
     error: &clap::Error,
     cli: &Command,

@@ -25,24 +25,24 @@ pub(super) fn wait(text: &str) -> Result<Duration, String> {
 /// The shortest time between two looks; drivers count no faster.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The time between two looks.
+/// Returns the time between two looks.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let time = duration(text).ok_or_else(|| TIME.to_owned())?;
     if time < SHORTEST { Err(format!("expected {SHORTEST:?} or more")) } else { Ok(time) }
 }
 
-/// How many nodes.
+/// Returns how many nodes.
 pub(super) fn count(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a number of at least 1".to_owned())
 }
 
-/// How many bytes.
+/// Returns how many bytes.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let size = text.parse().ok().filter(|size| *size >= LEAST_SIZE);
     size.ok_or_else(|| format!("expected a number of bytes, at least {LEAST_SIZE}"))
 }
 
-/// The id of a check of the self-test.
+/// Returns the id of a check of the self-test.
 pub(super) fn check(text: &str) -> Result<String, String> {
     match kinds::find(text) {
         Some(_) => Ok(text.to_owned()),

@@ -7,7 +7,7 @@ use super::Shell;
 /// Writes the completions for a shell.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn completions(out: &mut impl Write, shell: Shell) -> io::Result<()> {
     let generator = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
@@ -25,7 +25,7 @@ pub(crate) fn completions(out: &mut impl Write, shell: Shell) -> io::Result<()> 
 /// Writes the man page of a command, or of the program.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn man(out: &mut impl Write, name: Option<&str>) -> io::Result<()> {
     let mut cli = super::command();
     cli.build();

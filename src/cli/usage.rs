@@ -1,4 +1,4 @@
-//! Makes of the arguments what the user asked for, or a message that helps.
+//! Turns the arguments into what the user asked for, or into a message that helps.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Write;
@@ -44,7 +44,7 @@ pub(crate) fn parse(arguments: &[CString]) -> Result<Asked, i32> {
     let matches = match cli.try_get_matches_from_mut(words(arguments)) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            // Help goes to standard output; a reader that went away is no error.
+            // Help goes to standard output; a reader that went away is not an error.
             let _ = error.print();
             return Err(0);
         }
@@ -78,7 +78,7 @@ fn help(cli: &mut clap::Command, name: Option<&str>) -> i32 {
         Some(command) => command.render_help(),
         None => cli.render_help(),
     };
-    // A reader that went away is no error.
+    // A reader that went away is not an error.
     let _ = write!(std::io::stdout(), "{text}");
     0
 }
@@ -87,7 +87,7 @@ fn words(arguments: &[CString]) -> impl Iterator<Item = OsString> {
     arguments.iter().map(|argument| OsStr::from_bytes(argument.as_bytes()).to_owned())
 }
 
-/// The command after the first `--`, if there is one. Two `--` in a row are both left out:
+/// Returns the command after the first `--`, if there is one. Two `--` in a row are both left out:
 /// Python's argparse, with which torchrun reads its own arguments, removes the first one, and
 /// launchers that do not remove it should have the same effect.
 pub(crate) fn command_of(arguments: &[CString]) -> Option<&[CString]> {
@@ -100,7 +100,7 @@ pub(crate) fn command_of(arguments: &[CString]) -> Option<&[CString]> {
     .filter(|command| !command.is_empty())
 }
 
-/// Whether a program of ours with these arguments starts a command, and does nothing else.
+/// Returns whether a program of ours with these arguments starts a command, and does nothing else.
 pub(crate) fn is_start(arguments: &[CString]) -> bool {
     let parsed = || super::command().try_get_matches_from(words(arguments));
     command_of(arguments).is_some()
@@ -109,8 +109,8 @@ pub(crate) fn is_start(arguments: &[CString]) -> bool {
             || parsed().is_ok_and(|matches| matches.subcommand().is_none()))
 }
 
-/// The flags of a line that starts a command and names none of ours. `None` if it is another line, or may
-/// be one, or is wrong: the whole command line tells.
+/// Returns the flags of a line that starts a command and names none of ours. `None` if it is another line, or
+/// may be one, or is wrong: the whole command line tells.
 fn flags_of_start(arguments: &[CString]) -> Option<Vec<Flag>> {
     command_of(arguments)?;
     let mut ours = arguments.iter().skip(1).take_while(|word| word.as_bytes() != b"--");

@@ -1,4 +1,4 @@
-//! `rdma-init compare`: the odd ones out among the reports of many nodes.
+//! `rdma-init compare`: which of many nodes have reports that differ from the others.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The odd ones out among many nodes. Pure: reports in, a comparison out.
+//! Which of many nodes differ from the others. Pure: reports in, a comparison out.
 
 use std::cmp::Reverse;
 
@@ -373,7 +373,7 @@ fn name(hca: &Rail) -> String {
     if hca.port == 1 { hca.hca.clone() } else { format!("{}:{}", hca.hca, hca.port) }
 }
 
-/// One value if all HCAs of a node have the same, so that a node whose HCAs have other names
+/// Returns one value if all HCAs of a node have the same, so that a node whose HCAs have other names
 /// does not differ in everything. Otherwise, which HCAs have which value.
 fn per_hca(hcas: &[(String, &Rail)], value: fn(&Rail) -> Option<String>) -> SeenValue {
     let mut groups: Vec<(Option<String>, Vec<&str>)> = Vec::new();

@@ -21,7 +21,7 @@ pub(crate) enum ReadLine {
 /// Reads the next line, without its end, into a buffer; `None` at the end of the file.
 ///
 /// # Errors
-/// Whatever the file gives.
+/// The file's errors.
 pub(crate) fn next(file: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<ReadLine>> {
     line.clear();
     let mut length = 0;

@@ -183,13 +183,13 @@ fn key(variable: &str) -> String {
     variable[PREFIX.len()..].to_lowercase().replace('_', "-")
 }
 
-/// Whether a variable is set, but counts as unset because it is empty: templates leave
+/// Returns whether a variable is set, but counts as unset because it is empty: templates leave
 /// variables empty. An empty `state-dir` counts, and means nowhere.
 fn is_unset(name: &str, value: &str) -> bool {
     value.is_empty() && keys::find(&key(name)).is_some_and(|key| !key.empty_counts)
 }
 
-/// A layer for each variable, so that an error can name it.
+/// Returns a layer for each variable, so that an error can name it.
 fn variables(environment: &Environment) -> impl Iterator<Item = ConfigLayer> {
     known(environment).map(|(name, value)| {
         let key = key(name);
@@ -200,7 +200,7 @@ fn variables(environment: &Environment) -> impl Iterator<Item = ConfigLayer> {
     })
 }
 
-/// Whether Kubernetes has set this, as it does in every Pod of a namespace that has a
+/// Returns whether Kubernetes has set this, as it does in every Pod of a namespace that has a
 /// Service called `rdma-init` or `rdma-init-ANYTHING` (its `pkg/kubelet/envvars`): such as
 /// `RDMA_INIT_TEST_SERVICE_PORT_HTTP`, `RDMA_INIT_TEST_PORT_80_TCP_ADDR`, and
 /// `RDMA_INIT_TEST_PORT=tcp://10.0.0.1:80`.
@@ -252,9 +252,9 @@ pub(super) fn values(figment: &Figment) -> Result<Dict, ConfigError> {
     Err(ConfigError(format!("unknown key {key} in {}; {advice}", source(figment, key))))
 }
 
-/// The name of the layer that a key's value comes from.
+/// Returns the name of the layer that a key's value comes from.
 pub(super) fn source(figment: &Figment, key: &str) -> String {
-    // A table is merged from several layers, and each of its values has a source of its own.
+    // A table is merged from several layers, and each of its values has its own source.
     // The source of the bad value counts.
     let of_table = || {
         let value = figment.find_value(key).ok()?;

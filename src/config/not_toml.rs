@@ -2,7 +2,7 @@
 
 use super::keys;
 
-/// The line, the parser's words, and, if a text has no quotes, the line as it should be.
+/// Returns the line, the parser's words, and, if a text has no quotes, the line as it should be.
 pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
     let start = error.span().map_or(0, |span| span.start);
     let number = text.get(..start).unwrap_or_default().matches('\n').count();

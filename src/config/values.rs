@@ -174,7 +174,7 @@ fn items(value: &Value) -> Option<Vec<String>> {
     Some(items.filter(|item| !item.is_empty()).map(str::to_owned).collect())
 }
 
-/// Names in a list, or in one text with commas. An entry that is not a name is told by its
+/// Names in a list, or in one text with commas. An entry that is not a name is reported by its
 /// number, because it may be a secret.
 pub(super) fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
@@ -216,8 +216,8 @@ pub(super) fn propagate(value: &Value) -> Result<Propagate, String> {
 const ASSIGNMENT: &str = "expected VARIABLE=VALUE, with a name of letters, digits and _";
 const ASSIGNMENTS: &str = "expected a table of variables, or VARIABLE=VALUE as a list or on lines";
 
-/// A table; or a list or lines of `VARIABLE=VALUE`. Entries that are not of this form are told
-/// by their numbers, because they may hold a part of a secret.
+/// A table; or a list or lines of `VARIABLE=VALUE`. Entries that are not of this form are
+/// reported by their numbers, because they may hold a part of a secret.
 pub(super) fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
     if let Value::Dict(_, table) = value {
         let pairs = table.iter().map(|(name, value)| Ok((name.clone(), assigned(name, value)?)));

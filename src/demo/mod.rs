@@ -3,12 +3,12 @@
 
 include!(concat!(env!("OUT_DIR"), "/demo.rs"));
 
-/// The names, sorted.
+/// Returns the names, sorted.
 pub fn names() -> Vec<&'static str> {
     HOSTS.iter().map(|(name, _)| *name).collect()
 }
 
-/// The facts document of a host.
+/// Returns the facts document of a host.
 pub fn host(name: &str) -> Option<&'static str> {
     HOSTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }

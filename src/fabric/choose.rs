@@ -1,4 +1,4 @@
-//! Narrowing the usable ports down to those of the job.
+//! Narrows the usable ports down to those of the job.
 
 use super::default_route::{self, OnDefaultRoute};
 use super::own_interface::Index;

@@ -398,7 +398,7 @@ mod tests {
         // Two HCAs are of other containers: with the third alone there are too few.
         facts.net.interfaces.truncate(2);
         assert!(kept(&facts).is_some_and(|kept| kept.rails[0].0 == "mlx5_0:1"));
-        // No port has an interface here: that has to be mended, and is no reason to use another.
+        // No port has an interface here: that needs a fix, and is not a reason to use another.
         facts.net.interfaces.truncate(1);
         assert_eq!(used(&facts, OnDefaultRoute::Judged), [1, 2, 3]);
     }

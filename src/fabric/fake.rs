@@ -11,7 +11,7 @@ pub(super) fn hca(n: usize) -> Hca {
     Hca { name: format!("mlx5_{n}"), uverbs: Some(Uverbs::default()), ports: vec![port], ..Hca::default() }
 }
 
-/// GPUs and HCAs by the NUMA node and the number of the switch that they are behind.
+/// Returns GPUs and HCAs by the NUMA node and the number of the switch that they are behind.
 pub(super) fn host(gpus: &[(i32, u32)], hcas: &[(i32, u32)]) -> Facts {
     let path = |switch: u32, device: usize| {
         format!(

@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Rails by their indexes, each an index and an address.
+    /// Returns rails by their indexes, each an index and an address.
     fn with_rails<T>(rails: &[&[(u32, &str)]], look: impl Fn(&[RailGids]) -> T) -> T {
         let gid = |(index, address): &(u32, &str)| Gid::of(*index, address, GidType::RoceV2);
         let gids: Vec<Vec<Gid>> = rails.iter().map(|slots| slots.iter().map(gid).collect()).collect();

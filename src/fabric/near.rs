@@ -92,7 +92,7 @@ mod tests {
     use crate::fabric::{candidates, fake};
     use crate::facts::net::Interface;
 
-    /// GPUs and HCAs of one NUMA node by the number of the switch that they are behind.
+    /// Returns GPUs and HCAs of one NUMA node by the number of the switch that they are behind.
     fn host(gpus: &[u32], hcas: &[u32]) -> Facts {
         let of_node_0 = |switches: &[u32]| switches.iter().map(|switch| (0, *switch)).collect::<Vec<_>>();
         fake::host(&of_node_0(gpus), &of_node_0(hcas))

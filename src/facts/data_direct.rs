@@ -1,4 +1,4 @@
-//! The Data Direct functions of ConnectX-8: PCI functions of their own, behind the switch of a
+//! The Data Direct functions of ConnectX-8: separate PCI functions, behind the switch of a
 //! GPU, through which an HCA reaches the memory of the GPU past the CPU
 //! (`drivers/infiniband/hw/mlx5/data_direct.c`).
 //!

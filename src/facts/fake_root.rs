@@ -1,4 +1,4 @@
-//! A made-up root folder, for tests of readers.
+//! A made-up root directory, for tests of readers.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -27,12 +27,12 @@ impl FakeRoot {
         fs::create_dir_all(self.path(path)).unwrap();
     }
 
-    /// Writes a file, and makes the folders on its way.
+    /// Writes a file, and makes the directories on its way.
     pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) {
         fs::write(self.made(path), content).unwrap();
     }
 
-    /// Writes several files below one folder.
+    /// Writes several files below one directory.
     pub(crate) fn files(&self, folder: &str, files: &[(&str, &str)]) {
         for (path, text) in files {
             self.file(&format!("{folder}/{path}"), text);

@@ -68,7 +68,7 @@ impl From<GidType> for String {
 }
 
 impl Gid {
-    /// The GID of an address, for tests.
+    /// Returns the GID of an address, for tests.
     #[cfg(test)]
     pub(crate) fn of(index: u32, address: &str, kind: GidType) -> Gid {
         let gid = match address.parse().unwrap() {
@@ -78,7 +78,7 @@ impl Gid {
         Gid { index, gid, kind, netdev: None }
     }
 
-    /// The IP address that a GID of this kind stands for.
+    /// Returns the IP address that a GID of this kind stands for.
     pub fn address(&self) -> IpAddr {
         #[cfg(test)]
         super::steps::step();

@@ -33,7 +33,7 @@ pub struct Gpus {
     pub devices: Vec<PciDevice>,
 }
 
-/// Who makes the GPUs.
+/// The maker of the GPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Make {

@@ -81,7 +81,7 @@ impl Identity {
     }
 }
 
-/// The start time of a process, in ticks since the machine was started (proc(5), field 22 of
+/// Returns the start time of a process, in ticks since the machine was started (proc(5), field 22 of
 /// `/proc/PID/stat`). `None` if there is no such process, if it has ended and was not reaped,
 /// or if it is hidden.
 pub(crate) fn started(pid: i32) -> Option<u64> {

@@ -63,7 +63,7 @@ pub enum RunBy {
 }
 
 impl Platform {
-    /// The platform that runs the container; `None` if nothing shows it.
+    /// Returns the platform that runs the container; `None` if nothing shows it.
     #[must_use]
     pub fn run_by(&self) -> Option<RunBy> {
         let has = |is: fn(&str) -> bool| self.markers.iter().any(|marker| is(marker));

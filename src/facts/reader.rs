@@ -265,7 +265,7 @@ impl Reader {
         access(&self.path(path), AccessFlags::F_OK).is_ok()
     }
 
-    /// Whether this process may open a file for reading; nothing is opened.
+    /// Returns whether this process may open a file for reading; nothing is opened.
     ///
     /// # Errors
     /// The error of access(2).

@@ -84,7 +84,7 @@ impl Settings {
         })
     }
 
-    /// These settings with `over` before them.
+    /// Returns these settings with `over` before them.
     pub fn under(mut self, over: Settings) -> Settings {
         let mut all = over.0;
         all.append(&mut self.0);
@@ -185,7 +185,7 @@ pub fn read(
             continue;
         };
         let private = !reader.is_for_everybody(&path);
-        // Lines that an earlier start has put there are no settings of the user.
+        // Lines that an earlier start has put there are not the user's settings.
         let text = block::hidden(&text);
         // The file may hold anything under names that are not NCCL's, even secrets.
         let lines = parse(&text).into_iter();
@@ -209,7 +209,7 @@ pub fn read(
     ConfFiles { settings: Settings(settings), odd, there }
 }
 
-/// Who has put a variable into the environment.
+/// Returns what put a variable into the environment.
 fn origin(start: Start, name: &str, value: &str) -> Source {
     let is_ours = start.filled.iter().any(|filled| filled.variable == name && filled.value == value);
     if is_ours { Source::AtStart } else { Source::Environment }

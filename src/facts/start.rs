@@ -22,7 +22,7 @@ pub struct Start<'a> {
     pub keeper: LookedAfterBy,
 }
 
-/// Who looks after the command.
+/// The process that supervises the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookedAfterBy {
     /// Our init, as PID 1 of the container.

@@ -80,7 +80,7 @@ mod tests {
             let write = |data: &[u8]| root.file(&vpd, data);
             match name {
                 "mlx5_0" => write(b"\x82\x0a\0ConnectX-7\x90\x2f\0VA\x14MLX:MN=M:SMDL=SW_MNGRV\x01\xff\x78"),
-                // The data of mlx5_1 cannot be read, those of mlx5_2 are no file.
+                // The data of mlx5_1 cannot be read, those of mlx5_2 are not a file.
                 "mlx5_1" => root.folder("sys/class/infiniband/mlx5_1/device"),
                 "mlx5_2" => root.folder(&vpd),
                 "mlx5_6" => write(b"\x82\x0a\0ConnectX-7\x90\x2f\0VA\x0dMLX:PCI=V0:SMRV\x01\xff\x78"),

@@ -91,7 +91,7 @@ fn of_one_lack(lack: &Lack, rails: &[Rail], is_enough: bool) -> Finding {
         .with_fix(fix)
 }
 
-/// HCAs as fast as the rails, with their interfaces in another network namespace. They may belong to
+/// Reports HCAs as fast as the rails, with their interfaces in another network namespace. They may belong to
 /// other containers, so they are missed only if the rails are too few for the GPUs.
 fn not_here(facts: &Facts, ports: &[Candidate], elsewhere: &[&Candidate]) -> Option<Finding> {
     let used = || ports.iter().filter(|port| port.is_used());

@@ -9,7 +9,7 @@ use crate::text::amount;
 /// Docker's default, with which NCCL ends in "No space left on device".
 const TOO_SMALL: u64 = 64 * 1024 * 1024;
 
-/// The finding, if several GPUs share too little.
+/// Returns the finding, if several GPUs share too little.
 pub(super) fn shared_memory(facts: &Facts) -> Option<Finding> {
     let shm = facts.shm.filter(|shm| shm.size <= TOO_SMALL)?;
     let gpus = facts.gpu.count.filter(|count| *count > 1)?;

@@ -30,7 +30,7 @@ pub(super) fn findings(
     more_than_gpus(context, &rails, every_gpu_has_one).into_iter().chain(subnets).collect()
 }
 
-/// More HCAs than GPUs. Two or three for each GPU are no surprise if all of them are near.
+/// More HCAs than GPUs. Two or three for each GPU are not a surprise if all of them are near.
 fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: bool) -> Option<Finding> {
     let facts = context.facts;
     let on_default_route = on_default_route(context);
@@ -90,7 +90,7 @@ fn is_by_design(facts: &Facts, rails: &[&Candidate], gpus: usize) -> bool {
     has_all_gpus && rates.len() == 1 && drivers.len() == 1
 }
 
-/// Ports of different InfiniBand subnets, which cannot reach each other without a router.
+/// Reports ports of different InfiniBand subnets, which cannot reach each other without a router.
 fn subnets(ports: &[Candidate]) -> Option<Finding> {
     let mut by_prefix: BTreeMap<Prefix, Vec<String>> = BTreeMap::new();
     for port in ports.iter().filter(|port| port.is_used()) {

@@ -1,5 +1,4 @@
-//! Ports that are DOWN: rails that are missing, and ports that have never had a cable
-//! into.
+//! Ports that are DOWN: missing rails, and ports that have never had a cable.
 
 use super::ports::RAIL_IS_DOWN;
 use crate::fabric::own_interface::Index;

@@ -126,7 +126,7 @@ fn with_dscp(class: u8) -> String {
     format!("{class} (DSCP {})", dscp(class))
 }
 
-/// Rails whose packets have different classes. A port without one leaves it to the program.
+/// Reports rails whose packets have different classes. A port without one leaves it to the program.
 fn of_rails(plan: &Plan, classes: &[(String, Option<u8>)]) -> Option<Finding> {
     let of_program = plan.value(OF_NCCL).and_then(of_nccl).unwrap_or(NCCL.default);
     let first = classes.iter().find_map(|(_, class)| *class)?;

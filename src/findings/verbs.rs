@@ -103,7 +103,7 @@ fn not_seen(image: &Image) -> Option<Finding> {
     })
 }
 
-/// HCAs that libibverbs does not show, because it cannot load their provider.
+/// Reports HCAs that libibverbs does not show, because it cannot load their provider.
 fn no_provider(facts: &Facts, verbs: &Loaded, plan: &Plan) -> Option<Finding> {
     let is_used = |name: &str| plan.ports.iter().any(|port| port.used && port.hca == name);
     let has_none =

@@ -48,7 +48,7 @@ impl Forwarding {
         self.sent
     }
 
-    /// When the first stop signal came.
+    /// Returns when the first stop signal came.
     pub(super) fn stop_asked_at(&self) -> Option<Instant> {
         self.stop.map(|(_, at)| at)
     }

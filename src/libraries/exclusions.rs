@@ -56,13 +56,13 @@ const ALL: &[Exclusion] = &[
     },
 ];
 
-/// The feature that a fill of this variable would switch off.
+/// Returns the feature that a fill of this variable would switch off.
 pub(crate) fn left_to(subject: &LibraryContext, variable: &str) -> Option<LeftTo> {
     let is_it = |exclusion: &&Exclusion| exclusion.variable == variable && (exclusion.may_be_used)(subject);
     ALL.iter().find(is_it).map(|exclusion| exclusion.left_to)
 }
 
-/// The fill, or that its variable is left unset.
+/// Returns the fill, or that its variable is left unset.
 pub(crate) fn settled(subject: &LibraryContext, fill: Fill) -> Fill {
     match left_to(subject, fill.variable) {
         Some(left_to) => Fill { value: None, why: FillReason::LeftTo(left_to), ..fill },
@@ -70,7 +70,7 @@ pub(crate) fn settled(subject: &LibraryContext, fill: Fill) -> Fill {
     }
 }
 
-/// Whether rdma-init fills in a mapping of vLLM's by which each worker sets this variable.
+/// Returns whether rdma-init fills in a mapping of vLLM's by which each worker sets this variable.
 fn maps(subject: &LibraryContext, variable: &str) -> bool {
     let library: &Library = &vllm::LIBRARY;
     (subject.is_allowed)(library)
@@ -80,7 +80,7 @@ fn maps(subject: &LibraryContext, variable: &str) -> bool {
         })
 }
 
-/// Whether the image has a package of this name, or one for a release of CUDA (`nixl-cu12`).
+/// Returns whether the image has a package of this name, or one for a release of CUDA (`nixl-cu12`).
 fn has(subject: &LibraryContext, name: &str) -> bool {
     let is_it = |package: &str| {
         package.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("-cu"))

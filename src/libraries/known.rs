@@ -1,5 +1,5 @@
 //! The names of the variables of libraries beside NCCL, so that a slip in a name is found. A name that is
-//! known to no list, and near to none, is no slip: not all variables are known here.
+//! known to no list, and near to none, is not a slip: not all variables are known here.
 
 use super::nccl::variables::nearest_of;
 
@@ -28,7 +28,7 @@ const UCX_PREFIXES: &[&str] = &[
 /// The most prefixes that one name has.
 const MOST_PREFIXES: usize = 6;
 
-/// The known name that a name was probably meant to be; `None` for one that is known itself, or that
+/// Returns the known name that a name was probably meant to be; `None` for one that is known itself, or that
 /// resembles none.
 #[must_use]
 pub(crate) fn meant(name: &str) -> Option<&'static str> {

@@ -23,8 +23,8 @@ struct Lead {
     lasts: bool,
 }
 
-/// The values that lead a search to the right slots, or else fix one: a family and a range that last, the
-/// index, or a family and a range that do not. The index comes first if the library is not known to
+/// Returns the values that lead a search to the right slots, or else fix one: a family and a range that last,
+/// the index, or a family and a range that do not. The index comes first if the library is not known to
 /// search.
 pub(super) fn by_lead_or(
     subject: &LibraryContext,
@@ -44,8 +44,8 @@ pub(super) fn by_lead_or(
     values.into_iter().flatten().filter_map(|(variable, value)| Some((variable, value?))).collect()
 }
 
-/// What leads the search of this release of NCCL's to a right slot on each used RoCE port of these numbers
-/// that has one: what lasts before what does not, and NCCL's own variables, then the networks of the
+/// Returns what leads the search of this release of NCCL's to a right slot on each used RoCE port of these
+/// numbers that has one: what lasts before what does not, and NCCL's own variables, then the networks of the
 /// interfaces, then the addresses. `None` if nothing does, and if nothing needs to.
 fn lead(subject: &LibraryContext, searches_as: Version, takes: impl Fn(u32) -> bool) -> Option<Lead> {
     let all = rails(subject.facts, subject.rails.ports);
@@ -69,7 +69,7 @@ fn lead(subject: &LibraryContext, searches_as: Version, takes: impl Fn(u32) -> b
     leads.iter().find(|lead| lead.lasts).or(leads.first()).cloned()
 }
 
-/// A family and a range with which the search ends on a right slot of each rail.
+/// Returns a family and a range with which the search ends on a right slot of each rail.
 fn judged(
     subject: &LibraryContext,
     rails: &[RailGids],
@@ -108,7 +108,7 @@ mod tests {
 
     const SEARCHES_AS: Version = Version::new(2, 27, 7);
 
-    /// What leads to the addresses of these interfaces, if each port has these slots.
+    /// Returns what leads to the addresses of these interfaces, if each port has these slots.
     fn found(own: &[&str], ports: &[&[(u32, &str)]]) -> Option<Lead> {
         let interface = Interface {
             addresses: own.iter().map(|net| net.parse().unwrap()).collect(),

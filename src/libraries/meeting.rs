@@ -98,7 +98,7 @@ pub(crate) struct Grammar {
     pub lost: &'static str,
     /// Whether the value may be a list with commas.
     pub list: bool,
-    /// A value that is shorter than this, in bytes, is as good as none.
+    /// A value that is shorter than this, in bytes, counts as none.
     pub shortest: usize,
 }
 
@@ -109,12 +109,12 @@ impl Grammar {
         torch.is_some() || subject.value(self.variable).is_some()
     }
 
-    /// The interface of the job, for a profile that asks for the variable.
+    /// Returns the interface of the job, for a profile that asks for the variable.
     pub(crate) fn value(&self, variable: &str, rails: &Rails) -> Option<String> {
         (variable == self.variable).then_some(rails.interface?.to_owned())
     }
 
-    /// The names in the value; `None` if the library asks for the host's name.
+    /// Returns the names in the value; `None` if the library asks for the host's name.
     fn entries<'v>(&self, subject: &LibraryContext<'v>) -> Option<Vec<&'v str>> {
         let value = subject.value(self.variable).filter(|value| value.len() >= self.shortest)?;
         // A comma at the end makes no entry, and an empty entry elsewhere is one.
@@ -122,7 +122,7 @@ impl Grammar {
         Some(if self.list { list() } else { vec![value] })
     }
 
-    /// The interface of the job, if the host's name does not resolve to it.
+    /// Returns the interface of the job, if the host's name does not resolve to it.
     pub(crate) fn fill(&self, subject: &LibraryContext) -> Option<Fill> {
         let interface = subject.rails.interface.filter(|name| name.len() >= self.shortest.max(1))?;
         if subject.value(self.variable).is_some() || obstacle(subject.facts, interface).is_some() {
@@ -146,7 +146,7 @@ impl Grammar {
         Some(ends.map_or_else(|entry| BootstrapAddress::InVain(entry.to_owned()), BootstrapAddress::On))
     }
 
-    /// What is wrong with the value, or with the host's name if there is none.
+    /// Returns what is wrong with the value, or with the host's name if there is none.
     pub(crate) fn finding(&self, subject: &LibraryContext) -> Option<Finding> {
         let Grammar { library, variable, .. } = self;
         let net = &subject.facts.net;
@@ -177,7 +177,7 @@ impl Grammar {
         entries.into_iter().find_map(|entry| self.wrong(subject, entry))
     }
 
-    /// What is wrong with a name.
+    /// Returns what is wrong with a name.
     fn wrong(&self, subject: &LibraryContext, entry: &str) -> Option<Finding> {
         let Grammar { library, variable, lost, .. } = self;
         let net = &subject.facts.net;
@@ -186,7 +186,7 @@ impl Grammar {
                 "{library} will bootstrap on {entry}, where no other node can reach this one: a job of several nodes fails with \"Connection refused\" or a timeout."
             );
             let finding = subject.warning(Id::LibraryLoopback, variable, what).about_interfaces([entry]);
-            // On the only node of a job, the loopback is as good as any.
+            // On the only node of a job, the loopback will do.
             let is_wrong = end.address.is_loopback() && !is_alone(subject);
             return is_wrong.then(|| finding.with_fix(self.fix(subject)));
         }
@@ -233,14 +233,14 @@ impl Grammar {
     }
 }
 
-/// Where the host's name leads, if that is not this interface.
+/// Returns where the host's name leads, if that is not this interface.
 fn elsewhere(subject: &LibraryContext, interface: &str) -> Option<NamedHost> {
     let named = named(subject.facts.names.as_ref()?, &subject.facts.net);
     let is_there = matches!(&named.to, HostNameAddress::Own(end) if end.interface == interface);
     (!is_there).then_some(named)
 }
 
-/// Where the name of this host leads.
+/// Returns where the name of this host leads.
 pub(crate) fn named(names: &Names, net: &Net) -> NamedHost {
     let mut addresses = names.host_addresses.clone();
     addresses.sort_by_key(|address| rank(*address));
@@ -261,7 +261,7 @@ pub(crate) fn named(names: &Names, net: &Net) -> NamedHost {
     NamedHost { host: names.host.clone(), to }
 }
 
-/// The order in which getaddrinfo(3) gives addresses that are all this host's own (RFC 6724,
+/// Returns the order in which getaddrinfo(3) gives addresses that are all this host's own (RFC 6724,
 /// section 6, with the precedences of glibc): the loopback of IPv6, other addresses of IPv6,
 /// then those of IPv4 with the smaller scope first.
 fn rank(address: IpAddr) -> u8 {
@@ -273,7 +273,7 @@ fn rank(address: IpAddr) -> u8 {
     }
 }
 
-/// The interface that has an address.
+/// Returns the interface that has an address.
 fn holder(net: &Net, address: IpAddr) -> Option<&str> {
     let has = |interface: &&crate::facts::net::Interface| {
         interface.addresses.iter().any(|known| known.addr() == address)
@@ -281,7 +281,7 @@ fn holder(net: &Net, address: IpAddr) -> Option<&str> {
     net.interfaces.iter().find(has).map(|interface| interface.name.as_str())
 }
 
-/// The first address of the interface of exactly this name.
+/// Returns the first address of the interface of exactly this name.
 fn end(net: &Net, name: &str) -> Option<End> {
     let address = net.interface(name)?.addresses.first()?.addr();
     Some(End { interface: name.to_owned(), address })

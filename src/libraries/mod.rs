@@ -89,7 +89,7 @@ pub struct LibraryContext<'a> {
 }
 
 impl<'a> LibraryContext<'a> {
-    /// The library of the job's collectives.
+    /// Returns the library of the job's collectives.
     pub fn nccl(&self) -> Flavor {
         Flavor::of(self.facts)
     }
@@ -98,25 +98,25 @@ impl<'a> LibraryContext<'a> {
         (self.values)(variable)
     }
 
-    /// The variable as the user has set it.
+    /// Returns the variable as the user has set it.
     pub fn setting(&self, variable: &str) -> Option<&'a UserSetting> {
         self.settings.get(variable)
     }
 
-    /// Whether the value of a variable is a fill of rdma-init's, and not the user's.
+    /// Returns whether the value of a variable is a fill of rdma-init's, and not the user's.
     pub fn is_filled(&self, variable: &str) -> bool {
         self.setting(variable).is_none() && self.value(variable).is_some()
     }
 
-    /// The value that the environment has when the job starts. NCCL puts the values of its conf files into
-    /// the environment of its process when it starts (`src/misc/param.cc`, `setEnvFile`), and until then no
-    /// other library sees them.
+    /// Returns the value that the environment has when the job starts. NCCL puts the values of its conf files
+    /// into the environment of its process when it starts (`src/misc/param.cc`, `setEnvFile`), and until then
+    /// no other library sees them.
     pub fn in_environment(&self, variable: &str) -> Option<&'a str> {
         let is_in_conf = |setting: &UserSetting| setting.origin.conf_file().is_some();
         self.value(variable).filter(|_| !self.setting(variable).is_some_and(is_in_conf))
     }
 
-    /// The variables that the environment alone has, for a test.
+    /// Returns the variables that the environment alone has, for a test.
     #[cfg(test)]
     pub(crate) fn of(
         facts: &'a Facts,
@@ -128,7 +128,7 @@ impl<'a> LibraryContext<'a> {
     }
 }
 
-/// A variable that mends what a library would do on this host.
+/// A variable that fixes what a library would do on this host.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fill {
@@ -167,24 +167,24 @@ pub enum Will {
     TakeOfWorkers(Vec<String>),
 }
 
-/// The library that reads a variable.
+/// Returns the library that reads a variable.
 pub fn of_variable(variable: &str) -> Option<&'static Library> {
     let reads = |name: &&str| *name == variable || name.ends_with('_') && variable.starts_with(*name);
     ALL.iter().copied().find(|library| library.read.iter().any(reads))
 }
 
-/// Whether a variable may be filled in for one of the libraries.
+/// Returns whether a variable may be filled in for one of the libraries.
 pub fn may_fill(variable: &str) -> bool {
     ALL.iter().any(|library| library.filled.contains(&variable))
 }
 
-/// Whether a variable leads NCCL or another library to a GID.
+/// Returns whether a variable leads NCCL or another library to a GID.
 pub fn leads_to_gid(variable: &str) -> bool {
     [nccl::gid::INDEX, nccl::gid::RANGE, nccl::gid::FAMILY].contains(&variable)
         || ALL.iter().any(|library| library.gid.contains(&variable))
 }
 
-/// The value that makes a library other than NCCL follow the same decisions, for a profile that
+/// Returns the value that makes a library other than NCCL follow the same decisions, for a profile that
 /// asks for it. `None` for a variable that no library here has, and if nothing was decided
 /// that it could follow.
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {

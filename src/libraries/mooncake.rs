@@ -27,7 +27,7 @@ const TITLE: &str = "Mooncake";
 
 const INDEX: &str = "MC_GID_INDEX";
 const OF_NCCL: &str = "NCCL_IB_GID_INDEX";
-/// A number that is no index: Mooncake then looks for a GID itself, and does not read NCCL's variable
+/// A number that is not an index: Mooncake then looks for a GID itself, and does not read NCCL's variable
 /// (`src/config.cpp`).
 const AUTO: &str = "-1";
 const STORE: &str = "MC_MS_FILTERS";
@@ -116,8 +116,8 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     fills
 }
 
-/// The port that it takes of each HCA, or is to take: the one that all HCAs of the job use, if no variable
-/// has said another one.
+/// Returns the port that it takes of each HCA, or is to take: the one that all HCAs of the job use, if no
+/// variable has said another one.
 fn port_of(subject: &LibraryContext, may_fill: bool) -> u32 {
     let set = subject.in_environment(PORT).map(atoi).filter(|port| (0..256).contains(port));
     if let Some(port) = set.and_then(|port| u32::try_from(port).ok()) {
@@ -129,7 +129,7 @@ fn port_of(subject: &LibraryContext, may_fill: bool) -> u32 {
     wanted.filter(|_| is_free).unwrap_or(1)
 }
 
-/// The slot of `MC_GID_INDEX` or of NCCL's variable, else the one that it finds itself; `None` on a
+/// Returns the slot of `MC_GID_INDEX` or of NCCL's variable, else the one that it finds itself; `None` on a
 /// port that it does not take.
 fn taken(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64> {
     if port.port.number != number {
@@ -142,7 +142,7 @@ fn taken(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64>
     }
 }
 
-/// The slot that it finds itself; `None` on a port that it does not take.
+/// Returns the slot that it finds itself; `None` on a port that it does not take.
 fn found(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64> {
     if port.port.number != number {
         return None;
@@ -158,7 +158,7 @@ fn found(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64>
     with_interface.or(slots.first()).map(|gid| i64::from(gid.index))
 }
 
-/// How a GID counts since v0.3.12, the least first (`rdma_gid_probe.h`,
+/// Returns how a GID counts since v0.3.12, the least first (`rdma_gid_probe.h`,
 /// `autoGidCandidateClassPriority`). A private address counts less than one of the host that has no
 /// interface here.
 fn rank(gid: &Gid) -> Option<u8> {
@@ -196,7 +196,7 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     let reads_engine = release(subject).is_none_or(|release| release >= FILTERS_ENGINE);
     for variable in [Some(STORE), reads_engine.then_some(ENGINE)].into_iter().flatten() {
         let Some(list) = subject.value(variable) else { continue };
-        // A port behind a name is no part of any name.
+        // A port behind a name is not a part of any name.
         let names = || list.split(',').map(str::trim);
         let lost = not_here(subject, names());
         let hcas = used_hcas(subject);

@@ -131,20 +131,20 @@ fn release(subject: &LibraryContext) -> Option<Version> {
     Version::parse(package.map(|package| package.version.as_str()).or_else(of_file)?)
 }
 
-/// An HCA of the job that IBGDA passes over for its name. DeepEP goes over IBGDA.
+/// Returns an HCA of the job that IBGDA passes over for its name. DeepEP goes over IBGDA.
 fn renamed(subject: &LibraryContext) -> Option<String> {
     let wanted = has(subject, "deep-ep") && subject.value(PREFIX).is_none();
     let renamed = of_mlx5(subject).find(|port| !port.hca.name.contains("mlx5"));
     renamed.filter(|_| wanted).map(|port| port.hca.name.clone())
 }
 
-/// The ports of the job that IBGDA can use.
+/// Returns the ports of the job that IBGDA can use.
 fn of_mlx5<'a, 'r>(subject: &'r LibraryContext<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
     let used = subject.rails.ports.iter().filter(|port| port.is_used());
     used.filter(|port| port.hca.driver.as_deref() == Some("mlx5_core"))
 }
 
-/// What the names of all HCAs of the job begin with.
+/// Returns what the names of all HCAs of the job begin with.
 fn common_start(subject: &LibraryContext) -> Option<String> {
     let used = subject.rails.ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str());
     let shared = |one: &str, other: &str| -> String {
@@ -154,7 +154,7 @@ fn common_start(subject: &LibraryContext) -> Option<String> {
     Some(start).filter(|start| !start.is_empty())
 }
 
-/// The slot that its search ends on, with its own variables in place of NCCL's.
+/// Returns the slot that its search ends on, with its own variables in place of NCCL's.
 fn taken(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     let get = |name: &str| match name {
         gid::INDEX => subject.value(INDEX),
@@ -166,8 +166,8 @@ fn taken(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     gid::index(&port.port.gids, get, SEARCHES_AS).ok()
 }
 
-/// Whether a list leaves the library no port of the job: `mlx5_0`, `mlx5_0:1`, `mlx5_0:1:2`, or `^` and
-/// those to leave out.
+/// Returns whether a list leaves the library no port of the job: `mlx5_0`, `mlx5_0:1`, `mlx5_0:1:2`, or `^`
+/// and those to leave out.
 fn leaves_none(subject: &LibraryContext, list: &str) -> bool {
     let (excluded, list) = match list.strip_prefix('^') {
         Some(rest) => (true, rest),
@@ -224,7 +224,7 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     findings.into_iter().map(LibraryFinding::from).chain(of_gid).collect()
 }
 
-/// What is wrong with the HCAs for DeepEP, which goes over IBGDA.
+/// Returns what is wrong with the HCAs for DeepEP, which goes over IBGDA.
 fn of_deepep(subject: &LibraryContext) -> Vec<Finding> {
     let of = |variable| OwnVariable { subject, library: TITLE, variable };
     let mut findings = Vec::new();

@@ -54,7 +54,7 @@ impl OwnVariable<'_, '_> {
         format!("Remove {}, and rdma-init fills in what is needed.", self.variable)
     }
 
-    /// How it is mended, if the library would read NCCL's variable without it, or not.
+    /// Returns how it is fixed, if the library would read NCCL's variable without it, or not.
     fn removal_for(&self, follows_nccl: bool) -> String {
         match follows_nccl {
             true => format!(
@@ -112,8 +112,8 @@ impl OwnVariable<'_, '_> {
         self.warning(Id::LibraryOnTcp, what).with_fix(fix)
     }
 
-    /// What is wrong with the variable for the interface on which processes meet, in the grammar of an NCCL;
-    /// the library fails with the message `says` if no interface fits.
+    /// Returns what is wrong with the variable for the interface on which processes meet, in the grammar of
+    /// an NCCL; the library fails with the message `says` if no interface fits.
     pub(crate) fn of_interface(
         &self,
         wanted: Option<&str>,
@@ -188,14 +188,14 @@ pub(crate) fn fill(
     Fill { variable, value: Some(value), why: FillReason::OwnVerbs { library, without } }
 }
 
-/// The slot that is right on all used RoCE ports, whatever the user has told NCCL. There is none if a port
-/// has no GID of this container.
+/// Returns the slot that is right on all used RoCE ports, whatever the user has told NCCL. There is none if a
+/// port has no GID of this container.
 pub(crate) fn right_index(subject: &LibraryContext) -> Option<u32> {
     let rails = || rails(subject.facts, subject.rails.ports);
     subject.rails.gid_index.or_else(|| common_index(&of_one_family(&rails())))
 }
 
-/// The HCAs of the job.
+/// Returns the HCAs of the job.
 pub(crate) fn used_hcas<'r>(subject: &'r LibraryContext) -> Vec<&'r str> {
     let used = subject.rails.ports.iter().filter(|port| port.is_used());
     let mut names: Vec<&str> = used.map(|port| port.hca.name.as_str()).collect();
@@ -203,12 +203,12 @@ pub(crate) fn used_hcas<'r>(subject: &'r LibraryContext) -> Vec<&'r str> {
     names
 }
 
-/// The ports that the job skips, and that a library which asks only libibverbs could use.
+/// Returns the ports that the job skips, and that a library which asks only libibverbs could use.
 pub(crate) fn others<'a, 'r>(subject: &'r LibraryContext<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
     subject.rails.ports.iter().filter(|port| !port.is_used() && visible(port.hca, port.port))
 }
 
-/// The ports that the job leaves out, and that would be taken for a GPU: those that are as near as
+/// Returns the ports that the job leaves out, and that would be taken for a GPU: those that are as near as
 /// the nearest of the job. If the positions are unknown, any.
 pub(crate) fn strangers(subject: &LibraryContext) -> Vec<String> {
     let gpus = &subject.facts.gpu.devices;
@@ -227,13 +227,13 @@ pub(crate) fn strangers(subject: &LibraryContext) -> Vec<String> {
     }
 }
 
-/// The used RoCE ports.
+/// Returns the used RoCE ports.
 pub(crate) fn roce<'a, 'r>(subject: &'r LibraryContext<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
     let is_roce = |port: &&Candidate| port.is_used() && port.port.link_layer == LinkLayer::Ethernet;
     subject.rails.ports.iter().filter(is_roce)
 }
 
-/// The first used RoCE port on which the slot that a library takes has no GID of this container.
+/// Returns the first used RoCE port on which the slot that a library takes has no GID of this container.
 /// Ports without any such GID do not count: no slot would be right.
 pub(crate) fn wrong_slot(
     subject: &LibraryContext,
@@ -248,13 +248,13 @@ pub(crate) fn wrong_slot(
     })
 }
 
-/// The names that no HCA here has.
+/// Returns the names that no HCA here has.
 pub(crate) fn not_here<'v>(subject: &LibraryContext, names: impl Iterator<Item = &'v str>) -> Vec<String> {
     let is_here = |name: &str| subject.facts.rdma.iter().any(|hca| hca.name == name);
     names.filter(|name| !name.is_empty() && !is_here(name)).map(str::to_owned).collect()
 }
 
-/// Whether a switch is on, as programs usually read one.
+/// Returns whether a switch is on, as programs usually read one.
 pub(crate) fn is_on(value: &str) -> bool {
     !matches!(value.trim().to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off" | "n" | "f")
 }

@@ -91,7 +91,8 @@ fn first_node(start: &RayStart) -> First {
     written.parse().or_else(|_| of_socket()).map_or(First::Untold, First::At)
 }
 
-/// The address by which Ray knows this node, if that is told by the command line and is one of this container.
+/// Returns the address by which Ray knows this node, if that is told by the command line and is one of this
+/// container.
 pub(super) fn named(subject: &LibraryContext) -> Option<IpAddr> {
     let RayAddress::Named(address) = known(subject) else { return None };
     let is_own = subject.facts.net.own_addresses().any(|own| own == address);
@@ -112,19 +113,19 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     all.map(LibraryFinding::from).collect()
 }
 
-/// How the address is given on the command line.
+/// Returns how the address is given on the command line.
 fn start_with(address: &str) -> String {
     format!("Start Ray with {OPTION}={address}, on each node with its own address")
 }
 
-/// What is wrong with the address of the command line.
+/// Returns what is wrong with the address of the command line.
 fn of_option(subject: &LibraryContext, address: IpAddr) -> Option<Finding> {
     let right = right(subject);
     let (set, fix) = (format!("{OPTION}={address}"), format!("{}.", start_with(&right)));
     wrong(subject, TITLE, address, &set, &fix, &format!("start Ray with {OPTION}={right}."))
 }
 
-/// What is wrong with the address that Ray takes by itself.
+/// Returns what is wrong with the address that Ray takes by itself.
 fn of_route(subject: &LibraryContext) -> Option<Finding> {
     let right = right(subject);
     let name = vllm::HOST_IP;
@@ -154,7 +155,7 @@ fn of_route(subject: &LibraryContext) -> Option<Finding> {
     }
 }
 
-/// Whether vLLM asks for a place on a node that Ray knows by another address.
+/// Returns whether vLLM asks for a place on a node that Ray knows by another address.
 fn beside_vllm(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
     let name = vllm::HOST_IP;
     let of_user = subject.value(name).filter(|_| has(subject, "vllm"))?.parse::<IpAddr>().ok()?;
@@ -172,7 +173,7 @@ fn beside_vllm(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> 
     is_own.then(|| subject.warning(Id::NodeAddress, name, what).with_fix(fix))
 }
 
-/// The first variable that is to lead Ray to another address than it takes.
+/// Returns the first variable that is to lead Ray to another address than it takes.
 fn not_read(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
     if !has(subject, "ray") {
         return None;

@@ -111,19 +111,19 @@ const VARIABLES: &[&str] = &[
     "RCCL_WARP_SPEED_ENABLE",
 ];
 
-/// Whether RCCL is known to read a variable of this name.
+/// Returns whether RCCL is known to read a variable of this name.
 #[must_use]
 pub(crate) fn knows(name: &str) -> bool {
     VARIABLES.contains(&name)
 }
 
-/// The known name that a misspelt one was probably meant to be.
+/// Returns the known name that a misspelt one was probably meant to be.
 #[must_use]
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     variables::nearest_of(VARIABLES.iter().copied(), name)
 }
 
-/// The first release of ROCm that has this RCCL; `None` for a version that is not known.
+/// Returns the first release of ROCm that has this RCCL; `None` for a version that is not known.
 #[must_use]
 pub(crate) fn rocm(version: &str) -> Option<&'static str> {
     let version = Version::parse(version)?;

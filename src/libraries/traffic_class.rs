@@ -1,4 +1,4 @@
-//! The traffic class of the job on RoCE, and how each library comes to it.
+//! The traffic class of the job on RoCE, and how each library gets it.
 //!
 //! A switch puts packets into its lossless class by their DSCP, the upper six bits of the traffic class.
 //! The administrator of a host can set one class for a port ([`crate::facts::traffic_class`]). mlx5 then
@@ -29,7 +29,7 @@ pub(crate) const HAS_GIN: Version = Version::new(2, 28, 7);
 /// The first that reads [`OF_GIN`].
 pub(crate) const HAS_CLASS_OF_GIN: Version = Version::new(2, 30, 7);
 
-/// Who connects a library's queue pairs.
+/// What connects a library's queue pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueuePairs {
     /// The kernel, which gives them the class of the port.
@@ -85,8 +85,8 @@ pub(crate) enum OfPorts {
     Unknown,
 }
 
-/// The upper six bits, which are all that a queue pair of mlx5 takes of a class: the two others, of ECN,
-/// are the NIC's.
+/// Returns the upper six bits, which are all that a queue pair of mlx5 takes of a class: the two others, of
+/// ECN, are the NIC's.
 #[must_use]
 pub(crate) fn dscp(class: u8) -> u8 {
     class >> 2
@@ -121,7 +121,7 @@ pub(crate) fn of_nccl(value: &str) -> Option<u8> {
     strtoll(value).and_then(|class| u8::try_from(class).ok())
 }
 
-/// The class of the job's traffic for a library's own variable, if its queue pairs would have another
+/// Returns the class of the job's traffic for a library's own variable, if its queue pairs would have another
 /// one, and the user has not set the variable.
 pub(crate) fn of_job(subject: &LibraryContext, variable: &ClassVariable) -> Option<Fill> {
     if subject.value(variable.name).is_some() || roce(subject).next().is_none() {
@@ -138,7 +138,8 @@ pub(crate) fn of_job(subject: &LibraryContext, variable: &ClassVariable) -> Opti
     is_other.then(|| fill(variable.library, variable.name, class.to_string(), without))
 }
 
-/// The variable that gives NCCL's own queue pairs the class of the ports; `None` if NCCL is right without.
+/// Returns the variable that gives NCCL's own queue pairs the class of the ports; `None` if NCCL is right
+/// without.
 pub(crate) fn for_nccl(
     ports: &[Candidate],
     release: Option<Version>,
@@ -159,7 +160,7 @@ mod tests {
     use crate::fabric::Verdict;
     use crate::facts::rdma::{Hca, Port};
 
-    /// The class of ports with these texts.
+    /// Returns the class of ports with these texts.
     fn ports<T>(texts: &[Option<&str>], ask: impl FnOnce(&[Candidate]) -> T) -> T {
         let hca = |number: usize| Hca { name: format!("mlx5_{number}"), ..Hca::default() };
         let port = |text: &Option<&str>| Port {

@@ -96,7 +96,7 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     fills
 }
 
-/// The slot that P2P takes; `None` on a port that it does not use.
+/// Returns the slot that P2P takes; `None` on a port that it does not use.
 fn p2p_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     if port.port.number != 1 {
         return None;
@@ -110,7 +110,7 @@ fn p2p_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     slots.first().map(|gid| i64::from(gid.index))
 }
 
-/// The slot that EP's search ends on.
+/// Returns the slot that EP's search ends on.
 fn ep_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     let own = |name: &str| match name {
         gid::INDEX => subject.in_environment(EP_INDEX),
@@ -122,8 +122,8 @@ fn ep_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     (port.port.number == 1).then(|| gid::index(&port.port.gids, own, SEARCHES_AS).ok())?
 }
 
-/// What is wrong with the HCAs of P2P. If no entry of the list fits, P2P takes those that it would take
-/// without (`p2p/rdma/rdma_device.cc`).
+/// Returns what is wrong with the HCAs of P2P. If no entry of the list fits, P2P takes those that it would
+/// take without (`p2p/rdma/rdma_device.cc`).
 fn of_p2p(subject: &LibraryContext) -> Vec<Finding> {
     let of = OwnVariable { subject, library: TITLE, variable: P2P_HCAS };
     let value = subject.value(P2P_HCAS);

@@ -36,7 +36,7 @@ const ADDRESS: AddressingProgram = AddressingProgram {
 /// The first release that reads the map.
 const SINCE: Version = Version::new(0, 23, 0);
 
-/// The variables of libraries that are told their NIC by a worker, and the packages of those
+/// The variables of libraries that get their NIC from a worker, and the packages of those
 /// libraries as vLLM uses them: NIXL on UCX, and NVSHMEM below DeepEP. NCCL finds the nearest HCA
 /// of each GPU itself.
 const TOLD: [(&str, &str); 2] = [("UCX_NET_DEVICES", "nixl"), ("NVSHMEM_HCA_LIST", "deep-ep")];
@@ -74,7 +74,7 @@ fn is_here(subject: &LibraryContext) -> bool {
         || [MAPPING, SELECTION, HOST_IP].iter().any(|name| subject.value(name).is_some())
 }
 
-/// The release in the image, if it is one: a build from source has its own number (`0.1.dev1`).
+/// Returns the release in the image, if it is one: a build from source has its own number (`0.1.dev1`).
 fn release(subject: &LibraryContext) -> Option<Version> {
     let package = image(subject)?.packages("vllm").next()?;
     Version::parse(&package.version).filter(|_| !package.version.contains("dev"))
@@ -129,7 +129,7 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     ]
 }
 
-/// Whether the library of a package is to be told its NIC. A worker leaves UCX nothing but the
+/// Returns whether the library of a package is to be told its NIC. A worker leaves UCX nothing but the
 /// HCA then, over which each agent of NIXL has to reach itself: see [`ucx::alone`].
 fn is_told(subject: &LibraryContext, package: &str) -> bool {
     let has = image(subject).is_some_and(|image| {
@@ -141,7 +141,7 @@ fn is_told(subject: &LibraryContext, package: &str) -> bool {
     has && (package != "nixl" || ucx::alone::each_rail_will_do(subject))
 }
 
-/// Whether a worker of vLLM sets this variable itself, as the user has said.
+/// Returns whether a worker of vLLM sets this variable itself, as the user has said.
 pub(crate) fn is_set_by_worker(selection: &str, variable: &str) -> bool {
     let names = selection.split(',').map(|entry| entry.split(':').next().unwrap_or_default().trim());
     names.into_iter().any(|name| name == variable)

@@ -15,7 +15,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// Those that the job has.
+    /// Returns those that the job has.
     pub fn of(&self, subject: &LibraryContext) -> Vec<&'static Library> {
         let is_wanted = |library: &&Library| match self {
             Wanted::Found => (library.is_here)(subject),
@@ -24,7 +24,7 @@ impl Wanted {
         ALL.iter().copied().filter(is_wanted).collect()
     }
 
-    /// Whether a library may be decided for, if something else requests it.
+    /// Returns whether a library may be decided for, if something else requests it.
     pub fn allows(&self, library: &Library) -> bool {
         match self {
             Wanted::Found => true,
@@ -32,7 +32,7 @@ impl Wanted {
         }
     }
 
-    /// Which libraries have to be looked for.
+    /// Returns which libraries have to be looked for.
     pub fn scope(&self) -> ImageScope {
         match self {
             Wanted::Named(names) if names.is_empty() => ImageScope::Nccl,

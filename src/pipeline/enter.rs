@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Does everything up to the exec. A start that is under way is waited for, for this time at most.
 ///
 /// # Errors
-/// A sentence for the user: a profile is at fault.
+/// A sentence for the user: a profile is wrong.
 pub fn enter(
     config: &Config,
     log: &Log,

@@ -17,7 +17,7 @@ pub struct Setting {
     #[serde(skip)]
     pub secret: Option<Secret>,
     pub outcome: SettingOutcome,
-    /// Who decided.
+    /// The source of the decision.
     pub source: Source,
     /// Why.
     pub rule: Rule,
@@ -34,7 +34,7 @@ pub struct Setting {
 pub enum SettingOutcome {
     /// Put into the command's environment.
     Filled,
-    /// Set by the user, and stands.
+    /// The user set it, and rdma-init keeps it.
     User,
     /// Stays unset, because the library finds the right value itself.
     Left,
@@ -68,7 +68,7 @@ impl Setting {
         Setting { variable, value, secret, outcome, source, rule, evidence, at_start: false }
     }
 
-    /// Returns a setting that is not put there.
+    /// Returns a setting that is not filled in.
     pub fn left(
         variable: String,
         value: Option<String>,

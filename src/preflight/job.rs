@@ -95,7 +95,7 @@ fn alone(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Outcome 
 /// How long the name of node 0 is looked up by node 0 itself, which may do without it.
 const LOOK_UP: Duration = Duration::from_secs(5);
 
-/// Where node 0 listens.
+/// Returns where node 0 listens.
 fn listen(meet: &Address, terms: &Terms, facts: &Facts) -> Address {
     let has_token = !terms.token.is_empty();
     // Only without a token does it matter where the name leads.

@@ -45,7 +45,7 @@ impl Outcome {
     }
 }
 
-/// The longest time that a preflight of so many nodes takes, if it waits this long for them.
+/// Returns the longest time that a preflight of so many nodes takes, if it waits this long for them.
 pub fn longest(wait: Duration, nodes: u32, extent: Extent, each: Duration) -> Duration {
     wait.saturating_add(Times { each }.whole(&Schedule { nodes, extent }))
 }
@@ -69,7 +69,7 @@ pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Res
     outcome
 }
 
-/// As node 0: one process hears all nodes, and another one takes part like any node.
+/// Runs node 0: one process receives from all nodes, and another one takes part like any node.
 fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, PreflightError> {
     let until = Instant::now() + node.wait;
     let listener = Listener::at(&node.listen, until)?;

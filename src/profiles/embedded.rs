@@ -1,5 +1,5 @@
 //! The profiles that come with the program. `generate.rs` makes this, in the build, of the
-//! TOML files in this folder; one that is no profile fails the build.
+//! TOML files in this directory; one that is not a profile fails the build.
 
 use std::borrow::Cow;
 

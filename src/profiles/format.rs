@@ -43,7 +43,7 @@ pub struct Profile {
     /// What to check when the fabric is missing, in the platform's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Who sets the variables of `hands_off`, if a script of the platform does.
+    /// The script of the platform that sets the variables of `hands_off`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
     /// The published constants, in the published order.
@@ -201,7 +201,7 @@ pub struct Condition {
     /// `MASTER_ADDR` has this form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master_addr: Option<Text>,
-    /// A file or folder with this path, which holds no `*`, is there.
+    /// A file or directory with this path, which holds no `*`, is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<Text>,
     /// A device of a resource claim of the Pod has this attribute.
@@ -213,18 +213,18 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Whether it asks for something that has to be there.
+    /// Returns whether it asks for something that has to be there.
     pub fn has_positive(&self) -> bool {
         Condition { not: Cow::Borrowed(&[]), ..self.clone() } != Condition::default()
     }
 
-    /// The files that it asks for.
+    /// Returns the files that it asks for.
     pub fn files(&self) -> Vec<&Text> {
         let of_others = self.not.iter().flat_map(Condition::files);
         self.file.iter().chain(of_others).collect()
     }
 
-    /// The variables that it asks for.
+    /// Returns the variables that it asks for.
     pub fn markers(&self) -> Vec<&Text> {
         let of_others = self.not.iter().flat_map(Condition::markers);
         self.environment.iter().chain(of_others).collect()
@@ -238,7 +238,7 @@ impl Profile {
         always.chain(self.only.iter().flat_map(|only| only.variables.keys())).map(String::as_str)
     }
 
-    /// The files whose presence decides something.
+    /// Returns the files whose presence decides something.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let conditions = self.evidence.iter().chain(self.only.iter().map(|only| &only.condition));
         let asked = conditions.flat_map(|condition| condition.files().into_iter().map(|file| &**file));
@@ -246,7 +246,7 @@ impl Profile {
         asked.chain(scripts)
     }
 
-    /// The variables whose presence decides something.
+    /// Returns the variables whose presence decides something.
     pub fn markers(&self) -> impl Iterator<Item = &str> {
         let conditions = self.evidence.iter().chain(self.only.iter().map(|only| &only.condition));
         conditions.flat_map(|condition| condition.markers().into_iter().map(|name| &**name))
@@ -274,7 +274,7 @@ pub struct AttributeEvidence {
     pub value: Option<Text>,
 }
 
-/// Whether `text` has the form of `pattern`, where `*` stands for any text.
+/// Returns whether `text` has the form of `pattern`, where `*` stands for any text.
 pub fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };

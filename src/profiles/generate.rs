@@ -36,7 +36,7 @@ fn embedded(profiles: &[Profile]) -> String {
     format!("pub(crate) const EMBEDDED: &[fn() -> Profile] = &[\n{functions}];\n")
 }
 
-/// The outlines as constant data, which needs no time at the start.
+/// Returns the outlines as constant data, which needs no time at the start.
 fn outlines(profiles: &[Profile]) -> String {
     let mut items = String::new();
     let mut outlines = String::new();

@@ -45,7 +45,7 @@ impl<'a> Document<'a> {
 /// Writes the comparison.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
     let Document { comparison, unread, .. } = document;
     writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(document))?;

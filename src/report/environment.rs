@@ -30,7 +30,7 @@ pub enum EnvFormat {
 /// Writes the variables; returns those that the format cannot hold.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write<'a>(
     out: &mut impl Write,
     variables: &[(&'a str, &'a str)],

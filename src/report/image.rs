@@ -13,7 +13,7 @@ use crate::text::visible;
 /// Writes a line for each library that was found; nothing if there is none.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(super) fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
     if *image == Image::default() {
         return Ok(());
@@ -107,7 +107,7 @@ fn write_package(out: &mut impl Write, package: &Package) -> io::Result<()> {
     )
 }
 
-/// The providers that can be loaded, then those that are there or named without effect.
+/// Returns the providers that can be loaded, then those that are there or named without effect.
 fn write_providers(out: &mut impl Write, image: &Image) -> io::Result<()> {
     let (loaded, idle): (Vec<_>, Vec<_>) =
         image.providers.iter().partition(|provider| image.provider(&provider.name) == Some(provider));

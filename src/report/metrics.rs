@@ -45,7 +45,7 @@ pub(crate) fn write(out: &mut impl Write, ports: &[PortSample], how: Exposition)
     }
 }
 
-/// The values of one field.
+/// Returns the values of one field.
 fn family(
     out: &mut impl Write,
     field: &Field,

@@ -33,7 +33,7 @@ pub(crate) enum Detail {
 /// Writes the block.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(
     out: &mut impl Write,
     plan: &Plan,
@@ -93,7 +93,7 @@ pub(crate) fn write(
 /// Writes the first line: who speaks, and what was decided.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write_headline(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
     writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), visible(&headline(plan)))
 }
@@ -101,7 +101,7 @@ pub(crate) fn write_headline(out: &mut impl Write, plan: &Plan) -> io::Result<()
 /// Writes findings, the fix below each.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write_findings<'a>(
     out: &mut impl Write,
     findings: impl Iterator<Item = &'a Finding>,

@@ -17,7 +17,7 @@ const SHOWN: usize = 24;
 /// Writes the table.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let evidence = verdict.evidence;
     writeln!(out, "rdma-init {} preflight: {}", env!("CARGO_PKG_VERSION"), headline(verdict))?;
@@ -140,7 +140,7 @@ fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
 /// Writes the names of the faulty nodes. If there is none, the file is empty.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write_excluded(out: &mut dyn Write, verdict: &Verdict, format: Excluded) -> io::Result<()> {
     let names = verdict.exclude();
     match format {

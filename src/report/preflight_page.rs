@@ -37,7 +37,7 @@ const UNTRIED: u16 = 65_534;
 /// Writes the page.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let evidence = verdict.evidence;
     let (word, class) = if verdict.passed { ("passed", "passed") } else { ("FAILED", "failed") };

@@ -9,7 +9,7 @@ use crate::text::{shortened, visible};
 /// Writes the variables of a process, a line each.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(
     out: &mut impl Write,
     pid: u32,

@@ -52,7 +52,7 @@ fn groups<'a>(checks: impl IntoIterator<Item = &'a Check>) -> Vec<Group<'a>> {
 /// Writes the table.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let (program, host) = (visible(&report.program), visible(&report.host));
     writeln!(out, "rdma-init {program} self-test of {host}: {}", verdict(report))?;
@@ -106,7 +106,7 @@ fn write_rails(out: &mut impl Write, pair: &Pair) -> io::Result<()> {
 /// said the same.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write_brief(out: &mut impl Write, report: &Report, level: log::Level) -> io::Result<()> {
     let shown: Vec<Group> = bad(report)
         .into_iter()
@@ -157,7 +157,7 @@ fn explain(out: &mut impl Write, group: &Group) -> io::Result<()> {
 /// Writes the checks that there are.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write_kinds(out: &mut impl Write) -> io::Result<()> {
     let width = KINDS.iter().map(|kind| kind.id.len()).max().unwrap_or_default();
     KINDS.iter().try_for_each(|kind| {

@@ -18,7 +18,7 @@ pub(crate) struct Row<'a> {
 }
 
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(out: &mut impl Write, rows: &[Row], time: Duration) -> io::Result<()> {
     let names: Vec<String> = rows.iter().map(|row| visible(&format!("{}:{}", row.hca, row.port))).collect();
     let width = names.iter().map(String::len).max().unwrap_or_default();
@@ -68,7 +68,7 @@ struct Line<'a> {
 }
 
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write_json(out: &mut dyn Write, rows: &[Row], time: Duration) -> io::Result<()> {
     for Row { hca, port, moved } in rows {
         let line = Line {

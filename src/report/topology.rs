@@ -23,7 +23,7 @@ const MEANINGS: [(Distance, &str); 5] = [
 /// place of no GPU or of no HCA is known. `used` are the HCAs of the job, if that is decided.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(out: &mut impl Write, facts: &Facts, used: Option<&[&str]>) -> io::Result<()> {
     let gpus = &facts.gpu.devices;
     let hcas: Vec<&Hca> = facts.rdma.iter().filter(|hca| hca.pci_path.is_some()).collect();

@@ -11,7 +11,7 @@ use crate::text::visible;
 /// Writes the chain.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     if !why.concerns {
         writeln!(

@@ -1,4 +1,4 @@
-//! Asking a DNS server: over UDP, and over TCP for what does not fit.
+//! Asks a DNS server: over UDP, and over TCP for what does not fit.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};

@@ -1,5 +1,5 @@
 //! Tests with servers on loopback that answer what a test wants, and with files below a
-//! temporary folder.
+//! temporary directory.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -10,7 +10,7 @@ pub(super) fn complete(checks: &mut [Check]) {
     }
 }
 
-/// The fix of a check, whatever it has found.
+/// Returns the fix of a check, whatever it has found.
 fn general(id: &str) -> &'static str {
     match id {
         "memlock" | "verbs-memory" => {

@@ -7,7 +7,7 @@ use crate::text::counted;
 /// The number of failures in the line: people read a termination log in a small window.
 const SHOWN: usize = 3;
 
-/// Why the command must not be started, in one line; `None` if no check failed.
+/// Returns why the command must not be started, in one line; `None` if no check failed.
 pub fn reason(report: &Report) -> Option<String> {
     let failed: Vec<&Check> = report.checks.iter().filter(|check| check.outcome == Outcome::Failed).collect();
     if failed.is_empty() {

@@ -1,4 +1,4 @@
-//! Each port is tried in a process of its own: a provider library that crashes or hangs
+//! Each port is tried in its own process: a provider library that crashes or hangs
 //! costs that process, and is a result.
 
 pub(crate) mod child;
@@ -74,7 +74,7 @@ impl Children {
         }
     }
 
-    /// The result of each port. A child that still runs counts as hung.
+    /// Returns the result of each port. A child that still runs counts as hung.
     pub(crate) fn finish(self) -> Vec<ProbeResult> {
         self.sigchld.restore();
         self.list.into_iter().map(Child::into_result).collect()

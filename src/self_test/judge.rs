@@ -23,7 +23,7 @@ pub(crate) fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool
         .collect()
 }
 
-/// What a check looks at, with any part of it that is known to keep the job from RDMA.
+/// Returns what a check looks at, with any part of it that is known to keep the job from RDMA.
 fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = (kind.look)(facts, plan);
     let is_its = |about: About| kinds::of_obstacle(about).is_some_and(|of| of.id == kind.id);
@@ -37,7 +37,7 @@ fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Whether NVLink may carry the whole job, as the finding says. Only NVML knows.
+/// Returns whether NVLink may carry the whole job, as the finding says. Only NVML knows.
 fn may_do_without(plan: &Plan) -> bool {
     let says_it = |finding: &Finding| finding.id == Id::NoRdma && finding.severity == Severity::Info;
     plan.findings.iter().any(says_it)

@@ -42,7 +42,7 @@ pub fn host_name() -> String {
     nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Whether no check failed.
+/// Returns whether no check failed.
 pub fn passed(checks: &[Check]) -> bool {
     checks.iter().all(|check| check.outcome != Outcome::Failed)
 }

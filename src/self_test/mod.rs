@@ -1,6 +1,6 @@
-//! Proving limits, image and fabric before the job starts.
+//! Tests limits, image and fabric before the job starts.
 //!
-//! A check judges facts, or what a process of its own tried on a device; it never changes
+//! A check judges facts, or what a separate process tried on a device; it never changes
 //! anything. The result is a [`report::Report`], the same for people, for programs and for
 //! `compare`.
 

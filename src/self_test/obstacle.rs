@@ -6,7 +6,7 @@ use crate::libraries::nccl::predict::{Bootstrap, PortUse, Prediction, Transport}
 use crate::plan::{Fabric, Plan};
 
 /// Findings that, as errors, prevent RDMA, or end the job earlier. (Memory that cannot be
-/// pinned is an error as well, but has a key of its own; and a missing provider may concern
+/// pinned is an error as well, but has its own key; and a missing provider may concern
 /// only one HCA of several.)
 const FATAL: [Id; 13] = [
     Id::NvswitchHca,
@@ -44,7 +44,7 @@ pub enum About {
     Finding(Id),
 }
 
-/// All known obstacles, in the order in which the job would meet them.
+/// Returns all known obstacles, in the order in which the job would meet them.
 #[must_use]
 pub fn all(plan: &Plan) -> Vec<RdmaBlocker> {
     let mut all = Vec::new();
@@ -78,7 +78,7 @@ pub enum Certain {
     No,
 }
 
-/// Whether NCCL fails, or runs without RDMA, although there is RDMA.
+/// Returns whether NCCL fails, or runs without RDMA, although there is RDMA.
 pub fn of_network(plan: &Plan) -> Certain {
     of_releases(plan, |plan, prediction| match &prediction.transport {
         Transport::Fails(message) => Some(ends_with(plan, message)),

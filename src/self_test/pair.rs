@@ -79,7 +79,7 @@ impl Met {
         &mut self.wire
     }
 
-    /// Tells the other node what this one is, and hears what the other one is.
+    /// Sends the other node what this one is, and receives what the other one is.
     ///
     /// # Errors
     /// What came instead.

@@ -34,7 +34,7 @@ impl Scope {
         Scope { level, size, each: each.min(isolate::LONGEST) }
     }
 
-    /// The longest time for all ports together.
+    /// Returns the longest time for all ports together.
     pub fn longest(&self) -> Duration {
         SELF_TEST_TIME.max(self.each)
     }
@@ -81,7 +81,7 @@ fn of_devices(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<Check> {
     wanted.iter().zip(&results).flat_map(|(wanted, result)| verbs::checks(wanted, result)).collect()
 }
 
-/// The ports that the job uses, each with the slot that NCCL will take, or else the slot of the
+/// Returns the ports that the job uses, each with the slot that NCCL will take, or else the slot of the
 /// container's own GID.
 pub(crate) fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest> {
     let rails: Vec<_> = rails(facts, plan).collect();
@@ -111,7 +111,7 @@ pub(crate) fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest>
     used(facts, plan).map(of).collect()
 }
 
-/// What NCCL will give its queue pairs, by the plan and the user's own variables (`ncclIbInitQp`,
+/// Returns what NCCL will give its queue pairs, by the plan and the user's own variables (`ncclIbInitQp`,
 /// `ncclIbRtrQp`).
 fn marks(facts: &Facts, plan: &Plan) -> Marks {
     let version = plan.nccl.unwrap_or(NEWEST);

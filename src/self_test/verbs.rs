@@ -30,7 +30,7 @@ pub(crate) fn checks(wanted: &PortTest, result: &ProbeResult) -> Vec<Check> {
     }
 }
 
-/// Why nothing was tried with a device. This says nothing of the device, nor of the image.
+/// Returns why nothing was tried with a device. This says nothing about the device or the image.
 fn no_provider(driver: Option<&str>) -> String {
     match driver {
         Some(driver) => format!("this binary has no provider for {driver}"),
@@ -46,7 +46,7 @@ fn skipped(wanted: &PortTest, id: &str, why: &str) -> Check {
     Check { message: Some(why.to_owned()), ..check(wanted, id, Outcome::Skipped) }
 }
 
-/// The check that a step belongs to.
+/// Returns the check that a step belongs to.
 fn id_of(step: Step) -> &'static str {
     match step {
         Step::ListDevices | Step::OpenNode | Step::OpenDevice | Step::QueryDevice => OPEN,
@@ -90,7 +90,7 @@ fn of_probe(wanted: &PortTest, probe: &DeviceProbe) -> Vec<Check> {
     checks
 }
 
-/// What is wrong with the MTU that the port works with.
+/// Returns what is wrong with the MTU that the port works with.
 fn mtu(wanted: &PortTest, probe: &DeviceProbe) -> Option<String> {
     // 0 is a number that verbs.h does not name.
     let known = wanted.allowed_mtu.filter(|_| probe.active_mtu > 0 && probe.max_mtu > 0);

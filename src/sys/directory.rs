@@ -111,7 +111,7 @@ impl Directory {
         }
     }
 
-    /// Whether this process may do this with what has the name; `.` is the directory itself.
+    /// Returns whether this process may do this with what has the name; `.` is the directory itself.
     ///
     /// # Errors
     /// As for access(2).

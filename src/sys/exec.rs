@@ -1,4 +1,4 @@
-//! Replacing this process by the command.
+//! Replaces this process with the command.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, Metadata, OpenOptions};

@@ -12,7 +12,7 @@ pub(crate) fn effective() -> Uid {
     *EFFECTIVE.get_or_init(Uid::effective)
 }
 
-/// Whether this process has the rights of another user than the one who started it: by a
+/// Returns whether this process has the rights of another user than the one who started it: by a
 /// set-user-ID or set-group-ID bit, or by a capability of the file.
 ///
 /// CAP_IPC_LOCK does not count. It is lent on purpose (`setcap cap_ipc_lock+p`), as another

@@ -132,7 +132,7 @@ pub(crate) enum PortState {
 pub(crate) struct PathMtu(pub(super) ibv_mtu::Type);
 
 impl PathMtu {
-    /// The MTU that both ends can take, when the port of the other end has an MTU of this many
+    /// Returns the MTU that both ends can take, when the port of the other end has an MTU of this many
     /// bytes.
     pub(crate) fn with(self, bytes: u32) -> PathMtu {
         match bytes {

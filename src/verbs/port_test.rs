@@ -1,4 +1,4 @@
-//! A port to test, and what a process of its own found out about it.
+//! A port to test, and what a separate process found out about it.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl PortTest {
     }
 }
 
-/// One step of a probe, and what came of it.
+/// One step of a probe, and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StepResult {
     pub step: Step,
@@ -132,7 +132,7 @@ pub(crate) enum ProbeEnd {
         at(*during)
     )]
     Hung { after_ms: u64, during: Option<Step>, gone: bool },
-    /// The process told more than it may, or something that is no result.
+    /// The process told more than it may, or something that is not a result.
     #[error("the probe's report is invalid{}", at(*during))]
     Garbled { during: Option<Step> },
     /// The process could not be started.

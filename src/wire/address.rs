@@ -22,7 +22,7 @@ impl Address {
         Address { host: String::new(), port }
     }
 
-    /// The default port of no host in particular.
+    /// Returns the default port of no host in particular.
     pub fn everywhere() -> Address {
         Address::on_port(DEFAULT_PORT)
     }
@@ -31,19 +31,19 @@ impl Address {
         Address { host: socket.ip().to_string(), port: socket.port() }
     }
 
-    /// Whether the address names no host.
+    /// Returns whether the address names no host.
     pub fn is_empty(&self) -> bool {
         self.host.is_empty()
     }
 
-    /// Whether the address can lead to this host alone.
+    /// Returns whether the address can lead to this host alone.
     pub fn is_loopback(&self) -> bool {
         let literal = self.host.parse::<IpAddr>();
         literal
             .map_or_else(|_| hosts::is_localhost(&self.host), |address| address.to_canonical().is_loopback())
     }
 
-    /// Whether this is an IPv6 address of one link alone, which means nothing on another host.
+    /// Returns whether this is an IPv6 address of one link alone, which means nothing on another host.
     pub fn is_link_local(&self) -> bool {
         let literal = self.host.split('%').next().and_then(|host| host.parse::<Ipv6Addr>().ok());
         literal.is_some_and(|address| address.is_unicast_link_local())
@@ -71,7 +71,7 @@ impl std::fmt::Display for Address {
 #[error("{0:?} is not an address; expected HOST:PORT, [IPV6]:PORT, or HOST alone for port {DEFAULT_PORT}")]
 pub struct AddressError(String);
 
-/// What no host has in its name. A name that is only unknown may be known later, and one with this
+/// Returns what no host has in its name. A name that is only unknown may be known later, and one with this
 /// never.
 fn is_foreign(c: char) -> bool {
     c.is_whitespace() || c.is_control() || "[]/,@".contains(c)

@@ -28,7 +28,7 @@ impl Channel {
         Channel { connection, session }
     }
 
-    /// The address that the connection leads to.
+    /// Returns the address that the connection leads to.
     pub fn address(&self) -> &str {
         self.connection.address()
     }
@@ -76,7 +76,7 @@ impl Channel {
         self.read(&line)
     }
 
-    /// The next message, if all of it has arrived.
+    /// Returns the next message, if all of it has arrived.
     ///
     /// # Errors
     /// What came instead.

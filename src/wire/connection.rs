@@ -35,12 +35,12 @@ impl Connection {
         Ok(Connection { stream, address, protocol, came: Vec::new(), out: Vec::new() })
     }
 
-    /// The address that the connection leads to.
+    /// Returns the address that the connection leads to.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The connection beneath, for a node that violates the protocol.
+    /// Returns the connection beneath, for a node that violates the protocol.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -49,8 +49,8 @@ impl Connection {
         self.stream.as_fd()
     }
 
-    /// How many bytes have arrived and are kept, because they are no whole line yet or were not asked for
-    /// it.
+    /// Returns how many bytes have arrived and are kept, because they are not a whole line yet or were not
+    /// asked for it.
     pub fn held(&self) -> usize {
         self.came.len()
     }
@@ -82,7 +82,7 @@ impl Connection {
         self.out.extend_from_slice(line);
     }
 
-    /// Whether the kernel has not taken yet all that was queued.
+    /// Returns whether the kernel has not taken yet all that was queued.
     pub fn is_sending(&self) -> bool {
         !self.out.is_empty()
     }
@@ -103,7 +103,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The two ends of the connection, as the kernel knows them: this one and the other one.
+    /// Returns the two ends of the connection, as the kernel knows them: this one and the other one.
     ///
     /// # Errors
     /// The connection is gone.
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// The next line, if all of it has arrived.
+    /// Returns the next line, if all of it has arrived.
     ///
     /// # Errors
     /// What came instead.
@@ -181,18 +181,18 @@ impl Connection {
     }
 }
 
-/// Whether this is the start of a greeting or of a code.
+/// Returns whether this is the start of a greeting or of a code.
 fn is_start_of_ours(bytes: &[u8]) -> bool {
     bytes.starts_with(b"{") || bytes.iter().take(64).all(u8::is_ascii_hexdigit)
 }
 
-/// Whether something happened before this time.
+/// Returns whether something happened before this time.
 fn wait(fd: BorrowedFd, what: PollFlags, end: Instant) -> bool {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return false;
     }
-    // An interruption is as good as an event: the caller looks again.
+    // EINTR is harmless: the caller looks again.
     let _ = poll(&mut [PollFd::new(fd, what)], timeout(left));
     true
 }

@@ -1,5 +1,5 @@
-//! Connections whose other end has not yet proven to be ours. All are heard at once, so that
-//! no guest keeps a node out by saying nothing.
+//! Connections whose other end has not yet proven to be ours. All of them are read at once, so
+//! that a silent one cannot keep a node out.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use super::session::Session;
 use super::stranger::{Fault, Stranger};
 use crate::verbs::rail::Side;
 
-/// The most connections that are accepted before the others are heard again.
+/// The most connections that are accepted before the others are read again.
 const AT_ONCE: usize = 16;
 
 /// Why no connection can be accepted any more.
@@ -55,12 +55,12 @@ impl Guests {
         self.list.is_empty()
     }
 
-    /// What to poll for news of the guests. One whose key is not known yet has said all that it may.
+    /// Returns what to poll for news of the guests. One whose key is not known yet has said all that it may.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.list.iter().filter(|guest| guest.pending.is_none()).map(|guest| guest.connection.fd())
     }
 
-    /// When the time of a guest is over.
+    /// Returns when the time of a guest is over.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.list.iter().map(|guest| guest.until).min()
     }
@@ -184,7 +184,7 @@ impl Guest {
         })
     }
 
-    /// The line that is to be taken next, if it is there.
+    /// Returns the line that is to be taken next, if it is there.
     fn next(&mut self) -> Result<Option<Vec<u8>>, Stranger> {
         match self.pending.take() {
             Some(line) => Ok(Some(line)),

@@ -35,7 +35,7 @@ const USUAL: Duration = Duration::from_secs(60);
 /// The number of bytes that are shown of a line that is not a message.
 const SHOWN: usize = 60;
 
-/// How long one handshake may take: a node that comes at the last moment still gets the time
+/// Returns how long one handshake may take: a node that comes at the last moment still gets the time
 /// for one.
 pub(crate) fn patience(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now()).clamp(LEAST_PATIENCE, PATIENCE)
@@ -83,7 +83,7 @@ pub(crate) enum IdentityKey {
 /// Looks up the key of an identity.
 pub(crate) type Keys<'a> = dyn Fn(&str) -> IdentityKey + 'a;
 
-/// The same key for every identity.
+/// Returns the same key for every identity.
 pub(crate) fn one_key(token: &[u8]) -> impl Fn(&str) -> IdentityKey {
     move |_| IdentityKey::Known(token.to_vec())
 }
@@ -141,12 +141,12 @@ impl Handshake {
         Ok(Handshake { protocol, side, identity, longest, address, greeting, session: None })
     }
 
-    /// What the first side sends before it hears anything.
+    /// Returns what the first side sends before it hears anything.
     pub(crate) fn greeting(&self) -> &[u8] {
         &self.greeting
     }
 
-    /// The identity of the first side. It counts only once that side has proven it.
+    /// Returns the identity of the first side. It counts only once that side has proven it.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
@@ -247,7 +247,7 @@ impl Handshake {
         Stranger { fault: Fault::Unknown, why }
     }
 
-    /// What is wrong with a first side whose identity has had no key for all of its time.
+    /// Returns what is wrong with a first side whose identity has had no key for all of its time.
     pub(crate) fn still_pending(&self) -> Stranger {
         self.unknown()
     }
@@ -323,7 +323,7 @@ mod tests {
         result.err().expect("it is refused").fault
     }
 
-    /// How long each side waits for the other, or what is wrong.
+    /// Returns how long each side waits for the other, or what is wrong.
     fn both(first: &'static str, second: &'static str) -> Result<[Duration; 2], Stranger> {
         let (mut first, mut second) = (at(Side::First, first, 1), at(Side::Second, second, 20));
         let greeting = sent(second.hear(first.greeting())?);

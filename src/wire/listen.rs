@@ -72,7 +72,7 @@ impl Listener {
         Ok(Listener { listener, own })
     }
 
-    /// The next connection that has come by now.
+    /// Returns the next connection that has come by now.
     ///
     /// # Errors
     /// As for accept(2); `WouldBlock` if there is none.

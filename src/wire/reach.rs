@@ -1,4 +1,4 @@
-//! Connecting to another node, and proving to it that this one is ours.
+//! Connects to another node, and proves to it that this one belongs to the job.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -78,7 +78,7 @@ fn is_itself(stream: &TcpStream) -> bool {
 /// other node may take.
 ///
 /// # Errors
-/// The other end is no node of ours, has gone, or says nothing.
+/// The other end is not a node of ours, has gone, or says nothing.
 pub fn prove(
     mut connection: Connection,
     protocol: &'static Protocol,

@@ -58,7 +58,7 @@ impl Session {
         line
     }
 
-    /// The text of a line; `None` if the other node has not sent this line as its next one.
+    /// Returns the text of a line; `None` if the other node has not sent this line as its next one.
     pub fn open<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         let (code, text) = line.strip_suffix(b"\n")?.split_at_checked(DIGITS)?;
         let text = text.strip_prefix(b" ")?;
@@ -139,7 +139,7 @@ mod tests {
             for bit in 0..8 {
                 let mut changed = line.clone();
                 changed[place] ^= 1 << bit;
-                // The same digit in upper case is no change.
+                // The same digit in upper case is not a change.
                 if place >= DIGITS || !changed.eq_ignore_ascii_case(&line) {
                     assert!(second.open(&changed).is_none(), "{place}, {bit}");
                 }

@@ -1,4 +1,4 @@
-//! Strangers, that is ends that are no node of ours. They are counted, and told in a few lines,
+//! Invalid peers: ends that are not nodes of this job. They are counted, and reported in a few lines,
 //! however many there are.
 
 /// What is wrong with a stranger, ordered by how much that helps a reader: the last one tells
@@ -12,7 +12,7 @@ pub enum Fault {
     Silent,
     /// The stranger is something else than rdma-init.
     NotOurs,
-    /// The stranger calls for something that this node has not been told of.
+    /// The peer asks for something that this node does not know of.
     Unknown,
     Version,
     Token,
@@ -31,7 +31,7 @@ pub struct Strangers<'a> {
     /// What each line begins with.
     before: &'static str,
     count: u64,
-    /// The count that was told last.
+    /// The count that was reported last.
     said: u64,
     told: Vec<Fault>,
     /// The last of the strangers that tell the most.

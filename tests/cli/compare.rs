@@ -385,7 +385,7 @@ fn what_cannot_be_read_is_named_skipped_and_counted() {
     );
     let lines = differing(&ran);
     let wanted = [
-        ("line 2", "its schema is rdma-init/self-test/2, and this rdma-init reads rdma-init/self-test/1"),
+        ("line 2", "its schema is rdma-init/self-test/2, but this rdma-init reads rdma-init/self-test/1"),
         ("line 3", "missing field `hcas`"),
         ("line 4", "longer than 1 MiB"),
         ("line 5", "cut"),

@@ -55,7 +55,7 @@ impl Kept {
         if own.range(range).next().is_some() {
             return true;
         }
-        // The link is no way to other nodes.
+        // The link does not lead to other nodes.
         let is_link = matches!(destination.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
         !is_link && self.ways.insert((route.table, route.interface.clone(), route.source))
     }

@@ -138,7 +138,7 @@ fn python(site: &Path) -> Option<&str> {
     parts.find(|part| part.starts_with("python3."))
 }
 
-/// Files of one library, in different releases; processes that load different ones `end_so`.
+/// Reports files of one library, in different releases; processes that load different ones `end_so`.
 fn libraries(title: &str, found: &[&Library], taken: &str, end_so: &str) -> Option<Finding> {
     let mut versions: Vec<&str> = found.iter().filter_map(|library| library.version.as_deref()).collect();
     versions.sort_unstable();
@@ -169,7 +169,7 @@ pub(crate) fn with_path(library: &Library) -> String {
     format!("{} in {}", library.version.as_deref().unwrap_or("of unknown version"), library.path.display())
 }
 
-/// Packages that pip has noted, and whose libraries are not there. If another package has been
+/// Reports packages that pip has noted, and whose libraries are not there. If another package has been
 /// installed over one, the fix is that of the finding about both.
 fn broken(image: &Image) -> impl Iterator<Item = Finding> {
     image.packages.iter().filter(|package| !package.missing.is_empty()).map(|package| {

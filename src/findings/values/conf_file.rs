@@ -90,7 +90,7 @@ fn rest(setting: &UserSetting) -> Option<&'static str> {
     }
 }
 
-/// Files with a carriage return at the end of their lines.
+/// Reports files with a carriage return at the end of their lines.
 fn of_windows(subject: &Subject) -> Vec<Finding> {
     let mut files: Vec<(&str, Vec<&str>)> = Vec::new();
     for setting in subject.user.effective().filter(|setting| has_return(setting)) {

@@ -256,7 +256,7 @@ fn has_efa(subject: &Subject) -> bool {
         && subject.facts.rdma.iter().any(|hca| hca.driver.as_deref() == Some("efa"))
 }
 
-/// Whether each algorithm and protocol works here. For a network that only a net plugin can use, its
+/// Returns whether each algorithm and protocol works here. For a network that only a net plugin can use, its
 /// vendor publishes those that do: Google for GPUDirect-TCPX, aws-ofi-nccl for EFA. In a ring of
 /// cables between DGX Sparks, only the ring does.
 fn can_choose(subject: &Subject) -> bool {

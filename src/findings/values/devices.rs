@@ -54,7 +54,7 @@ fn policy(subject: &Subject) -> Option<Finding> {
     })
 }
 
-/// Rails and planes in the list, which earlier releases pass over.
+/// Reports rails and planes in the list, which earlier releases pass over.
 fn rails_of_old(subject: &Subject) -> Option<Finding> {
     subject.user.version().filter(|version| *version < REWROTE_PARSERS)?;
     let setting = subject.user.get(LIST)?;

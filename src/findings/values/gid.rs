@@ -180,7 +180,7 @@ fn on_infiniband(subject: &Subject) -> Option<Finding> {
     Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(format!("Remove {INDEX}.")))
 }
 
-/// What helps if the user's own decision leads to a wrong GID.
+/// Returns what helps if the user's own decision leads to a wrong GID.
 fn fix(subject: &Subject, setting: &UserSetting) -> String {
     let is_there = |used: &PortVerdict| {
         let port = find(subject, &used.hca, used.port);

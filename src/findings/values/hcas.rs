@@ -49,7 +49,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// HCAs that the job could use, and that the user's list leaves out.
+/// Reports HCAs that the job could use, and that the user's list leaves out.
 fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let ports = &subject.plan.ports;
     let left_idle: Vec<&PortVerdict> = ports.iter().filter(|port| port.left_idle).collect();
@@ -89,7 +89,7 @@ fn ends_at_bootstrap(subject: &Subject) -> bool {
         && interfaces::first(net, interfaces_of_user(subject), subject.version()).is_err()
 }
 
-/// Names in the list that no HCA here has.
+/// Reports names in the list that no HCA here has.
 fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     let rdma = &subject.facts.rdma;
     let setting = subject.user.get("NCCL_IB_HCA")?;

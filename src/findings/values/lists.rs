@@ -7,7 +7,7 @@ use crate::image::flavor::Flavor;
 use crate::libraries::nccl::list::{Entry, Pattern};
 use crate::text::condensed;
 
-/// Entries that hold spaces, semicolons or quotes beside names.
+/// Reports entries that hold spaces, semicolons or quotes beside names.
 pub(super) fn separators(library: Flavor, pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.contains([';', ' ', '\t', '"', '\''])).collect();
@@ -74,7 +74,7 @@ pub(super) fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) 
         .filter(|entry| here.contains(&entry.name.as_str()))
         .map(|entry| (entry, others(&entry.name)))
         .filter(|(_, others)| {
-            // Others that the list names as well are no surprise.
+            // Others that the list names as well are not a surprise.
             others.iter().any(|other| !pattern.entries.iter().any(|entry| entry.name == *other))
         })
         .map(|(entry, others)| format!("{} also means {}", entry.name, condensed(&others)))
@@ -92,7 +92,7 @@ pub(super) fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) 
     )
 }
 
-/// Entries after the last one that NCCL reads.
+/// Reports entries after the last one that NCCL reads.
 pub(super) fn dropped(
     subject: &Subject,
     pattern: &Pattern,

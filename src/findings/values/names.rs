@@ -94,7 +94,7 @@ fn of_libraries(setting: &UserSetting) -> Option<Finding> {
 /// A message shows at most this many names.
 const SHOWN: usize = 5;
 
-/// Names that neither a shell nor a file can set. The environment may hold any name.
+/// Reports names that neither a shell nor a file can set. The environment may hold any name.
 fn odd(subject: &Subject) -> Option<Finding> {
     let names = subject.facts.settings.0.iter().map(|setting| setting.variable.as_str());
     let odd: Vec<String> =

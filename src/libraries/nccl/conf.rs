@@ -41,20 +41,20 @@ pub fn parse(text: &str, version: Version) -> Vec<ConfLine> {
     lines
 }
 
-/// What the facts keep of a file. Which release reads it is not known while they are read: this
+/// Returns what the facts keep of a file. Which release reads it is not known while they are read: this
 /// is how it was before 2.30, and if that makes a difference the plan knows the release.
 pub fn assignments(text: &str) -> Vec<Assignment> {
     let lines = parse(text, SKIPS_COMMENTS).into_iter();
     lines.map(|ConfLine { number, key, value }| Assignment { number, name: key, value }).collect()
 }
 
-/// The variables that the text sets, for whatever release: before any that knows
+/// Returns the variables that the text sets, for whatever release: before any that knows
 /// comments, every line with an equals sign counts.
 pub fn keys(text: &str) -> Vec<String> {
     parse(text, Version::new(2, 18, 0)).into_iter().map(|line| line.key).collect()
 }
 
-/// Whether a file can hold this, for every release.
+/// Returns whether a file can hold this, for every release.
 pub fn fits(name: &str, value: &str) -> bool {
     !value.contains(['\n', '\r', '\0']) && value.len() <= LONGEST && name.len() <= LONGEST
 }
@@ -75,7 +75,7 @@ fn cut(text: &str) -> String {
     text[..boundary(text, LONGEST)].to_owned()
 }
 
-/// The last place to cut a text at, within so many bytes.
+/// Returns the last place to cut a text at, within so many bytes.
 fn boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }

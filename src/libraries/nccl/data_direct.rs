@@ -1,7 +1,7 @@
 //! What NCCL makes of an HCA with a Data Direct function (`src/transport/net_ib.cc`, later
 //! `net_ib/init.cc`: `ncclIbInitDevices`).
 //!
-//! NCCL calls the way through the function `mlx5_0_dma`. It is no device of its own: its
+//! NCCL calls the way through the function `mlx5_0_dma`. It is not a separate device: its
 //! connections are made with the HCA's context and port, so its GIDs are those of the HCA. What
 //! differs is the place on the PCI bus, and with it how far the GPUs are; and that memory is
 //! registered with `mlx5dv_reg_dmabuf_mr`, which needs DMA-BUF and a libmlx5 of rdma-core 54 or

@@ -9,12 +9,12 @@ use crate::facts::rdma::{Access, Hca, LinkLayer, Port};
 /// The variable that names the HCAs to use.
 pub(crate) const LIST: &str = "NCCL_IB_HCA";
 
-/// Whether NCCL has a transport for a link layer; it has none for EFA's.
+/// Returns whether NCCL has a transport for a link layer; it has none for EFA's.
 fn has_transport(port: &Port) -> bool {
     matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)
 }
 
-/// Whether NCCL would take the port when nothing restricts it. It does not look at
+/// Returns whether NCCL would take the port when nothing restricts it. It does not look at
 /// the node type, so an iWARP device is taken as well.
 pub(crate) fn visible(hca: &Hca, port: &Port) -> bool {
     hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
@@ -30,7 +30,7 @@ pub(crate) struct NcclDevices<'a> {
     pub no_room: Vec<&'a Hca>,
 }
 
-/// The ports that a release takes; `loads` tells whether libibverbs has a
+/// Returns the ports that a release takes; `loads` tells whether libibverbs has a
 /// provider for the HCA. Their order is that of libibverbs, which is unknown
 /// beforehand; it matters only if there are too many.
 pub(crate) fn taken<'a>(

@@ -7,7 +7,7 @@ use crate::facts::Facts;
 
 pub const VARIABLE: &str = "NCCL_ENV_PLUGIN";
 
-/// Whether a plugin is asked for a variable of this name: RCCL also asks for its own.
+/// Returns whether a plugin is asked for a variable of this name: RCCL also asks for its own.
 pub(crate) fn is_asked(variable: &str) -> bool {
     variable.starts_with("NCCL_") || variable.starts_with("RCCL_")
 }
@@ -19,7 +19,7 @@ const START: &str = "libnccl-env";
 /// known, so both count.
 const OF_RCCL: &str = "librccl-env";
 
-/// The files that the library tries for a plugin of this name, or without one.
+/// Returns the files that the library tries for a plugin of this name, or without one.
 pub(crate) fn files(facts: &Facts, name: &str) -> Vec<String> {
     let starts: &[&str] = if installed::is_rccl(facts) { &[OF_RCCL, START] } else { &[START] };
     let mut files: Vec<String> = Vec::new();
@@ -33,7 +33,7 @@ pub(crate) fn files(facts: &Facts, name: &str) -> Vec<String> {
     files
 }
 
-/// The file of the plugin that a release loads; none if the image is unknown. If nothing is
+/// Returns the file of the plugin that a release loads; none if the image is unknown. If nothing is
 /// named, NCCL tries `libnccl-env.so`. RCCL asks plugins from the same release of NCCL on that it is made from.
 pub fn loaded<'v>(facts: &Facts, get: impl Fn(&str) -> Option<&'v str>, version: Version) -> Option<String> {
     if version < READS_ENV_PLUGIN || installed::image(facts).is_none() {

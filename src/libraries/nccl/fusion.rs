@@ -52,7 +52,7 @@ const LEVELS: &[(&str, FusionLevel)] = &[
     ("SYS", FusionLevel::Farther),
 ];
 
-/// What a release makes of the ports that it takes, in the order in which it takes them.
+/// Returns what a release makes of the ports that it takes, in the order in which it takes them.
 pub(crate) fn fuse<'a, 'e>(
     facts: &Facts,
     ports: &[(&'a Hca, &'a Port)],
@@ -108,7 +108,7 @@ pub(crate) fn fuse<'a, 'e>(
     Fusion::Nics(several.map(|nic| nic.into_iter().map(|index| ports[index]).collect()).collect())
 }
 
-/// The ports in the order in which a release numbers them.
+/// Returns the ports in the order in which a release numbers them.
 pub(crate) fn in_order<'a, 'e>(
     ports: &[(&'a Hca, &'a Port)],
     get: &impl Fn(&str) -> Option<&'e str>,
@@ -121,12 +121,12 @@ pub(crate) fn in_order<'a, 'e>(
     ports
 }
 
-/// Whether a switch that is on by default is on.
+/// Returns whether a switch that is on by default is on.
 fn is_on<'e>(name: &str, get: &impl Fn(&str) -> Option<&'e str>, version: Version) -> bool {
     get(name).and_then(|value| integer(value, version)).is_none_or(|number| number != 0)
 }
 
-/// The PCI address that counts: NCCL takes all functions of a device for one, and with
+/// Returns the PCI address that counts: NCCL takes all functions of a device for one, and with
 /// `NCCL_IB_MERGE_VFS` all devices of a bus for one (`ncclIbGetPciPath`).
 fn place(address: &str, merges_vfs: bool) -> Option<String> {
     let (device, _function) = address.split_once('.')?;
@@ -134,7 +134,7 @@ fn place(address: &str, merges_vfs: bool) -> Option<String> {
     Some(if merges_vfs { format!("{bus}:00.0") } else { format!("{device}.0") })
 }
 
-/// The PCI address as a number, by which NCCL sorts (`pciPathToInt64`).
+/// Returns the PCI address as a number, by which NCCL sorts (`pciPathToInt64`).
 fn number(address: &str) -> Option<u64> {
     u64::from_str_radix(&address.replace([':', '.'], ""), 16).ok()
 }
@@ -210,7 +210,7 @@ fn by_topology(
     Ok(nics)
 }
 
-/// The rail of each port if only ports of one rail may become a NIC; `None` if rails do
+/// Returns the rail of each port if only ports of one rail may become a NIC; `None` if rails do
 /// not matter.
 fn rails<'e>(
     ports: &[(&Hca, &Port)],

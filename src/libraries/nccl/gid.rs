@@ -63,7 +63,7 @@ impl std::fmt::Display for Range {
     }
 }
 
-/// A text of `NCCL_IB_ADDR_RANGE` that is no range.
+/// A text of `NCCL_IB_ADDR_RANGE` that is not a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadRange {
     NoSlash,
@@ -141,7 +141,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Which slot of a RoCE port's table NCCL takes, in this environment.
+/// Returns which slot of a RoCE port's table NCCL takes, in this environment.
 ///
 /// # Errors
 /// NCCL ends with an error instead.
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(range("10.0.0.0/8"), Ok(0));
         assert_eq!(range(""), Ok(3));
         assert_eq!(at(&slots, &[(ROCE_VERSION, "1")], NEWEST), Ok(2));
-        // What is no range is none, but one of -1 bits is.
+        // What is not a range is none, but one of -1 bits is.
         for text in ["25.11.128.8", "fd00::/16", "25.11.128.8/33", "here/8"] {
             assert_eq!(range(text), Ok(3), "{text}");
         }

@@ -12,7 +12,7 @@ use crate::image::flavor::Flavor;
 use crate::image::library::Library;
 use crate::image::providers;
 
-/// The release of NCCL that the job loads, as far as the image tells: by the library
+/// Returns the release of NCCL that the job loads, as far as the image tells: by the library
 /// itself, else by what it says of itself (`NCCL_VERSION`).
 pub(crate) fn release(facts: &Facts) -> Option<Version> {
     let parse = |text: &str| Version::parse(text);
@@ -21,9 +21,9 @@ pub(crate) fn release(facts: &Facts) -> Option<Version> {
         .or_else(|| facts.platform.nccl_version.as_deref().and_then(parse))
 }
 
-/// The releases of all copies of NCCL in the image, or of RCCL if that is the job's, of which a process may load any:
-/// each once, the oldest first. None if the job's own is not among them: what the image says about itself
-/// (`NCCL_VERSION`) may be about another one. It applies if no file was searched.
+/// Returns the releases of all copies of NCCL in the image, or of RCCL if that is the job's, of which a
+/// process may load any: each once, the oldest first. None if the job's own is not among them: what the image
+/// says about itself (`NCCL_VERSION`) may be about another one. It applies if no file was searched.
 ///
 /// # Errors
 /// The file whose release does not show.
@@ -41,12 +41,12 @@ pub(crate) fn releases(facts: &Facts) -> Result<Vec<Version>, PathBuf> {
     Ok(all)
 }
 
-/// Whether the job's NCCL is RCCL.
+/// Returns whether the job's NCCL is RCCL.
 pub(crate) fn is_rccl(facts: &Facts) -> bool {
     Flavor::of(facts) == Flavor::Rccl
 }
 
-/// The version of the library that was found for the job, and its path. The version of an RCCL is
+/// Returns the version of the library that was found for the job, and its path. The version of an RCCL is
 /// that of the NCCL that it is made from ([`crate::libraries::rccl`]).
 pub(crate) fn found(facts: &Facts) -> Option<(&str, String)> {
     let image = facts.image.as_ref()?;
@@ -61,24 +61,24 @@ pub(crate) fn found(facts: &Facts) -> Option<(&str, String)> {
     Some((library.version.as_deref()?, library.path.display().to_string()))
 }
 
-/// The image, if a job with NCCL runs in it.
+/// Returns the image, if a job with NCCL runs in it.
 pub(crate) fn image(facts: &Facts) -> Option<&Image> {
     facts.image.as_ref().filter(|image| image.has_nccl())
 }
 
-/// The provider that serves the HCAs of a kernel driver (rdma-core, `providers/`);
+/// Returns the provider that serves the HCAs of a kernel driver (rdma-core, `providers/`);
 /// `None` for a driver that is not known.
 pub(crate) fn provider(hca: &Hca) -> Option<&'static str> {
     providers::of_driver(hca.driver.as_deref()?)
 }
 
-/// The file that a plugin's name leads to, if the dynamic loader can load it.
+/// Returns the file that a plugin's name leads to, if the dynamic loader can load it.
 pub(crate) fn plugin(facts: &Facts, name: &str) -> Option<String> {
     let library = plugin_file(facts, name).filter(|library| library.missing.is_empty())?;
     Some(library.path.display().to_string())
 }
 
-/// The plugin for networks that a name leads to, whether or not what it needs is there.
+/// Returns the plugin for networks that a name leads to, whether or not what it needs is there.
 /// The name that RCCL looks for in place of NCCL's: it begins with another word.
 pub(crate) fn plugin_file<'a>(facts: &'a Facts, name: &str) -> Option<&'a Library> {
     let image = facts.image.as_ref()?;
@@ -93,7 +93,7 @@ pub(crate) fn plugin_file<'a>(facts: &'a Facts, name: &str) -> Option<&'a Librar
     image.net_plugins.iter().find(is_it).or_else(by_variable)
 }
 
-/// The library that a name leads to, of a plugin of any kind. `Some(None)` if the dynamic loader
+/// Returns the library that a name leads to, of a plugin of any kind. `Some(None)` if the dynamic loader
 /// cannot load it, `None` if the name was not looked for.
 pub(crate) fn named_plugin<'a>(facts: &'a Facts, name: &str) -> Option<Option<&'a Library>> {
     let image = facts.image.as_ref()?;

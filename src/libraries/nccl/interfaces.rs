@@ -25,14 +25,14 @@ pub(crate) enum Failure {
     NoInterface,
     /// `NCCL_COMM_ID` is in the subnet of none.
     NoSubnet,
-    /// `NCCL_COMM_ID` is no address with a port.
+    /// `NCCL_COMM_ID` is not an address with a port.
     BadCommId,
     /// `NCCL_COMM_ID` has a host name, and only the resolver knows its address.
     HostName(String),
 }
 
 impl Failure {
-    /// What NCCL says; `None` if that is unknown beforehand.
+    /// Returns what NCCL says; `None` if that is unknown beforehand.
     pub(crate) fn message(&self) -> Option<&'static str> {
         match self {
             Failure::NoInterface => Some("Bootstrap : no socket interface found"),
@@ -60,7 +60,7 @@ pub(crate) fn bootstrap<'a>(
     }
 }
 
-/// The first interface that NCCL finds, for its bootstrap and for its connections
+/// Returns the first interface that NCCL finds, for its bootstrap and for its connections
 /// over InfiniBand.
 ///
 /// # Errors
@@ -73,17 +73,17 @@ pub(crate) fn first<'a>(
     all(net, get, version)?.into_iter().next().ok_or(Failure::NoInterface)
 }
 
-/// The interfaces that NCCL finds, in its order, as its socket transport uses them.
+/// Returns the interfaces that NCCL finds, in its order, as its socket transport uses them.
 ///
 /// # Errors
-/// `NCCL_COMM_ID` has to be asked, and is no address.
+/// `NCCL_COMM_ID` has to be asked, and is not an address.
 pub(crate) fn all<'a>(
     net: &Net,
     get: impl Fn(&str) -> Option<&'a str>,
     version: Version,
 ) -> Result<Vec<Endpoint>, Failure> {
     let find = |list: &str| matching(net, list, family(get("NCCL_SOCKET_FAMILY")), version);
-    // One character is as good as none.
+    // One character counts as none.
     if let Some(list) = get("NCCL_SOCKET_IFNAME").filter(|list| list.len() > 1) {
         return Ok(find(list));
     }
@@ -103,7 +103,7 @@ pub(crate) fn all<'a>(
     Ok(lists.iter().map(|list| find(list)).find(|found| !found.is_empty()).unwrap_or_default())
 }
 
-/// Whether an address is of the family asked for (`envSocketFamily`).
+/// Returns whether an address is of the family asked for (`envSocketFamily`).
 fn family(text: Option<&str>) -> fn(IpAddr) -> bool {
     match text {
         Some("AF_INET") => |address| address.is_ipv4(),
@@ -112,7 +112,7 @@ fn family(text: Option<&str>) -> fn(IpAddr) -> bool {
     }
 }
 
-/// Every address, in the order of getifaddrs(3): IPv4 before IPv6.
+/// Returns every address, in the order of getifaddrs(3): IPv4 before IPv6.
 fn addresses(net: &Net) -> impl Iterator<Item = (&Interface, IpNet)> {
     [true, false].into_iter().flat_map(|ipv4| {
         net.interfaces.iter().flat_map(move |interface| {
@@ -180,7 +180,7 @@ fn comm_id(net: &Net, text: &str) -> Result<Remote, Failure> {
     let (address, interface) = inside.split_once('%').map_or((inside, None), |(a, i)| (a, Some(i)));
     let index = |name: &str| net.interface(name).and_then(|interface| interface.index);
     Ok(Remote {
-        // What is no address leaves the zeros that were there.
+        // What is not an address leaves the zeros that were there.
         address: address.parse::<Ipv6Addr>().unwrap_or(Ipv6Addr::UNSPECIFIED).into(),
         scope: interface.and_then(index).unwrap_or(0),
     })

@@ -20,7 +20,7 @@ const NAMES: &[(&str, Version)] = &[
 /// What the numbers of old stand for; larger ones for the last.
 const NUMBERS: &[&str] = &["LOC", "PIX", "PXB", "PHB", "SYS"];
 
-/// The level that a text means to a release; `None` if NCCL ignores it.
+/// Returns the level that a text means to a release; `None` if NCCL ignores it.
 pub fn parse(text: &str, version: Version) -> Option<&'static str> {
     if let Some((name, _)) = NAMES.iter().find(|(name, since)| *name == text && version >= *since) {
         return Some(name);
@@ -32,7 +32,7 @@ pub fn parse(text: &str, version: Version) -> Option<&'static str> {
     Some(NUMBERS[number.min(NUMBERS.len() - 1)])
 }
 
-/// The names that a release knows.
+/// Returns the names that a release knows.
 pub fn names(version: Version) -> Vec<&'static str> {
     NAMES.iter().filter(|(_, since)| version >= *since).map(|(name, _)| *name).collect()
 }

@@ -32,17 +32,17 @@ pub(crate) struct Loaded<'a> {
     pub path: &'a Path,
     /// As in [`Image::provider_abi`].
     pub abi: Option<u32>,
-    /// The folder whose files name the providers.
+    /// The directory whose files name the providers.
     pub configuration: &'a Path,
     pub providers: &'a [Provider],
 }
 
-/// The value of `NCCL_IBVERBS_LIB`, if the release reads it. NCCL tries it first.
+/// Returns the value of `NCCL_IBVERBS_LIB`, if the release reads it. NCCL tries it first.
 pub(crate) fn named<'v>(get: impl Fn(&str) -> Option<&'v str>, version: Version) -> Option<&'v str> {
     get(IBVERBS_LIB).filter(|_| version >= READS_IBVERBS_LIB)
 }
 
-/// The libibverbs that NCCL loads if `NCCL_IBVERBS_LIB` has this value: if the loader finds
+/// Returns the libibverbs that NCCL loads if `NCCL_IBVERBS_LIB` has this value: if the loader finds
 /// nothing there, `libibverbs.so` or `libibverbs.so.1`.
 #[must_use]
 pub(crate) fn libibverbs<'a>(facts: &'a Facts, named: Option<&str>) -> Libibverbs<'a> {
@@ -66,14 +66,14 @@ pub(crate) fn libibverbs<'a>(facts: &'a Facts, named: Option<&str>) -> Libibverb
     }
 }
 
-/// Whether the dynamic loader finds nothing for this value of `NCCL_IBVERBS_LIB`.
+/// Returns whether the dynamic loader finds nothing for this value of `NCCL_IBVERBS_LIB`.
 pub(crate) fn is_missing(facts: &Facts, named: Option<&str>) -> bool {
     let known = facts.image.iter().flat_map(|image| &image.named_verbs);
     named
         .is_some_and(|name| known.into_iter().any(|one| one.name == name && one.found == FoundVerbs::Nothing))
 }
 
-/// The libibverbs that NCCL loads if no variable names one.
+/// Returns the libibverbs that NCCL loads if no variable names one.
 fn usual(image: &Image) -> Libibverbs<'_> {
     match image.libibverbs_of_the_job() {
         Some(Library { path, .. }) => Libibverbs::Loaded(Loaded {
@@ -93,7 +93,7 @@ fn folder(own: Option<&Path>) -> &Path {
 }
 
 impl<'a> Libibverbs<'a> {
-    /// Whether libibverbs shows an HCA to NCCL, as far as the files tell.
+    /// Returns whether libibverbs shows an HCA to NCCL, as far as the files tell.
     #[must_use]
     pub(crate) fn shows(&self, hca: &Hca) -> bool {
         match (self, provider(hca)) {
@@ -114,12 +114,12 @@ pub(crate) struct OtherAbi<'a> {
 }
 
 impl<'a> Loaded<'a> {
-    /// The provider of this name that is loaded.
+    /// Returns the provider of this name that is loaded.
     pub(crate) fn provider(&self, name: &str) -> Option<&'a Provider> {
         providers::of_name(self.providers, self.abi, name)
     }
 
-    /// Why libibverbs leaves an HCA out although it loads its provider (`libibverbs/init.c`,
+    /// Returns why libibverbs leaves an HCA out although it loads its provider (`libibverbs/init.c`,
     /// `match_device`). `None` if the provider supports what the kernel speaks, or it is not known.
     pub(crate) fn other_abi(&self, hca: &Hca) -> Option<OtherAbi<'a>> {
         let spoken = hca.uverbs.as_ref()?.abi?;

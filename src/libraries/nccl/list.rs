@@ -35,7 +35,7 @@ impl std::fmt::Display for Entry {
     }
 }
 
-/// How many HCAs, and entries of `NCCL_IB_HCA`, a release takes (`MAX_IB_DEVS`).
+/// Returns how many HCAs, and entries of `NCCL_IB_HCA`, a release takes (`MAX_IB_DEVS`).
 pub(crate) fn most_hcas(version: Version) -> usize {
     if version >= TAKES_32_HCAS { 32 } else { 16 }
 }
@@ -64,20 +64,20 @@ impl Pattern {
         Pattern { exclude, exact, entries, dropped }
     }
 
-    /// Whether NCCL would take this device. An empty list takes everything, and
+    /// Returns whether NCCL would take this device. An empty list takes everything, and
     /// `^` turns that into nothing.
     pub fn selects(&self, name: &str, port: Option<u32>) -> bool {
         let listed = self.entries.is_empty() || self.entries.iter().any(|e| self.matches(e, name, port));
         listed != self.exclude
     }
 
-    /// The rail of a port: that of the first entry that means it. -1 is none.
+    /// Returns the rail of a port: that of the first entry that means it. -1 is none.
     pub fn rail(&self, name: &str, port: u32) -> Option<i64> {
         let entry = self.entries.iter().find(|entry| self.matches(entry, name, Some(port)))?;
         entry.rail.filter(|rail| *rail != -1)
     }
 
-    /// Whether an entry of this list means this device.
+    /// Returns whether an entry of this list means this device.
     pub fn matches(&self, entry: &Entry, name: &str, port: Option<u32>) -> bool {
         let same_name = if self.exact { name == entry.name } else { name.starts_with(&entry.name) };
         same_name
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(select("", &all), all);
         assert_eq!(select("=", &all), all);
         assert_eq!(select("^", &all), [""; 0]);
-        // The space becomes part of the name, and `;` is no separator.
+        // The space becomes part of the name, and `;` is not a separator.
         assert_eq!(select("=mlx5_0, mlx5_1", &all), ["mlx5_0"]);
         assert_eq!(select("=mlx5_0;mlx5_1", &all), [""; 0]);
         // The second sign becomes part of a name.

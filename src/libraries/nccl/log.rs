@@ -9,7 +9,7 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 /// The levels of `NCCL_DEBUG` at which NCCL names its devices.
 const LEVELS: [&str; 2] = ["INFO", "TRACE"];
 
-/// The beginning of NCCL's line about the HCAs that it takes, `NET/IB : Using [0]erdma_0:1/RoCE`
+/// Returns the beginning of NCCL's line about the HCAs that it takes, `NET/IB : Using [0]erdma_0:1/RoCE`
 /// (`ncclIbInitDevices` in `src/transport/net_ib.cc`); `None` if NCCL logs less, and if the
 /// form of the line is not certain.
 pub fn using<'a>(

@@ -77,7 +77,7 @@ const CUMEM: &str = "NCCL_CUMEM_ENABLE";
 const P2P: &str = "NCCL_P2P_DISABLE";
 const P2P_LEVEL: &str = "NCCL_P2P_LEVEL";
 
-/// The variable that keeps GPUs from reaching each other's memory (`ncclGetUserP2pLevel`).
+/// Returns the variable that keeps GPUs from reaching each other's memory (`ncclGetUserP2pLevel`).
 fn without_p2p<'a>(get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> Option<&'static str> {
     if get(P2P).and_then(strtoll) == Some(1) {
         return Some(P2P);

@@ -18,7 +18,7 @@ const OF_AMD: &str = "RCCL-ANP";
 /// All names that may be filled in.
 pub(crate) const NAMES: [&str; 4] = [OWN, OF_AWS, OF_GOOGLE, OF_AMD];
 
-/// The name of a transport with RDMA. `None` for sockets, and for a plugin whose name is not known.
+/// Returns the name of a transport with RDMA. `None` for sockets, and for a plugin whose name is not known.
 #[must_use]
 pub(crate) fn name(transport: &Transport) -> Option<&'static str> {
     match transport {
@@ -28,7 +28,7 @@ pub(crate) fn name(transport: &Transport) -> Option<&'static str> {
     }
 }
 
-/// The name that a plugin has in each of its releases, by the path that its maker gives it:
+/// Returns the name that a plugin has in each of its releases, by the path that its maker gives it:
 ///
 /// * aws-ofi-nccl: `AWS Libfabric`. Its later releases are called `Libfabric`, and take this name
 ///   if `NCCL_NET` has it (`src/nccl_ofi_interface_nvidia.cpp`, `nvidia_plugin_name_fixup`).

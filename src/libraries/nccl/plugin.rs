@@ -9,7 +9,7 @@ pub(crate) const VARIABLE: &str = "NCCL_NET_PLUGIN";
 /// What is tried if no variable names a plugin.
 pub(crate) const DEFAULT: &str = "libnccl-net.so";
 
-/// The file names, in the order in which they are tried; for each plugin of a list
+/// Returns the file names, in the order in which they are tried; for each plugin of a list
 /// the first that can be loaded counts.
 pub(crate) fn files(value: Option<&str>, version: Version) -> Vec<Vec<String>> {
     let value = match value {
@@ -33,7 +33,7 @@ fn of_name(name: &str, version: Version) -> Vec<String> {
     files_of("libnccl-net", name)
 }
 
-/// The files that NCCL tries for the name of a plugin whose files begin like this, in this order
+/// Returns the files that NCCL tries for the name of a plugin whose files begin like this, in this order
 /// (`openPluginLib` in `src/plugin/plugin_open.cc`).
 pub(crate) fn files_of(start: &str, name: &str) -> Vec<String> {
     let is_file = name.contains('/') || (name.starts_with("lib") && name.ends_with(".so"));
@@ -41,7 +41,7 @@ pub(crate) fn files_of(start: &str, name: &str) -> Vec<String> {
     if is_file { vec![name.to_owned()] } else { vec![name.to_owned(), wrapped()] }
 }
 
-/// Whether NCCL takes a name for the program itself: it compares as many characters as the name
+/// Returns whether NCCL takes a name for the program itself: it compares as many characters as the name
 /// has (`tryOpenLib`).
 pub(crate) fn is_static(name: &str) -> bool {
     const STATIC: &str = "STATIC_PLUGIN";

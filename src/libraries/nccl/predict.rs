@@ -83,7 +83,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The ports that NCCL's own transport uses, or would without the plugin.
+    /// Returns the ports that NCCL's own transport uses, or would without the plugin.
     pub fn ports(&self) -> Option<&[PortUse]> {
         match self {
             Transport::Verbs(ports) => Some(ports),
@@ -125,7 +125,7 @@ pub enum GidUse {
     Fails(String),
 }
 
-/// What a release of NCCL will do. `get` is the environment of the job, with what
+/// Returns what a release of NCCL will do. `get` is the environment of the job, with what
 /// conf files set.
 pub fn predict<'a>(facts: &Facts, get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Prediction {
     let bootstrap = match interfaces::bootstrap(&facts.net, &get, version) {
@@ -184,7 +184,7 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
     }
 }
 
-/// The file of the net plugin that carries the job's traffic in place of NCCL's own transports.
+/// Returns the file of the net plugin that carries the job's traffic in place of NCCL's own transports.
 pub fn net_plugin<'a>(
     facts: &Facts,
     get: &impl Fn(&str) -> Option<&'a str>,
@@ -219,7 +219,7 @@ fn built_in<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version: 
     Transport::Sockets { why, interfaces }
 }
 
-/// The ports that NCCL's own transport uses, or why it uses none.
+/// Returns the ports that NCCL's own transport uses, or why it uses none.
 fn verbs<'a>(
     facts: &Facts,
     get: &impl Fn(&str) -> Option<&'a str>,

@@ -20,7 +20,7 @@ pub(crate) enum Ras<'v> {
     TooOld(Version),
 }
 
-/// What a release does with these variables. An unknown release counts as a recent one.
+/// Returns what a release does with these variables. An unknown release counts as a recent one.
 pub(crate) fn ras<'v>(get: impl Fn(&str) -> Option<&'v str>, version: Option<Version>) -> Ras<'v> {
     let enable = get(ENABLE);
     match (version, enable) {

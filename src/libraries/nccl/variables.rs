@@ -35,7 +35,7 @@ fn variable(line: &'static str) -> Option<NcclVariable> {
     Some(NcclVariable { name, since: version(), until: version() })
 }
 
-/// Every variable, in the order of their names.
+/// Returns every variable, in the order of their names.
 pub(crate) fn all() -> impl Iterator<Item = NcclVariable> {
     ALL.iter().copied()
 }
@@ -60,12 +60,12 @@ pub(crate) fn find(name: &str) -> Option<NcclVariable> {
     None
 }
 
-/// The known name that a misspelt one was probably meant to be.
+/// Returns the known name that a misspelt one was probably meant to be.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     nearest_of(all().map(|variable| variable.name), name)
 }
 
-/// The same among these names.
+/// Returns the same among these names.
 pub(crate) fn nearest_of<'n>(names: impl Iterator<Item = &'n str>, name: &str) -> Option<&'n str> {
     // One slip in a short name, two in a longer one.
     let most = if name.len() < 14 { 1 } else { 2 };

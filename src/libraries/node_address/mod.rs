@@ -48,7 +48,8 @@ pub struct AddressReason {
 }
 
 impl AddressingProgram {
-    /// The address of the job's interface, if the program would take one of another interface, or none.
+    /// Returns the address of the job's interface, if the program would take one of another interface, or
+    /// none.
     pub(crate) fn fill(&self, subject: &LibraryContext) -> Option<Fill> {
         let (_, wanted) = wanted(subject)?;
         if is_alone(subject) || subject.value(self.variable).is_some() {
@@ -63,7 +64,7 @@ impl AddressingProgram {
         (!is_right).then(|| Fill { variable: self.variable, value: Some(wanted.to_string()), why })
     }
 
-    /// The address by which Ray knows this node, if the program would take another one.
+    /// Returns the address by which Ray knows this node, if the program would take another one.
     pub(crate) fn fill_on_ray(&self, subject: &LibraryContext, known_by: IpAddr) -> Option<Fill> {
         if is_alone(subject) || subject.value(self.variable).is_some() {
             return None;
@@ -74,7 +75,7 @@ impl AddressingProgram {
         (!is_it).then(|| Fill { variable: self.variable, value: Some(known_by.to_string()), why })
     }
 
-    /// What it takes without its variable. `None` if that is the user's sound word, or is not known.
+    /// Returns what it takes without its variable. `None` if that is the user's sound word, or is not known.
     fn takes(&self, subject: &LibraryContext) -> Option<Takes> {
         let set = |name: Option<&'static str>| {
             let name = name?;
@@ -98,7 +99,7 @@ impl AddressingProgram {
         })
     }
 
-    /// What is wrong with the user's own values.
+    /// Returns what is wrong with the user's own values.
     pub(crate) fn finding(&self, subject: &LibraryContext) -> Option<Finding> {
         let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
         let net = &subject.facts.net;
@@ -108,7 +109,7 @@ impl AddressingProgram {
         if let Some(value) = value(self.variable) {
             return of_value(subject, self.library, self.variable, value.parse().ok()?);
         }
-        // A wrong value of this one is mended.
+        // rdma-init fixes a wrong value of this one.
         if self.also.is_some_and(|name| value(name).is_some()) {
             return None;
         }
@@ -126,7 +127,7 @@ impl AddressingProgram {
     }
 }
 
-/// What is wrong with a variable for the name or the address of this node.
+/// Returns what is wrong with a variable for the name or the address of this node.
 pub(crate) fn of_host(
     subject: &LibraryContext,
     library: &'static str,
@@ -140,7 +141,7 @@ pub(crate) fn of_host(
     of_value(subject, library, variable, address).filter(|_| !subject.facts.net.interfaces.is_empty())
 }
 
-/// What is wrong with a variable for the address on which the processes of this node meet.
+/// Returns what is wrong with a variable for the address on which the processes of this node meet.
 pub(crate) fn inside(subject: &LibraryContext, library: &str, variable: &str) -> Option<Finding> {
     let net = &subject.facts.net;
     let address: IpAddr = subject.value(variable)?.parse().ok()?;
@@ -153,7 +154,7 @@ pub(crate) fn inside(subject: &LibraryContext, library: &str, variable: &str) ->
     (!is_here).then(|| subject.warning(Id::NodeAddress, variable, what).with_fix(fix))
 }
 
-/// What is wrong with the address that a variable gives for this node.
+/// Returns what is wrong with the address that a variable gives for this node.
 fn of_value(subject: &LibraryContext, library: &str, variable: &str, address: IpAddr) -> Option<Finding> {
     let set = subject.shown(variable);
     let fix = fix(subject, library, variable);
@@ -168,8 +169,9 @@ fn fix(subject: &LibraryContext, library: &str, variable: &str) -> String {
     }
 }
 
-/// What is wrong with an address that the user gives for this node, as it is `set`. The `fix` mends it, and if
-/// it does not lead to all nodes, so does the name of NCCL's interface, or what is `otherwise` to be done.
+/// Returns what is wrong with an address that the user gives for this node, as it is `set`. The `fix` mends
+/// it, and if it does not lead to all nodes, so does the name of NCCL's interface, or what is `otherwise` to
+/// be done.
 pub(crate) fn wrong(
     subject: &LibraryContext,
     library: &str,
@@ -211,22 +213,22 @@ pub(crate) fn on_loopback(subject: &LibraryContext, message: String) -> Finding 
     }
 }
 
-/// The address of the interface on which NCCL meets, for a fix.
+/// Returns the address of the interface on which NCCL meets, for a fix.
 pub(crate) fn right(subject: &LibraryContext) -> String {
     wanted(subject).map_or("ADDRESS".to_owned(), |(_, address)| address.to_string())
 }
 
-/// Whether the image has a package of Python's.
+/// Returns whether the image has a package of Python's.
 pub(crate) fn has(subject: &LibraryContext, package: &str) -> bool {
     subject.facts.image.as_ref().is_some_and(|image| image.packages(package).next().is_some())
 }
 
-/// Whether it is known that the job has only this node, for which any address will do.
+/// Returns whether it is known that the job has only this node, for which any address will do.
 pub(crate) fn is_alone(subject: &LibraryContext) -> bool {
     subject.facts.platform.nodes.is_some_and(|nodes| nodes.count == 1)
 }
 
-/// The interface on which NCCL meets, and its address: of IPv4, if it has one.
+/// Returns the interface on which NCCL meets, and its address: of IPv4, if it has one.
 pub(crate) fn wanted<'s>(subject: &'s LibraryContext) -> Option<(&'s str, IpAddr)> {
     let name = subject.rails.interface?;
     if obstacle(subject.facts, name).is_some() {
@@ -239,7 +241,7 @@ pub(crate) fn wanted<'s>(subject: &'s LibraryContext) -> Option<(&'s str, IpAddr
     Some((name, *global.first()?))
 }
 
-/// Whether the interface on which NCCL meets has the address.
+/// Returns whether the interface on which NCCL meets has the address.
 pub(crate) fn is_on_interface(subject: &LibraryContext, address: IpAddr) -> bool {
     let interface = subject.rails.interface.and_then(|name| subject.facts.net.interface(name));
     interface.is_some_and(|interface| holds(interface, address))

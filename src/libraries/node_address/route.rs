@@ -22,12 +22,12 @@ pub enum Takes {
     Nothing,
 }
 
-/// The address from which the kernel would send to one of the targets.
+/// Returns the address from which the kernel would send to one of the targets.
 pub(crate) fn by_route(facts: &Facts) -> Option<Takes> {
     [TARGET, TARGET_OF_IPV6].into_iter().find_map(|target| source(facts, target))
 }
 
-/// The address from which the kernel would send to this host.
+/// Returns the address from which the kernel would send to this host.
 pub(crate) fn toward(facts: &Facts, target: IpAddr) -> Option<IpAddr> {
     match source(facts, target)? {
         Takes::ByRoute { address, .. } => Some(address),
@@ -35,8 +35,8 @@ pub(crate) fn toward(facts: &Facts, target: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// The best route of the tables that count for every packet, and the address of its interface that is in
-/// one network with the gateway, else the first one (`inet_select_addr` in `net/ipv4/devinet.c`).
+/// Returns the best route of the tables that count for every packet, and the address of its interface that is
+/// in one network with the gateway, else the first one (`inet_select_addr` in `net/ipv4/devinet.c`).
 fn source(facts: &Facts, target: IpAddr) -> Option<Takes> {
     let leads = |route: &&Route| route.is_for_all() && route.destination.contains(&target);
     let best = |route: &&Route| (route.destination.prefix_len(), std::cmp::Reverse(route.metric));

@@ -69,7 +69,7 @@ fn the_best_route_leads_to_the_address_beside_its_gateway() {
     assert_eq!(taken(&[("eth0", "10.0.0.0/24", None, 0)]), "None");
 }
 
-/// What is filled in, and what is said, with the job's interface eth0.
+/// Returns what is filled in, and what is said, with the job's interface eth0.
 fn asked(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> (Option<String>, String) {
     let rails = Rails { ports: &[], gid_index: None, interface: Some("eth0") };
     let value = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
@@ -78,14 +78,14 @@ fn asked(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> (O
     (program.fill(&subject).and_then(|fill| fill.value), message)
 }
 
-/// What is filled in, if nothing is wrong with what is set.
+/// Returns what is filled in, if nothing is wrong with what is set.
 fn filled(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> Option<String> {
     let (filled, message) = asked(program, facts, set);
     assert_eq!(message, "");
     filled
 }
 
-/// What is wrong with what is set, if nothing is filled in.
+/// Returns what is wrong with what is set, if nothing is filled in.
 fn said(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> String {
     let (filled, message) = asked(program, facts, set);
     assert_eq!(filled, None);

@@ -39,7 +39,7 @@ pub(crate) enum Lost {
     Driver(String),
 }
 
-/// Why a process may not reach itself over any of the ports that a release takes.
+/// Returns why a process may not reach itself over any of the ports that a release takes.
 pub(crate) fn lost(subject: &LibraryContext, taken: &Taken, release: Release) -> Option<Lost> {
     let mut lost = Vec::new();
     for port in &taken.ports {
@@ -48,7 +48,7 @@ pub(crate) fn lost(subject: &LibraryContext, taken: &Taken, release: Release) ->
     lost.into_iter().next()
 }
 
-/// Whether each process reaches itself over each of the job's ports, by each release in the image.
+/// Returns whether each process reaches itself over each of the job's ports, by each release in the image.
 pub(crate) fn each_rail_will_do(subject: &LibraryContext) -> bool {
     // A worker takes its own from among the rails.
     let rails = subject.rails.port_names().join(",");
@@ -75,7 +75,7 @@ fn over(subject: &LibraryContext, port: &UcxPort, release: Release) -> Option<Lo
     (!HAVE_DATAGRAMS.contains(&driver.as_str())).then(|| Lost::Driver(driver.clone()))
 }
 
-/// Whether the routing table decides what RoCE v2 reaches.
+/// Returns whether the routing table decides what RoCE v2 reaches.
 fn asks_routes(subject: &LibraryContext, release: Release) -> bool {
     let local = subject.value(LOCAL_SUBNET).filter(|_| release >= HAS_LOCAL_SUBNET);
     release >= ASKS_ROUTES
@@ -83,7 +83,7 @@ fn asks_routes(subject: &LibraryContext, release: Release) -> bool {
         && subject.value(REACHABILITY).is_none_or(|mode| mode.eq_ignore_ascii_case("route"))
 }
 
-/// Whether the interface of a GID has a route to its address, as far as addresses tell: UCX takes the
+/// Returns whether the interface of a GID has a route to its address, as far as addresses tell: UCX takes the
 /// interface of this container that has the name.
 fn has_route(subject: &LibraryContext, slot: &Slot, address: IpAddr) -> bool {
     let Some(name) = &slot.netdev else { return slot.is_right };

@@ -35,7 +35,7 @@ impl Devices {
         }
     }
 
-    /// Whether a device is selected: `mlx5_0:1`, `eth0`.
+    /// Returns whether a device is selected: `mlx5_0:1`, `eth0`.
     pub(super) fn has(&self, device: &str, release: Release) -> bool {
         let is_it = |entry: &String| names(entry, device, release);
         match self {
@@ -46,13 +46,13 @@ impl Devices {
     }
 }
 
-/// Whether an entry of a list is the name of a device.
+/// Returns whether an entry of a list is the name of a device.
 pub(super) fn names(entry: &str, device: &str, release: Release) -> bool {
     let base = device.split_once(':').map(|(base, _)| base);
     entry == device || release >= EXCLUDES_DEVICES && base == Some(entry)
 }
 
-/// The entries of a list. Empty ones are passed over.
+/// Returns the entries of a list. Empty ones are passed over.
 fn entries(list: &str, release: Release) -> Vec<String> {
     let words = list.split(',').filter(|word| !word.is_empty()).take(MOST);
     let mut all: Vec<String> = Vec::new();

@@ -41,7 +41,7 @@ pub(super) fn fills(subject: &LibraryContext) -> Vec<Fill> {
     devices.iter().cloned().chain(gid).chain(class).collect()
 }
 
-/// Whether UCX is there to go over the rails of the job: on EFA it has a transport of its own.
+/// Returns whether UCX is there to go over the rails of the job: on EFA it has its own transport.
 pub(super) fn works(subject: &LibraryContext) -> bool {
     let mut used = subject.rails.ports.iter().filter(|port| port.is_used()).peekable();
     used.peek().is_some() && used.all(|port| port.hca.driver.as_deref() != Some("efa"))
@@ -61,7 +61,7 @@ fn devices(subject: &LibraryContext) -> Option<Fill> {
     Some(Fill { variable: DEVICES, value: Some(names.join(",")), why: why(UcxReason::OtherPorts(others)) })
 }
 
-/// A rail on which UCX takes a GID that is not this container's, or which it passes over for an empty
+/// Returns a rail on which UCX takes a GID that is not this container's, or which it passes over for an empty
 /// slot, although the port has a GID that is this container's.
 pub(super) fn wrong_rail(taken: &Taken) -> Option<&UcxPort> {
     let is_wrong = |port: &&UcxPort| port.slot.as_ref().is_some_and(|slot| slot.has_right && !slot.is_right);
@@ -109,8 +109,8 @@ struct Networks {
     lasts: bool,
 }
 
-/// The networks of the interfaces that have the right GIDs; `None` if one of the releases would not take
-/// these GIDs with them, or is not known.
+/// Returns the networks of the interfaces that have the right GIDs; `None` if one of the releases would not
+/// take these GIDs with them, or is not known.
 fn networks(subject: &LibraryContext, right: &[RailGids], releases: &[Release]) -> Option<Networks> {
     if !are_known(subject) {
         return None;

@@ -49,7 +49,7 @@ pub const LIBRARY: Library = Library {
     },
 };
 
-/// Whether the image has UCX, or a package that brings one of its own, or a variable of it is set.
+/// Returns whether the image has UCX, or a package that brings one of its own, or a variable of it is set.
 fn is_here(subject: &LibraryContext) -> bool {
     let of_image = subject.facts.image.as_ref().is_some_and(|image| {
         let is_it = |name: &str| name.starts_with("libucx");
@@ -70,7 +70,7 @@ pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     Some(format!("{},{}", ports.join(","), rails.interface?))
 }
 
-/// A slot of a port that is not right, and why.
+/// Returns a slot of a port that is not right, and why.
 pub(crate) fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String {
     match address {
         Some(address) => {

@@ -42,7 +42,7 @@ struct Copy {
     has_verbs: bool,
 }
 
-/// Each UCX that the image has: by its files, and the wheels whose files are not known.
+/// Returns each UCX that the image has: by its files, and the wheels whose files are not known.
 fn copies(subject: &LibraryContext) -> Vec<Copy> {
     let Some(image) = subject.facts.image.as_ref() else { return Vec::new() };
     let of_files = image.ucx.iter().map(|library| Copy {
@@ -61,20 +61,20 @@ fn copies(subject: &LibraryContext) -> Vec<Copy> {
     of_files.chain(of_wheels).chain(of_nixl).collect()
 }
 
-/// Whether any UCX here has transports over InfiniBand and RoCE: its module for them lies beside it
-/// (`libuct_ib.so`, which `src/ucs/sys/module.c` looks for in the folder `ucx` beside the library).
+/// Returns whether any UCX here has transports over InfiniBand and RoCE: its module for them lies beside it
+/// (`libuct_ib.so`, which `src/ucs/sys/module.c` looks for in the directory `ucx` beside the library).
 pub(super) fn has_verbs(subject: &LibraryContext) -> bool {
     let copies = copies(subject);
     copies.is_empty() || copies.iter().any(|copy| copy.has_verbs)
 }
 
-/// Whether the release of each UCX here is known.
+/// Returns whether the release of each UCX here is known.
 pub(super) fn are_known(subject: &LibraryContext) -> bool {
     let copies = copies(subject);
     !copies.is_empty() && copies.iter().all(|copy| copy.release.is_some())
 }
 
-/// All releases that the image has, the oldest first; the newest that is known for NIXL's, and if
+/// Returns all releases that the image has, the oldest first; the newest that is known for NIXL's, and if
 /// the files do not tell. One without transports over InfiniBand and RoCE counts only if no UCX has them.
 pub(super) fn all(subject: &LibraryContext) -> Vec<Release> {
     let has_verbs = has_verbs(subject);

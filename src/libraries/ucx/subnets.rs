@@ -39,8 +39,8 @@ impl Filter {
     }
 }
 
-/// An address and the bits of its network. More bits than an address has are all of them; what follows
-/// the number is passed over, and so is a second slash with all that follows.
+/// Returns an address and the bits of its network. More bits than an address has are all of them; what
+/// follows the number is passed over, and so is a second slash with all that follows.
 fn net(entry: &str) -> Option<IpNet> {
     let (address, bits) = entry.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;

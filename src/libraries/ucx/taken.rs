@@ -64,7 +64,7 @@ pub struct Slot {
     pub has_right: bool,
 }
 
-/// What a release takes with the variables of the subject; `None` if UCX does not work over verbs
+/// Returns what a release takes with the variables of the subject; `None` if UCX does not work over verbs
 /// here (EFA), or ends with an error.
 pub fn taken(subject: &LibraryContext, release: Release) -> Option<Taken> {
     if subject.value(TRANSPORTS).is_some_and(|value| unreadable(value, release).is_some()) {
@@ -98,7 +98,7 @@ pub fn taken(subject: &LibraryContext, release: Release) -> Option<Taken> {
     Some(Taken { ports, passed_over, tcp, has_verbs: has_verbs(subject) })
 }
 
-/// The slot that a release looks into before it takes a port, if it is empty.
+/// Returns the slot that a release looks into before it takes a port, if it is empty.
 fn first_is_empty(port: &Candidate, choice: &Choice, release: Release) -> Option<u32> {
     let index = match choice {
         Choice::Index(index) => *index,
@@ -111,7 +111,7 @@ fn first_is_empty(port: &Candidate, choice: &Choice, release: Release) -> Option
     (release >= PASSES_OVER_EMPTY_SLOTS && is_empty).then_some(index)
 }
 
-/// The ports that a release takes, or that end it, and that are no rails of the job.
+/// Returns the ports that a release takes, or that end it, and that are not rails of the job.
 pub fn strangers(subject: &LibraryContext, release: Release) -> Vec<String> {
     let is_readable = |value| unreadable(value, release).is_none();
     let Some(choice) = choice(subject, release).filter(|_| subject.value(TRANSPORTS).is_none_or(is_readable))
@@ -122,7 +122,7 @@ pub fn strangers(subject: &LibraryContext, release: Release) -> Vec<String> {
     strangers.filter(|port| first_is_empty(port, &choice, release).is_none()).map(Candidate::name).collect()
 }
 
-/// The ports that a release takes.
+/// Returns the ports that a release takes.
 fn selected<'a>(subject: &LibraryContext<'a>, release: Release) -> impl Iterator<Item = &'a Candidate<'a>> {
     let devices = Devices::read(subject.value(DEVICES), release);
     let allowed = transports(subject.value(TRANSPORTS), release);
@@ -141,7 +141,7 @@ pub fn without_gid(subject: &LibraryContext, release: Release) -> Option<String>
     roce.find(is_without).map(Candidate::name)
 }
 
-/// Whether UCX lists a port.
+/// Returns whether UCX lists a port.
 fn is_seen(port: &Candidate) -> bool {
     let opened = port.hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened);
     let is_known = matches!(port.port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet);
@@ -163,7 +163,7 @@ fn choice(subject: &LibraryContext, release: Release) -> Option<Choice> {
     match subject.value(GID_INDEX).map(index::read) {
         None | Some(Some(GidIndex::Auto)) => Some(Choice::Auto(filter)),
         Some(Some(GidIndex::Slot(number))) if filter == Filter::All => Some(Choice::Index(number)),
-        // UCX ends with an error at both, and at what is no index.
+        // UCX ends with an error at both, and at what is not an index.
         Some(_) => None,
     }
 }
@@ -190,7 +190,7 @@ fn at(subject: &LibraryContext, port: &Candidate, index: u32) -> Slot {
     }
 }
 
-/// The slot that UCX finds by itself; slot 0 if the table is empty, and none if no GID passes.
+/// Returns the slot that UCX finds by itself; slot 0 if the table is empty, and none if no GID passes.
 fn by_order(slots: &[Gid], filter: &Filter, release: Release) -> Option<u32> {
     let fits = |gid: &&Gid| filter.lets_pass(gid.address());
     let rank = |gid: &&Gid| {

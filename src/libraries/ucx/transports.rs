@@ -70,7 +70,7 @@ const OTHERS: &[&str] = &[
 /// (`UCP_TL_RSC_FLAG_SOCKADDR`).
 const CONNECTION_MANAGERS: &[&str] = &["rdmacm", "sockcm"];
 
-/// What a value of `UCX_TLS` allows; nothing if UCX fails (see [`TlsError`]).
+/// Returns what a value of `UCX_TLS` allows; nothing if UCX fails (see [`TlsError`]).
 pub(crate) fn transports(value: Option<&str>, release: Release) -> Transports {
     let Some(value) = value else { return Transports::ALL };
     if unreadable(value, release).is_some() {
@@ -101,7 +101,7 @@ pub(crate) fn transports(value: Option<&str>, release: Release) -> Transports {
     }
 }
 
-/// The words of a list, without the sign that makes a word the name of a transport and of no alias
+/// Returns the words of a list, without the sign that makes a word the name of a transport and of no alias
 /// (`ucp_config_is_tl_name_present`). UCX takes them as they are, in lower case and without spaces.
 fn words(list: &str) -> Vec<&str> {
     let is_name = |word: &&str| ["_verbs", "_mlx5", "_copy", "_ipc"].iter().any(|end| word.ends_with(end));
@@ -134,7 +134,7 @@ pub(crate) fn unreadable(value: &str, release: Release) -> Option<TlsError> {
     }
 }
 
-/// Whether a value of `UCX_TLS` excludes, and its list.
+/// Returns whether a value of `UCX_TLS` excludes, and its list.
 fn sign(value: &str, release: Release) -> (bool, &str) {
     match value.strip_prefix('^') {
         Some(rest) if release >= EXCLUDES_TRANSPORTS => (true, rest),
@@ -142,7 +142,7 @@ fn sign(value: &str, release: Release) -> (bool, &str) {
     }
 }
 
-/// The words of `UCX_TLS` that no release knows.
+/// Returns the words of `UCX_TLS` that no release knows.
 pub(crate) fn unknown_transports(value: &str) -> Vec<&str> {
     let words = words(value.strip_prefix('^').unwrap_or(value));
     let is_known = |word: &str| {
@@ -152,7 +152,7 @@ pub(crate) fn unknown_transports(value: &str) -> Vec<&str> {
     words.into_iter().filter(|word| !is_known(word)).collect()
 }
 
-/// The same list in lower case and with commas, if UCX knows each of its words.
+/// Returns the same list in lower case and with commas, if UCX knows each of its words.
 pub(crate) fn respelt(value: &str) -> Option<String> {
     let (sign, list) = match value.trim().strip_prefix('^') {
         Some(rest) => ("^", rest),

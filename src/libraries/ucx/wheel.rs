@@ -1,4 +1,4 @@
-//! The UCX that NIXL's wheel brings, with a libibverbs of its own, which serves the HCAs of its own
+//! The UCX that NIXL's wheel brings, with its own libibverbs, which serves the HCAs of its own
 //! providers alone.
 
 use super::release::{NEWEST, is_nixl};
@@ -10,7 +10,7 @@ use crate::libraries::LibraryContext;
 use crate::libraries::nccl::installed::provider;
 use crate::text::condensed;
 
-/// The HCAs of the job that the libibverbs of a package cannot open.
+/// Returns the HCAs of the job that the libibverbs of a package cannot open.
 pub(crate) fn unserved(subject: &LibraryContext) -> Vec<Finding> {
     let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
     packages.filter(|package| is_nixl(package)).filter_map(|package| of(subject, package)).collect()

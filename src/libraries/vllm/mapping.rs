@@ -118,12 +118,12 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
     findings
 }
 
-/// The PCI address of a GPU.
+/// Returns the PCI address of a GPU.
 pub(super) fn address(gpu: &PciDevice) -> &str {
     gpu.path.rsplit('/').next().unwrap_or_default()
 }
 
-/// The PCI address of an HCA, as vLLM finds it (`/sys/class/infiniband/NAME/device`).
+/// Returns the PCI address of an HCA, as vLLM finds it (`/sys/class/infiniband/NAME/device`).
 pub(super) fn nic(hca: &Hca) -> Option<&str> {
     let path = hca.pci_path.as_deref()?;
     path.rsplit('/').next().filter(|address| Bdf::parse(address).is_some())

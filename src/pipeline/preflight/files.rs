@@ -95,7 +95,7 @@ fn there(folder: &Directory, name: &OsStr) -> io::Result<There> {
     }
 }
 
-/// Whether a file can be written, or made, as far as that can be determined without writing.
+/// Returns whether a file can be written, or made, as far as that can be determined without writing.
 ///
 /// # Errors
 /// As for [`there`] and access(2).

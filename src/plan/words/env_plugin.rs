@@ -26,7 +26,7 @@ impl NotUsedReason {
 }
 
 impl ForProcess {
-    /// The sentences about a variable, in the order in which they apply.
+    /// Returns the sentences about a variable, in the order in which they apply.
     pub fn sentences(&self) -> Vec<String> {
         let ForProcess { env_plugin, value, is_of_user, names_devices, late, library } = self;
         if let EnvPlugin::NotUsed(why) = env_plugin {

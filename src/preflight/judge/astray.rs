@@ -15,7 +15,7 @@ const NAMED: usize = 8;
 /// In bytes: more than the list of a thousand interfaces has.
 const LONGEST: u64 = 1024 * 1024;
 
-/// How many bytes an interface of this network namespace has sent (`net/core/net-procfs.c`).
+/// Returns how many bytes an interface of this network namespace has sent (`net/core/net-procfs.c`).
 pub(in crate::preflight) fn sent_by(reader: &Reader, interface: &str) -> Option<u64> {
     let list = reader.bytes("/proc/net/dev", LONGEST)?;
     String::from_utf8_lossy(&list).lines().find_map(|line| {
@@ -25,12 +25,12 @@ pub(in crate::preflight) fn sent_by(reader: &Reader, interface: &str) -> Option<
     })
 }
 
-/// Whether this is an address of this network namespace. What goes there leaves by no interface.
+/// Returns whether this is an address of this network namespace. What goes there leaves by no interface.
 pub(in crate::preflight) fn is_own(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// A sentence about the rails whose data has left by another interface, if there are any.
+/// Returns a sentence about the rails whose data has left by another interface, if there are any.
 pub(in crate::preflight) fn warning(evidence: &Evidence) -> Option<String> {
     let mut rails: BTreeSet<(u32, usize)> = BTreeSet::new();
     for one in evidence.tries() {

@@ -13,8 +13,8 @@ use crate::text::counted;
 /// The number of this round. It is beyond those of all other rounds.
 pub(crate) const ROUND: u16 = u16::MAX - 1;
 
-/// Who moves data with whom: each node that is here and has passed with another one, with the one that is
-/// half of their number away.
+/// Returns which nodes move data with each other: each node that is here and has passed with another one,
+/// with the one that is half of their number away.
 pub(crate) fn pairs(evidence: &Evidence) -> Vec<(u32, u32)> {
     let has_passed = |one: &&Try| (0..one.rails()).any(|rail| one.rail(rail) == Some(TryOutcome::Passed));
     let well: HashSet<u32> = evidence.tries().iter().filter(has_passed).flat_map(|one| one.nodes).collect();

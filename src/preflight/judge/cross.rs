@@ -1,8 +1,8 @@
 //! Whether rails reach other rails. Pure.
 //!
-//! A fabric may be built so that each rail reaches the same rail of other nodes alone. That is no fault,
+//! A fabric may be built so that each rail reaches the same rail of other nodes alone. That is not a fault,
 //! and no job tries all of it: a few pairs of nodes that have passed try each of their rails with
-//! another one of the other node, and what comes of it is told.
+//! another one of the other node, and the verdict reports the result.
 
 use serde::Serialize;
 
@@ -24,14 +24,14 @@ pub struct Cross {
 }
 
 impl Cross {
-    /// The rail of the higher node to which a rail of the lower one goes, if each has so many.
+    /// Returns the rail of the higher node to which a rail of the lower one goes, if each has so many.
     fn to(self, rail: usize, rails: usize) -> usize {
         (rail + usize::from(self.shift)) % rails.max(1)
     }
 }
 
-/// Who tries it: nodes that are here and have passed with each other on several rails, each in one pair, and
-/// each pair with another shift if there are as many.
+/// Returns the nodes that try it: those that are here and have passed with each other on several rails, each
+/// in one pair, and each pair with another shift if there are as many.
 pub(crate) fn pairs(evidence: &Evidence) -> Vec<Cross> {
     let rails_of = |node: u32| evidence.members().get(node as usize).map_or(0, |member| member.rails.len());
     let mut taken = Vec::new();
@@ -65,7 +65,7 @@ pub(crate) struct Probe<'a> {
     pub error: Option<&'a str>,
 }
 
-/// What was tried, in the order of the rails.
+/// Returns what was tried, in the order of the rails.
 pub(crate) fn probes(evidence: &Evidence) -> Vec<Probe<'_>> {
     let mut all = Vec::new();
     for (cross, one) in evidence.crossed() {

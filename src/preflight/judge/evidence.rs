@@ -13,7 +13,7 @@ use crate::preflight::who::addresses::{Addresses, Duplicates};
 use crate::preflight::who::scheduler;
 use crate::text::{shortened, visible};
 
-/// More rails than a node can have. What is reported of more is no report of a rail.
+/// More rails than a node can have. What is reported of more is not a report of a rail.
 pub const MOST_RAILS: usize = 256;
 
 /// Why a node is not there, although the pairs do not say so.
@@ -27,7 +27,7 @@ pub enum Gone {
     Silent(String),
 }
 
-/// What a node that is there has not reported of the pairs that it was told to try.
+/// What a connected node has not reported of its pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Debt {
     pub owed: usize,
@@ -86,7 +86,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// The nodes in the order of their indices; one that never came has no rails.
+    /// Returns the nodes in the order of their indices; one that never came has no rails.
     pub fn new(members: Vec<Member>, rounds: u16) -> Evidence {
         Evidence {
             duplicates: Duplicates::of(&members),
@@ -122,12 +122,12 @@ impl Evidence {
         self.explained.insert(node, why);
     }
 
-    /// Why a node has not come, if that is known.
+    /// Returns why a node has not come, if that is known.
     pub fn explanation(&self, node: u32) -> Option<&str> {
         self.explained.get(&node).map(String::as_str)
     }
 
-    /// The addresses that several nodes have.
+    /// Returns the addresses that several nodes have.
     pub fn duplicates(&self) -> &Duplicates {
         &self.duplicates
     }
@@ -208,7 +208,7 @@ impl Evidence {
         }
     }
 
-    /// The indices with which two nodes came. Which of the two is the right one cannot be known.
+    /// Returns the indices with which two nodes came. Which of the two is the right one cannot be known.
     pub fn contested(&self) -> &BTreeMap<u32, [String; 2]> {
         &self.contested
     }
@@ -223,12 +223,12 @@ impl Evidence {
         self.debts = debts;
     }
 
-    /// How many pairs were to be tried.
+    /// Returns how many pairs were to be tried.
     pub fn scheduled(&self) -> usize {
         self.scheduled.max(self.tried())
     }
 
-    /// How many of them were tried, as far as a node has reported it.
+    /// Returns how many of them were tried, as far as a node has reported it.
     pub fn tried(&self) -> usize {
         self.tried
     }
@@ -249,7 +249,7 @@ impl Evidence {
         self.crossing == Some(round)
     }
 
-    /// Who has tried rails with other ones, and what came of it.
+    /// Returns the nodes that have tried rails with other ones, and the results.
     pub fn crossed(&self) -> impl Iterator<Item = (Cross, &Try)> {
         self.crossed.iter().map(|(cross, one)| (*cross, one))
     }
@@ -262,7 +262,7 @@ impl Evidence {
         self.rails
     }
 
-    /// Whether this is a round of second tries.
+    /// Returns whether this is a round of second tries.
     pub fn is_again(&self, round: u16) -> bool {
         round >= self.rounds && round != bisection::ROUND
     }
@@ -271,7 +271,7 @@ impl Evidence {
         self.rounds
     }
 
-    /// The name of a node, fit to be shown.
+    /// Returns the name of a node, fit to be shown.
     pub fn name(&self, node: u32) -> String {
         match self.members.get(node as usize).map(|member| member.name.as_str()) {
             Some(name) if !name.is_empty() => visible(&shortened(name)),
@@ -279,7 +279,7 @@ impl Evidence {
         }
     }
 
-    /// The name of a rail of a node, fit to be shown.
+    /// Returns the name of a rail of a node, fit to be shown.
     pub fn rail_name(&self, node: u32, rail: usize) -> String {
         match self.members.get(node as usize).and_then(|member| member.rails.get(rail)) {
             Some(name) if !name.is_empty() => visible(&shortened(name)),

@@ -1,4 +1,4 @@
-//! What node 0 makes of all that it has heard, besides the pairs.
+//! What node 0 concludes from all reports, besides those about pairs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

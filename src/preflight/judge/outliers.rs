@@ -2,10 +2,10 @@
 //!
 //! The measure is the median and the median of the deviations from it (MAD), which a few bad values
 //! do not move (Leys and others, "Detecting outliers", J. Exp. Soc. Psychol. 49, 2013). A value also
-//! has to be worse by a good part of the median, so that noise is no outlier if all others happen
+//! has to be worse by a good part of the median, so that noise is not an outlier if all others happen
 //! to be alike. The rate of a port and what the user wants are limits that do not depend on the others.
 //!
-//! One measurement accuses no node, because any machine may be busy for a moment. Each suspect is measured
+//! One measurement blames no node, because any machine may be busy for a moment. Each suspect is measured
 //! again in the second tries ([`again`]), and its best value counts.
 
 pub(crate) mod again;
@@ -41,7 +41,7 @@ pub enum Who {
     Rail { rail: usize },
 }
 
-/// What a value is compared with. If it is worse than several of these, the first one is told.
+/// What a value is compared with. If it is worse than several of these, the first one is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
@@ -72,7 +72,7 @@ pub struct Slow {
     pub is_certain: bool,
 }
 
-/// All that is slow, the nodes first. `least` is the bandwidth that the user wants, in Gbit/s.
+/// Returns all that is slow, the nodes first. `least` is the bandwidth that the user wants, in Gbit/s.
 ///
 /// What is slow beside others was measured again. What falls short of the user's wish or of the port's
 /// rate is told even if there was no time for that, and is not certain then.
@@ -82,7 +82,7 @@ pub fn find(evidence: &Evidence, least: Option<f32>) -> Vec<Slow> {
     all
 }
 
-/// All that seems slow so far, to be measured again unless it is certain.
+/// Returns all that seems slow so far, to be measured again unless it is certain.
 pub fn suspects(evidence: &Evidence, least: Option<f32>) -> Vec<Slow> {
     let rails = figures::rails(evidence);
     let mut all = Vec::new();

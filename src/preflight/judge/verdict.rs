@@ -1,4 +1,4 @@
-//! The verdict of node 0, and what each node is told of it. Pure.
+//! The verdict of node 0, and what it sends to each node. Pure.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -53,9 +53,9 @@ pub struct Verdict<'a> {
     pub transport: &'a str,
     pub job: Option<&'a str>,
     pub at: Option<SystemTime>,
-    /// Why no command may start, with the names of what is at fault; `None` if it may.
+    /// Why no command may start, with the names of what is faulty; `None` if it may.
     reason: Option<String>,
-    /// The nodes at fault, in their order.
+    /// The faulty nodes, in their order.
     accused: Vec<u32>,
 }
 
@@ -92,7 +92,7 @@ pub fn judge<'a>(evidence: &'a Evidence, asked: &Asked<'a>) -> Verdict<'a> {
 }
 
 impl Verdict<'_> {
-    /// Why no command may start, with the names of what is at fault; `None` if it may.
+    /// Returns why no command may start, with the names of what is faulty; `None` if it may.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
@@ -113,7 +113,7 @@ impl Verdict<'_> {
         Some(all.join("; "))
     }
 
-    /// What a node says: one line.
+    /// Returns what a node says: one line.
     pub fn line_of(&self, node: u32) -> String {
         let own = if self.accused.binary_search(&node).is_ok() { ", and this node is faulty" } else { "" };
         match self.reason() {
@@ -159,13 +159,13 @@ impl Verdict<'_> {
         unsteady + slow + self.warnings.len()
     }
 
-    /// The nodes at fault, in their order.
+    /// Returns the faulty nodes, in their order.
     pub fn accused(&self) -> &[u32] {
         &self.accused
     }
 
-    /// Whether the nodes at fault are half of the job or more. A job without them would be another one, and
-    /// the fault is hardly theirs alone.
+    /// Returns whether the faulty nodes are half of the job or more. A job without them would be another
+    /// one, and the fault is hardly theirs alone.
     fn are_too_many(&self) -> bool {
         self.accused.len() * 2 >= self.evidence.members().len()
     }
@@ -181,9 +181,10 @@ impl Verdict<'_> {
         all
     }
 
-    /// The names of the nodes at fault, for a scheduler to start again without them; those alone that the
-    /// launcher has told node 0. One that has no such name cannot be left out, and neither can one whose name
-    /// is none of a host: `gpu-[0-99]` would leave out others. Half of the job or more is never in the list.
+    /// Returns the names of the faulty nodes, for a scheduler to start again without them; those alone that
+    /// the launcher has told node 0. One that has no such name cannot be left out, and neither can one whose
+    /// name is none of a host: `gpu-[0-99]` would leave out others. Half of the job or more is never in the
+    /// list.
     pub fn exclude(&self) -> Vec<String> {
         if self.are_too_many() {
             return Vec::new();
@@ -192,7 +193,7 @@ impl Verdict<'_> {
         names.collect::<indexmap::IndexSet<&str>>().into_iter().map(str::to_owned).collect()
     }
 
-    /// What [`exclude`](Verdict::exclude) does not tell a scheduler that it would have to know, as a
+    /// Returns what [`exclude`](Verdict::exclude) does not tell a scheduler that it would have to know, as a
     /// sentence.
     pub fn gap(&self) -> Option<String> {
         if !self.accused.is_empty() && self.are_too_many() {
@@ -226,7 +227,7 @@ impl Verdict<'_> {
         Some(format!("the list of faulty nodes is incomplete: {names} {what}: {why}"))
     }
 
-    /// The name by which a scheduler knows a node. What a node claims to be is for people alone.
+    /// Returns the name by which a scheduler knows a node. What a node claims to be is for people alone.
     fn of_scheduler(&self, node: u32) -> Option<&str> {
         match &self.evidence.members().get(node as usize)?.of_launcher {
             _ if self.evidence.contested().contains_key(&node) => None,

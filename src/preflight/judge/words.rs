@@ -14,7 +14,7 @@ use crate::text::{condensed_to, counted, shortened, visible};
 /// Names, or runs of names, in one sentence.
 const NAMES: usize = 8;
 
-/// What is at fault, and why.
+/// Returns what is faulty, and why.
 pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
     let name = |node: u32| evidence.name(node);
     let all = evidence.members().len();
@@ -165,13 +165,13 @@ fn uneven(evidence: &Evidence, groups: &BTreeMap<usize, Vec<u32>>, usual: Option
     }
 }
 
-/// The names of rails of a node.
+/// Returns the names of rails of a node.
 fn rail_names(evidence: &Evidence, node: u32, rails: &[usize]) -> String {
     let names: Vec<String> = rails.iter().map(|rail| evidence.rail_name(node, *rail)).collect();
     condensed_to(&names, NAMES)
 }
 
-/// The names of nodes.
+/// Returns the names of nodes.
 fn node_names(evidence: &Evidence, nodes: &[u32]) -> String {
     let names: Vec<String> = nodes.iter().map(|node| evidence.name(*node)).collect();
     condensed_to(&names, NAMES)
@@ -273,7 +273,7 @@ pub(crate) fn rail_of(evidence: &Evidence, rail: usize, nodes: &[u32]) -> String
     }
 }
 
-/// Why a scheduler is not told to leave a node out, as a clause.
+/// Returns why a scheduler is not told to leave a node out, as a clause.
 pub(crate) fn unlisted(evidence: &Evidence, node: u32) -> String {
     let shown = |name: &str| visible(&shortened(name));
     if evidence.contested().contains_key(&node) {
@@ -291,7 +291,7 @@ pub(crate) fn unlisted(evidence: &Evidence, node: u32) -> String {
     }
 }
 
-/// What helps.
+/// Returns what helps.
 pub(crate) fn fix(fault: &Fault) -> &'static str {
     match (&fault.what, &fault.place) {
         (What::Gone { how: Gone::NeverJoined(_), .. }, _) => {
@@ -340,7 +340,7 @@ pub(crate) fn fix(fault: &Fault) -> &'static str {
     }
 }
 
-/// Who is slow, and how slow.
+/// Returns which node or pair is slow, and how slow.
 pub(crate) fn slow(evidence: &Evidence, slow: &Slow) -> String {
     let best = if slow.figure == Figure::Resent { "" } else { " at best" };
     let (who, extent) = match slow.who {

@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::wire::Address;
 
-/// With a token, node 0 listens on all of its addresses: it knows who comes. Without one, it listens on the
-/// address alone that `meet` names, if that is one of its own. A name that leads to the loopback on its own host
-/// leads elsewhere on others, and one that leads to several addresses of this host may be reached at each of them.
+/// With a token, node 0 listens on all of its addresses: it can authenticate every node. Without one, it
+/// listens on the address alone that `meet` names, if that is one of its own. A name that leads to the
+/// loopback on its own host leads elsewhere on others, and one that leads to several addresses of this host
+/// may be reached at each of them.
 pub(in crate::preflight) fn place(
     meet: &Address,
     has_token: bool,

@@ -36,7 +36,8 @@ pub const PARTNERS_AT_ONCE: usize = 256;
 /// the pair's connection.
 pub type Secret = [u8; 16];
 
-/// The key of a pair's connection. A process that knows only the token, or only the secret, does not have it.
+/// Returns the key of a pair's connection. A process that knows only the token, or only the secret, does not
+/// have it.
 pub fn pair_key(secret: &Secret, token: &str) -> [u8; 32] {
     HKDF::extract(secret, token)
 }
@@ -195,7 +196,7 @@ impl CallId {
     }
 }
 
-/// From the end that calls, and what it hears.
+/// From the end that calls, and the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Call {
     /// The node is ready for its pair with this one.

@@ -30,7 +30,7 @@ impl Misses {
         format!("of {}, {}", counted_tries(all), each.collect::<Vec<_>>().join(", "))
     }
 
-    /// What helps against what came most often.
+    /// Returns what helps against what came most often.
     pub(in crate::preflight) fn fix(&self) -> &'static str {
         let most = self.0.iter().max_by_key(|(_, count)| **count).map(|(missed, _)| *missed);
         match most {

@@ -1,4 +1,5 @@
-//! Node 0 and the other nodes: where they meet, what they tell each other, and who is whose partner when.
+//! Node 0 and the other nodes: where they meet, what they send each other, and which nodes form a pair in
+//! which round.
 
 pub(super) mod listening;
 pub mod message;

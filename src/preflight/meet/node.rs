@@ -1,4 +1,4 @@
-//! One node of the job: it goes to node 0, tries its pairs when it is told to, and hears the
+//! One node of the job: it connects to node 0, tests its pairs when node 0 assigns them, and gets the
 //! verdict.
 
 use std::net::{IpAddr, SocketAddr};
@@ -46,7 +46,7 @@ pub struct Node<'a> {
     pub rails: LocalRails,
     pub addresses: Addresses,
     pub extent: Scope,
-    /// Which pairs are tried, as this node was told.
+    /// Which pairs are tested, as this node's configuration says.
     pub rounds: Extent,
     pub say: &'a dyn Fn(&str),
 }
@@ -54,7 +54,7 @@ pub struct Node<'a> {
 /// How often a node and node 0 tell each other that they are there.
 pub const ALIVE: Duration = Duration::from_secs(5);
 
-/// A node that has said nothing for so long hangs, or its machine is off.
+/// A node that has sent nothing for so long hangs, or its machine is off.
 pub const HUNG: Duration = Duration::from_secs(25);
 
 /// The time for one try to connect.
@@ -167,7 +167,7 @@ impl Node<'_> {
         }
     }
 
-    /// How long the rounds, and all else that comes after the meeting, may take.
+    /// Returns how long the rounds, and all else that comes after the meeting, may take.
     pub fn rounds_time(&self) -> Duration {
         Times { each: self.extent.each }.whole(&Schedule { nodes: self.nodes, extent: self.rounds })
     }
@@ -320,7 +320,7 @@ impl Node<'_> {
     }
 }
 
-/// What may be shown of what node 0 has told.
+/// Returns what may be shown of what node 0 has told.
 pub fn presentable(told: Told) -> Told {
     let shown = |text: String| visible(&bounded(text));
     Told { line: shown(told.line), reason: told.reason.map(shown), ..told }

@@ -1,4 +1,4 @@
-//! Who is whose partner, and when. Pure.
+//! Which nodes form a pair, and in which round. Pure.
 //!
 //! In every round each node is in one pair; if their number is odd, one of them rests. The
 //! partner of a node is computed from three numbers, so no node needs the whole table.
@@ -29,7 +29,7 @@ impl Schedule {
         }
     }
 
-    /// The partner of a node in a round; `None` for a node that rests, and if there is no such
+    /// Returns the partner of a node in a round; `None` for a node that rests, and if there is no such
     /// round or node.
     pub fn partner(&self, round: u32, node: u32) -> Option<u32> {
         if round >= self.rounds() || node >= self.nodes {
@@ -41,7 +41,7 @@ impl Schedule {
         }
     }
 
-    /// The pairs of a round, each with its lower node first.
+    /// Returns the pairs of a round, each with its lower node first.
     pub fn pairs(&self, round: u32) -> impl Iterator<Item = (u32, u32)> {
         (0..self.nodes).filter_map(move |node| {
             let partner = self.partner(round, node)?;

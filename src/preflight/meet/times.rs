@@ -12,7 +12,7 @@ use crate::preflight::meet::schedule::{Extent, Schedule};
 /// The time for one try to connect to a partner.
 pub const CONNECT: Duration = Duration::from_secs(5);
 
-/// A partner that accepts a connection and then says nothing for so long hangs.
+/// A partner that accepts a connection and then sends nothing for so long hangs.
 pub const SILENT: Duration = Duration::from_secs(8);
 
 /// How long a node waits for the call of its partner before it asks the partner.
@@ -69,8 +69,8 @@ impl Times {
         self.round().saturating_mul(rounds).saturating_add(SLACK)
     }
 
-    /// The rounds of the schedule. In a full schedule most pairs are sound, and it would take days if none
-    /// was: there, the time is what sound pairs take, and one round as long as a round may take.
+    /// Returns the rounds of the schedule. In a full schedule most pairs are sound, and it would take days if
+    /// none was: there, the time is what sound pairs take, and one round as long as a round may take.
     pub fn first(self, schedule: &Schedule) -> Duration {
         let rounds = schedule.rounds();
         match schedule.extent {
@@ -87,13 +87,13 @@ impl Times {
         self.rounds(AGAIN)
     }
 
-    /// How many rounds of second tries may begin, if so much of their time is left.
+    /// Returns how many rounds of second tries may begin, if so much of their time is left.
     pub fn rounds_in(self, left: Duration) -> usize {
         let rounds = left.saturating_sub(SLACK).as_secs_f64() / self.round().as_secs_f64();
         rounds as usize
     }
 
-    /// The rounds whose time is over this long after the first of them began.
+    /// Returns the rounds whose time is over this long after the first of them began.
     pub fn over_after(self, elapsed: Duration) -> usize {
         (elapsed.as_secs_f64() / self.round().as_secs_f64()) as usize
     }

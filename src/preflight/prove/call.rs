@@ -1,4 +1,4 @@
-//! One end of a pair, in a process of its own: it connects to the partner, and calls it or asks it.
+//! One end of a pair, in its own process: it connects to the partner, and calls it or asks it.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -90,7 +90,7 @@ pub(in crate::preflight) fn ask(node: &Node, with: &Partner, times: Times, zero_
     }
 }
 
-/// How a pair has ended for the partner, as this node tells it.
+/// Returns how a pair has ended for the partner, as this node tells it.
 fn said_by(with: &Partner, failure: PairFailure) -> PairFailure {
     let says = |why: &str| format!("{} says: {}", with.name, visible(&shortened(why)));
     match failure {

@@ -6,7 +6,7 @@
 //! socket that connects. Here that one is bound, too, so the answers show whether others reach the
 //! address.
 //!
-//! All of this is one process, which waits for all rails at once, and hears over the channel of the pair
+//! All of this is one process, which waits for all rails at once, and receives over the channel of the pair
 //! which connections the other end could not make. So it waits for none of those.
 
 mod error;
@@ -59,7 +59,7 @@ impl Listening {
         Ok(Listening { listener, cookie, at })
     }
 
-    /// What the other end has to know.
+    /// Returns what the other end has to know.
     pub(in crate::preflight) fn place(&self, name: &str) -> RailEndpoint {
         RailEndpoint {
             name: name.to_owned(),
@@ -127,7 +127,7 @@ pub(in crate::preflight) fn all(
         }
         let fds = incoming.iter().flat_map(Incoming::fds).chain(outgoing.iter().filter_map(Outgoing::fd));
         let mut fds: Vec<PollFd> = fds.chain(is_told.then(|| readable(channel.fd()))).collect();
-        // An interruption is as good as an event: the loop looks again.
+        // EINTR is harmless: the loop looks again.
         let _ = poll(&mut fds, timeout(until.saturating_duration_since(Instant::now())));
     };
     if others.len() != ends.len() {

@@ -1,4 +1,4 @@
-//! Two nodes prove their rails: each pair in a process of its own.
+//! Two nodes prove their rails: each pair in its own process.
 
 pub(super) mod call;
 pub(super) mod connections;

@@ -22,7 +22,7 @@ pub struct PairReport {
 const LONGEST: f32 = 7.0 * 24.0 * 3600.0;
 
 impl PairReport {
-    /// What no pair can have, as a clause; `None` if the figures are possible.
+    /// Returns what no pair can have, as a clause; `None` if the figures are possible.
     pub fn impossible(&self) -> Option<String> {
         if !(0.0..=LONGEST).contains(&self.seconds) {
             return Some(format!("a pair that took {:e} s", self.seconds));
@@ -35,7 +35,7 @@ impl PairReport {
             .next()
     }
 
-    /// The nearest possible figures, for what this node has measured itself.
+    /// Returns the nearest possible figures, for what this node has measured itself.
     pub fn possible(mut self) -> PairReport {
         self.seconds = self.seconds.clamp(0.0, LONGEST);
         if let PairOutcome::Rails(rails) = &mut self.outcome {
@@ -63,7 +63,7 @@ pub enum PairOutcome {
 pub enum PairFailure {
     /// No connection to the partner over TCP; a sentence that says why.
     Unreachable(String),
-    /// The partner is there, and says nothing.
+    /// The partner is connected, but sends nothing.
     Silent,
     /// The partner has closed the connection, or its process has ended.
     Left,

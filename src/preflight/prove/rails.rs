@@ -1,4 +1,4 @@
-//! A pair tries all its rails at once. This runs in a process of its own at each end.
+//! A pair tries all its rails at once. This runs in its own process at each end.
 
 mod sockets;
 mod standing;
@@ -54,7 +54,7 @@ pub(in crate::preflight) fn prove(channel: Channel, side: Side, own: &Own, with:
     tried.map_or_else(|stranger| PairOutcome::Failed(failure(stranger)), PairOutcome::Rails)
 }
 
-/// Why a pair did not come about, from what came in place of a message.
+/// Returns why a pair did not come about, from what came in place of a message.
 pub(in crate::preflight) fn failure(stranger: Stranger) -> PairFailure {
     match stranger.fault {
         Fault::Gone => PairFailure::Left,
@@ -63,7 +63,7 @@ pub(in crate::preflight) fn failure(stranger: Stranger) -> PairFailure {
     }
 }
 
-/// What each end is, before the rails are tried.
+/// Returns what each end is, before the rails are tried.
 fn node(own: &Own, rails: Vec<Rail>) -> Node {
     Node { host: own.name.to_owned(), nccl: None, rails }
 }
@@ -144,7 +144,7 @@ fn tried(met: &mut Met, own: &Own, with: &Partner, both: usize) -> Result<Vec<us
     Ok((0..both).filter(is_tried).collect())
 }
 
-/// The things at these places.
+/// Returns the things at these places.
 fn of_places<T: Clone>(all: &[T], places: &[usize]) -> Vec<T> {
     places.iter().filter_map(|place| all.get(*place)).cloned().collect()
 }
@@ -152,7 +152,7 @@ fn of_places<T: Clone>(all: &[T], places: &[usize]) -> Vec<T> {
 /// In bytes: what a packet has at most on most fabrics, for ports that do not tell how many they have sent.
 const PACKET: f32 = 4096.0;
 
-/// What a port has sent in a pair.
+/// Returns what a port has sent in a pair.
 fn packets(of: Resent, report: &RailReport) -> Option<Sent> {
     let estimated = || {
         let gbps = report.result.as_ref().ok()?.gbps;
@@ -161,13 +161,13 @@ fn packets(of: Resent, report: &RailReport) -> Option<Sent> {
     Some(Sent { packets: of.packets.or_else(estimated)?, again: of.again })
 }
 
-/// The reports if the two nodes have met, and have no rail to try.
+/// Returns the reports if the two nodes have met, and have no rail to try.
 fn none(mine: &Node, theirs: &Node, why: &str) -> Vec<RailReport> {
     let rails = mine.rails.len().max(theirs.rails.len()).clamp(1, MOST_RAILS);
     (0..rails).map(|rail| RailReport::new(number(rail), Err(why.to_owned()))).collect()
 }
 
-/// The rails that the other node does not have.
+/// Returns the rails that the other node does not have.
 fn missing(mine: usize, theirs: usize, host: &str) -> impl Iterator<Item = RailReport> {
     let why = format!("{host} has no such rail: it has {theirs}, and this node has {mine}");
     (theirs..mine).map(move |rail| RailReport::new(number(rail), Err(why.clone())))

@@ -1,11 +1,11 @@
 //! The pairs of one node, one after the other.
 //!
-//! The lower node of a pair calls, in a process of its own; the higher one waits for the call. A
+//! The lower node of a pair calls, in its own process; the higher one waits for the call. A
 //! node that is called while it is in an earlier pair says that it is busy, again and again. The
 //! higher node asks the lower one in the same way if no call comes. So a node that is late is
 //! told from one that hangs or has gone, and only its own pairs fail.
 //!
-//! This process never waits for a partner. It hears node 0, its guests and its tasks all at once.
+//! This process never waits for a partner. It receives from node 0, its pending connections and its tasks at once.
 
 mod agenda;
 mod bounds;
@@ -49,7 +49,7 @@ use crate::wire::stranger::{Stranger, Strangers};
 /// How often a node that is called says that it is busy.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// The most messages of node 0 that are heard before all else is looked after.
+/// The most messages of node 0 that are read before everything else gets its turn.
 const MOST_AT_ONCE: usize = 256;
 
 /// The most connections whose other end has not proven anything yet.
@@ -160,7 +160,8 @@ impl<'a> PairRounds<'a> {
         Ok(())
     }
 
-    /// Whether there is more to hear or the next pair can be begun, so that nothing has to be waited for.
+    /// Returns whether there is more to read or the next pair can begin, so that nothing has to be waited
+    /// for.
     fn has_news(&self) -> bool {
         self.has_more || self.pair.is_none() && self.agenda.has_next()
     }
@@ -211,7 +212,7 @@ impl<'a> PairRounds<'a> {
         self.zero.flush()
     }
 
-    /// Whether all pairs so far are over.
+    /// Returns whether all pairs so far are over.
     fn rests(&self) -> bool {
         self.pair.is_none() && !self.agenda.has_next()
     }
@@ -310,7 +311,7 @@ impl<'a> PairRounds<'a> {
         }
     }
 
-    /// Answers one caller. Gives whether the caller is no more in the list.
+    /// Answers one caller. Returns whether the caller is no longer in the list.
     fn answer(&mut self, index: usize) -> bool {
         let Some(caller) = self.callers.get_mut(index) else { return false };
         let CallId { round, from, .. } = caller.id;
@@ -375,7 +376,7 @@ impl<'a> PairRounds<'a> {
             next = next.min(pair.due());
             fds.extend(pair.task().map(|task| PollFd::new(task.fd(), PollFlags::POLLIN)));
         }
-        // An interruption is as good as an event: the loop looks again.
+        // EINTR is harmless: the loop looks again.
         let _ = poll(&mut fds, timeout(next.saturating_duration_since(now)));
     }
 }

@@ -1,4 +1,4 @@
-//! A piece of work in a process of its own, which tells its result over a socket. What hangs there
+//! A piece of work in its own process, which tells its result over a socket. What hangs there
 //! is killed, and costs no other task anything.
 
 use std::io::Write;
@@ -60,12 +60,12 @@ impl Task {
         self.socket.as_fd()
     }
 
-    /// When the task is killed.
+    /// Returns when the task is killed.
     pub(in crate::preflight) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// The result, if it is there; `None` while the task is at work.
+    /// Returns the result, if it is there; `None` while the task is at work.
     pub(in crate::preflight) fn result<T: DeserializeOwned>(&mut self) -> Option<Result<T, TaskError>> {
         let is_told = self.listen();
         let is_late = Instant::now() >= self.deadline;
@@ -80,7 +80,7 @@ impl Task {
         }
     }
 
-    /// Whether the task has told all.
+    /// Returns whether the task has told all.
     fn listen(&mut self) -> bool {
         let told = &mut self.told;
         let read = worker::read(&mut self.socket, |bytes| {

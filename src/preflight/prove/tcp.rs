@@ -188,7 +188,7 @@ impl Link<'_> {
             let mut events = PollFlags::POLLOUT;
             events.set(PollFlags::POLLIN, is_open);
             let until = end.min(moved + PATIENCE).saturating_duration_since(Instant::now());
-            // An interruption is as good as an event: the loop looks again.
+            // EINTR is harmless: the loop looks again.
             let _ = poll(&mut [PollFd::new(self.stream.as_fd(), events)], timeout(until));
             match (&self.stream).write(&block) {
                 Ok(_) => moved = Instant::now(),

@@ -1,5 +1,5 @@
 //! The addresses of the rails of all nodes. Of two nodes with one address on a rail, the others reach
-//! either, by chance over TCP, and never both over verbs: so neither of the two is at fault alone.
+//! either, by chance over TCP, and never both over verbs: so neither of the two is faulty alone.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -30,7 +30,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses of this node.
+    /// Returns the addresses of this node.
     pub fn of(rails: &LocalRails, facts: &Facts) -> Addresses {
         let rails = match rails {
             LocalRails::Verbs(ports) => ports.iter().map(|(port, _)| of_port(port, facts)).collect(),
@@ -41,7 +41,7 @@ impl Addresses {
         Addresses { machine: Identity::own().boot.clone(), network: namespace("net"), rails }
     }
 
-    /// What another node tells, within bounds.
+    /// Returns what another node tells, within bounds.
     pub fn bounded(mut self, rails: usize) -> Addresses {
         self.rails.truncate(rails);
         for text in [&mut self.machine, &mut self.network] {
@@ -61,7 +61,7 @@ impl Addresses {
         Addresses { machine: machine.to_owned(), network: "1".to_owned(), rails }
     }
 
-    /// The addresses of all rails, as text; `None` if an address is not known.
+    /// Returns the addresses of all rails, as text; `None` if an address is not known.
     pub fn shown(&self) -> impl Iterator<Item = Option<String>> {
         self.rails.iter().map(|address| address.map(|address| address.to_string()))
     }
@@ -77,7 +77,7 @@ fn of_port(wanted: &PortTest, facts: &Facts) -> Option<IpNet> {
     is_whole.then(|| in_subnet(gid.address(), facts))
 }
 
-/// The address in the subnet of its interface, or by itself if there is no such interface.
+/// Returns the address in the subnet of its interface, or by itself if there is no such interface.
 fn in_subnet(address: IpAddr, facts: &Facts) -> IpNet {
     let mut all = facts.net.interfaces.iter().flat_map(|interface| &interface.addresses);
     all.find(|net| net.addr() == address).copied().unwrap_or_else(|| IpNet::from(address))
@@ -140,8 +140,8 @@ impl Duplicates {
         &self.list
     }
 
-    /// Whether a failure between these nodes says nothing of them, because one of them has an address of
-    /// this rail that another node has as well; `None` stands for all rails.
+    /// Returns whether a failure between these nodes says nothing of them, because one of them has an address
+    /// of this rail that another node has as well; `None` stands for all rails.
     pub fn explain(&self, nodes: &[u32], rail: Option<usize>) -> bool {
         nodes.iter().any(|node| match rail {
             Some(rail) => self.places.contains(&(*node, rail)),
@@ -150,8 +150,8 @@ impl Duplicates {
     }
 }
 
-/// What nodes with one address may share: an HCA, or the network namespace of a machine. Of a machine that
-/// the kernel does not tell, the host's name stands for it.
+/// Returns what nodes with one address may share: an HCA, or the network namespace of a machine. Of a machine
+/// that the kernel does not tell, the host's name stands for it.
 fn place(member: &Member, rail: usize) -> [&str; 2] {
     let Addresses { machine, network, .. } = &member.addresses;
     if machine.is_empty() || network.is_empty() {

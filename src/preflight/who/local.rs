@@ -1,13 +1,13 @@
 //! Several tasks on one node: the first one takes part, and the others wait for its verdict.
 //!
-//! The two meet at a FIFO and a file in a folder that only this user can write to. The first task
+//! The two meet at a FIFO and a file in a directory that only this user can write to. The first task
 //! holds the FIFO open while it is at work, and the kernel closes it however that task ends, so
 //! that no task waits for longer. What an older start has left there is told from this one by the
 //! session: a launcher or container that starts again has one that began later.
 //!
 //! Several preflights may come one after the other in one session. A verdict that was told before a
 //! task began is that of an earlier one, unless what started the task was there before and the task
-//! has only come late; and no task hears one verdict twice.
+//! has only come late; and no task receives one verdict twice.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -29,7 +29,7 @@ use crate::sys::directory::Directory;
 use crate::sys::user;
 use crate::wire::connection::timeout;
 
-/// Where tasks of one node find each other, also from containers of their own. A folder that another
+/// Where tasks of one node find each other, also from separate containers. A directory that another
 /// user has there is passed over. The last place is the container's own, where only root can make one.
 const PLACES: [&str; 3] = ["/dev/shm", "/tmp", "/run"];
 
@@ -62,7 +62,7 @@ pub(in crate::preflight) struct Meeting {
     folder: Directory,
     fifo: OsString,
     verdict: OsString,
-    /// Where this task leaves which verdict it has heard.
+    /// Where this task records which verdict it has received.
     heard: OsString,
     task: Began,
 }
@@ -98,8 +98,8 @@ pub(in crate::preflight) struct Doer<'a> {
 }
 
 impl Meeting {
-    /// The tasks of one node of one job: they are of one session, unless the launcher made them
-    /// ones of their own.
+    /// Returns the tasks of one node of one job: they are of one session, unless the launcher made them
+    /// separate ones.
     ///
     /// # Errors
     /// There is no directory for it.
@@ -173,7 +173,7 @@ impl Meeting {
                 return Err(LocalError::Late);
             }
             let mut fds = [PollFd::new(fifo.as_fd(), PollFlags::POLLIN)];
-            // An interruption is as good as an event: the loop looks again.
+            // EINTR is harmless: the loop looks again.
             let _ = poll(&mut fds, timeout(left));
             let has_ended = fds[0].revents().is_some_and(|happened| happened.contains(PollFlags::POLLHUP));
             if has_ended {
@@ -182,7 +182,8 @@ impl Meeting {
         }
     }
 
-    /// What a file of this name has; `None` if there is none. Something else than a file is not waited for.
+    /// Returns what a file of this name has; `None` if there is none. Something else than a file is not
+    /// waited for.
     fn text_of(&self, name: &OsStr) -> Option<io::Result<Vec<u8>>> {
         let file = match self.folder.open_file(name, OFlag::O_RDONLY, SFlag::S_IFREG) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -200,12 +201,12 @@ impl Meeting {
         if !self.is_of_this(at) {
             return None;
         }
-        // A verdict that is heard twice is the lesser evil.
+        // A verdict that is received twice is the lesser evil.
         self.leave(&self.heard, &at);
         Some(told.map_err(LocalError::Of))
     }
 
-    /// Whether a verdict of this time is that of the preflight in which this task takes part.
+    /// Returns whether a verdict of this time is that of the preflight in which this task takes part.
     fn is_of_this(&self, at: u64) -> bool {
         // A tick is long enough for one preflight to end and a task of the next one to begin.
         let is_after = |began: Option<u64>, by: u64| began.is_none_or(|began| at >= began.saturating_add(by));
@@ -244,12 +245,12 @@ impl Doer<'_> {
     /// Tells the others, and wakes them up.
     pub(in crate::preflight) fn tell(self, told: Result<Told, String>) {
         let left = Left { at: identity::now().unwrap_or(u64::MAX), told };
-        // Who waits notices if the verdict is missing.
+        // A waiting task notices if the verdict is missing.
         self.meeting.leave(&self.meeting.verdict, &left);
     }
 }
 
-/// A folder that only this user can write to, and that containers of one Pod may share.
+/// A directory that only this user can write to, and that containers of one Pod may share.
 pub(in crate::preflight) fn folder() -> Option<Directory> {
     PLACES.iter().find_map(|place| folder_at(Path::new(place)).ok())
 }
@@ -262,7 +263,7 @@ fn folder_name() -> String {
     format!("rdma-init-preflight-{}", user::effective())
 }
 
-/// The session of this process, and when its leader began; that of its parent if this process leads
+/// Returns the session of this process, and when its leader began; that of its parent if this process leads
 /// one of its own, as torchrun has its workers do. A container that is started again gives
 /// its processes the same numbers as before. 0 stands for a leader that is outside of the container
 /// or has ended.
@@ -355,14 +356,14 @@ mod tests {
         let wait = |meeting: &Meeting| words(meeting.wait(Duration::from_millis(50)));
         let late = "the first task of this node did not report a verdict in time";
         meeting(0, before, before).begin().unwrap().tell(told());
-        // Of the same preflight: it began before the verdict, or its script did, which has not heard it.
+        // Of the same preflight: it began before the verdict, or its script did, which has not received it.
         assert_eq!(wait(&meeting(1, before, before)), told());
         assert_eq!(wait(&meeting(2, later, before)), told());
         // The same script again; and what another call of the launcher has started.
         assert_eq!(wait(&meeting(1, later, before)).unwrap_err(), late);
         assert_eq!(wait(&meeting(2, later, before)).unwrap_err(), late);
         assert_eq!(wait(&meeting(3, later, later)).unwrap_err(), late);
-        // They hear the verdict of their own preflight.
+        // They receive the verdict of their own preflight.
         std::thread::scope(|scope| {
             let again = meeting(1, before, before);
             let _open = again.open(OFlag::O_RDONLY).unwrap();

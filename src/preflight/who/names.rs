@@ -1,19 +1,19 @@
-//! Names of nodes. Nodes that are on one host, or whose hosts have the same name, are told apart by
+//! Names of nodes. Nodes that are on one host, or whose hosts have the same name, are distinguished by
 //! their index: `gpu-07 (node 8)`.
 
 const BEFORE_INDEX: &str = " (node ";
 
-/// The name of a node whose host has the name of another node's.
+/// Returns the name of a node whose host has the name of another node's.
 pub(in crate::preflight) fn numbered(host: &str, node: usize) -> String {
     format!("{host}{BEFORE_INDEX}{node})").trim_start().to_owned()
 }
 
-/// The host in the name of a node.
+/// Returns the host in the name of a node.
 pub(in crate::preflight) fn host(name: &str) -> &str {
     name.split_once(BEFORE_INDEX).map_or(name, |(host, _)| host)
 }
 
-/// Whether a name has the index behind it.
+/// Returns whether a name has the index behind it.
 pub(in crate::preflight) fn is_numbered(name: &str) -> bool {
     host(name).len() < name.len()
 }

@@ -27,7 +27,7 @@ pub enum LocalRails {
 }
 
 impl LocalRails {
-    /// The rails for what the plan is, after a self-test of this node.
+    /// Returns the rails for what the plan is, after a self-test of this node.
     pub fn of(facts: &Facts, plan: &Plan, report: &Report, extent: Scope) -> LocalRails {
         let ports = wanted(facts, plan, extent);
         if ports.is_empty() || goes_over_sockets(plan) || why_unconnected(report).is_some() {
@@ -45,8 +45,9 @@ impl LocalRails {
         }
     }
 
-    /// The rates of the ports in Gbit/s; 0 if a rate is not known, or means nothing, as that of soft-RoCE,
-    /// which has no device with a driver. What one TCP connection moves is no measure of an interface.
+    /// Returns the rates of the ports in Gbit/s; 0 if a rate is not known, or means nothing, as that of
+    /// soft-RoCE, which has no device with a driver. What one TCP connection moves is not a measure of an
+    /// interface.
     pub fn rates(&self) -> Vec<f32> {
         let of = |rail: &Rail| {
             let number = rail.rate.split_whitespace().next().and_then(|number| number.parse().ok());
@@ -68,7 +69,7 @@ impl LocalRails {
     }
 }
 
-/// What the proof does not try, or tries in another way than the job will, as sentences.
+/// Returns what the proof does not try, or tries in another way than the job will, as sentences.
 pub(crate) fn left_out(facts: &Facts, plan: &Plan, report: &Report, extent: Scope) -> Vec<String> {
     let ports = wanted(facts, plan, extent);
     if ports.is_empty() || goes_over_sockets(plan) {
@@ -91,8 +92,8 @@ pub(crate) fn left_out(facts: &Facts, plan: &Plan, report: &Report, extent: Scop
 /// The key itself in place of its index.
 const PKEY_VALUE: &str = "NCCL_IB_PKEY_VALUE";
 
-/// Why none of the ports can be connected through verbs, if that is no fault of theirs: only a library of
-/// their own can do it, as with EFA, or this binary has no provider.
+/// Returns why none of the ports can be connected through verbs, if that is not a fault of theirs: only a
+/// library of their own can do it, as with EFA, or this binary has no provider.
 fn why_unconnected(report: &Report) -> Option<&str> {
     let loopbacks = || report.checks.iter().filter(|check| check.id == LOOPBACK);
     let is_left_out = |check: &Check| check.outcome == Outcome::Skipped && check.subject.is_some();
@@ -101,7 +102,7 @@ fn why_unconnected(report: &Report) -> Option<&str> {
     (loopbacks().all(is_left_out) && has_no_failure(report)).then_some(why)
 }
 
-/// Why a port cannot be tried, if that is no fault of the port.
+/// Returns why a port cannot be tried, if that is not a fault of the port.
 fn why_unopened<'a>(report: &'a Report, port: &PortTest) -> Option<&'a str> {
     let name = port.name();
     let is_its = |check: &&Check| check.id == OPEN && check.subject.as_ref() == Some(&name);
@@ -109,7 +110,7 @@ fn why_unopened<'a>(report: &'a Report, port: &PortTest) -> Option<&'a str> {
     Some(check.message.as_deref().unwrap_or("it cannot be opened"))
 }
 
-/// Whether NCCL will use sockets although there are ports, because of a variable of the user's.
+/// Returns whether NCCL will use sockets although there are ports, because of a variable of the user's.
 fn goes_over_sockets(plan: &Plan) -> bool {
     let transport = plan.forecasts.last().map(|forecast| &forecast.prediction.transport);
     transport.is_some_and(|transport| transport.ports().is_none())
@@ -123,7 +124,7 @@ fn has_no_failure(report: &Report) -> bool {
         .all(|check| !kinds::is_of(Level::Verbs, &check.id) || check.outcome != Outcome::Failed)
 }
 
-/// The interfaces of NCCL's socket transport, with the address that it takes of each.
+/// Returns the interfaces of NCCL's socket transport, with the address that it takes of each.
 fn endpoints(facts: &Facts, plan: &Plan) -> Vec<Endpoint> {
     let get = |name: &str| {
         let of_user = || facts.settings.get(name).map(|setting| setting.value.as_str());

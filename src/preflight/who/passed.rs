@@ -41,7 +41,7 @@ impl Passed {
         Some(Passed { folder, file: format!("{name}.passed").into(), boot })
     }
 
-    /// Whether this node has passed before.
+    /// Returns whether this node has passed before.
     pub(in crate::preflight) fn is_known(&self) -> bool {
         let file = self.folder.open_file(&self.file, OFlag::O_RDONLY, SFlag::S_IFREG);
         let mut boot = String::new();

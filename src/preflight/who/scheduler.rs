@@ -18,13 +18,14 @@ pub enum Name {
     Shared(String),
 }
 
-/// The host in a name, without its domain.
+/// Returns the host in a name, without its domain.
 fn short(name: &str) -> String {
     name.split('.').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// The names of all nodes. `names` are those of the launcher, in the order of the indices; `certain` says whether
-/// that order is. `claims` are the names of hosts that the nodes claim; `None` for a node that never came.
+/// Returns the names of all nodes. `names` are those of the launcher, in the order of the indices; `certain`
+/// says whether that order is. `claims` are the names of hosts that the nodes claim; `None` for a node that
+/// never came.
 ///
 /// If the order is not certain, a name counts if its node claims it as well, and that of a node that never
 /// came if all others do.

@@ -119,14 +119,14 @@ pub(crate) fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Whether this is a NUMA node with a CPU. A GPU may be in the node of its own memory, which has
+/// Returns whether this is a NUMA node with a CPU. A GPU may be in the node of its own memory, which has
 /// none.
 fn has_cpu(facts: &Facts, node: Option<i32>) -> bool {
     let node = node.and_then(|node| u32::try_from(node).ok());
     node.is_some_and(|node| !facts.memory.is_without_cpu(node))
 }
 
-/// What helps if these HCAs are nearer than those in use: a port that is not up comes first.
+/// Returns what helps if these HCAs are nearer than those in use: a port that is not up comes first.
 fn fix(facts: &Facts, nearer: &[&str]) -> String {
     let is_up = |name: &&&str| {
         let hca = facts.rdma.iter().find(|hca| hca.name == ***name);
@@ -149,7 +149,7 @@ fn fix(facts: &Facts, nearer: &[&str]) -> String {
     steps.join(" ")
 }
 
-/// The distance of the nearest HCAs, and their names.
+/// Returns the distance of the nearest HCAs, and their names.
 fn nearest<'a>(gpu: &PciDevice, hcas: &[&'a Hca]) -> Option<(Distance, Vec<&'a str>)> {
     let distance = |hca: &Hca| distance::of_hca(gpu, hca);
     let least = hcas.iter().filter_map(|hca| distance(hca)).min()?;
@@ -157,7 +157,7 @@ fn nearest<'a>(gpu: &PciDevice, hcas: &[&'a Hca]) -> Option<(Distance, Vec<&'a s
     Some((least, at_it.map(|hca| hca.name.as_str()).collect()))
 }
 
-/// Why the first of these HCAs is not used.
+/// Returns why the first of these HCAs is not used.
 fn why_idle<'a>(plan: &'a Plan, hcas: &[&str]) -> &'a str {
     let verdict = plan.ports.iter().find(|verdict| hcas.first() == Some(&verdict.hca.as_str()));
     verdict.and_then(|verdict| verdict.reason.as_deref()).unwrap_or("not wanted")
@@ -170,7 +170,7 @@ mod tests {
 
     const ROOTS: [&str; 2] = ["pci0000:10/0000:10:01.0/0000:11:00.0", "pci0000:90/0000:90:01.0/0000:91:00.0"];
 
-    /// The evidence for HCAs and GPUs that are each behind one of two switches. HCAs beyond the
+    /// Returns the evidence for HCAs and GPUs that are each behind one of two switches. HCAs beyond the
     /// first `used` ones are not used.
     fn evidence(gpus: &[usize], hcas: &[usize], used: usize) -> Evidence {
         let (mut facts, plan) = host(hcas.len(), used);

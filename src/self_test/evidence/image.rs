@@ -10,7 +10,7 @@ use crate::plan::{Plan, ProfileChoice};
 
 const NO_NCCL: &str = "no NCCL was found in the image";
 
-/// The libibverbs that the job's NCCL loads.
+/// Returns the libibverbs that the job's NCCL loads.
 fn of_the_job<'a>(facts: &'a Facts, plan: &Plan) -> Libibverbs<'a> {
     let named = libibverbs::named(|name| plan.value(name), plan.nccl.unwrap_or(NEWEST));
     libibverbs::libibverbs(facts, named)
@@ -49,7 +49,7 @@ pub(crate) fn plugin(facts: &Facts, _: &Plan) -> Evidence {
     }
 }
 
-/// The release of NCCL, and the one that the platform asks for.
+/// Returns the release of NCCL, and the one that the platform asks for.
 pub(crate) fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (plan.nccl, installed::found(facts)) {
         (_, Some((version, path))) => format!("{version}, {path}"),
@@ -59,7 +59,7 @@ pub(crate) fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
     with_minimum(vec![found], plan, |profile| profile.nccl_min.as_deref())
 }
 
-/// The release of CUDA, and the one that the platform asks for.
+/// Returns the release of CUDA, and the one that the platform asks for.
 pub(crate) fn cuda(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (&facts.platform.cuda_version, installed::image(facts).map(|image| &image.cuda_runtime))
     {

@@ -12,7 +12,7 @@ use crate::plan::Plan;
 /// kind (`iboe_get_mtu` in `include/rdma/ib_addr.h`): GRH, UDP, BTH, XRC, atomics, ICRC.
 const HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
-/// The InfiniBand MTU for the MTU of a netdev, both in bytes. The kernel asks the port's
+/// Returns the InfiniBand MTU for the MTU of a netdev, both in bytes. The kernel asks the port's
 /// own netdev; a VLAN or macvlan on it may have less.
 pub(crate) fn of_roce(mtu: u32) -> Option<u32> {
     [4096, 2048, 1024, 512, 256].into_iter().find(|size| size + HEADERS <= mtu)

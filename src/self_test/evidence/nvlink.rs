@@ -12,7 +12,7 @@ use crate::self_test::report::Nvlink;
 const CLIQUE: &str = "NCCL_MNNVL_CLIQUE_ID";
 const CLUSTER: &str = "NCCL_MNNVL_UUID";
 
-/// What the nodes of one NVLink domain must have in common; `None` if nothing suggests that this
+/// Returns what the nodes of one NVLink domain must have in common; `None` if nothing suggests that this
 /// node is in one.
 pub(crate) fn of_node(facts: &Facts, plan: &Plan) -> Option<Nvlink> {
     if facts.imex.count == 0 && facts.gpu.model_of(MODELS).is_none() {

@@ -42,7 +42,7 @@ pub(crate) fn pci_links(facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Whether two cards of the same possible speed have different links, although each runs at
+/// Returns whether two cards of the same possible speed have different links, although each runs at
 /// what it reports as its best.
 fn differ(facts: &Facts, plan: &Plan) -> bool {
     let links: Vec<(&Hca, &PciLink)> =

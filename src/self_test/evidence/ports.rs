@@ -9,7 +9,7 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::plan::Plan;
 use crate::text::{condensed, grouped};
 
-/// The ports that the plan uses. They are a list, because an iterator would make more code at
+/// Returns the ports that the plan uses. They are a list, because an iterator would make more code at
 /// each use.
 pub(crate) fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a Port)> {
     let used = plan.ports.iter().filter(|verdict| verdict.used);
@@ -17,7 +17,7 @@ pub(crate) fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a H
     found.collect::<Vec<_>>().into_iter()
 }
 
-/// Why the other ports are not used.
+/// Returns why the other ports are not used.
 pub(crate) fn unused(_: &Facts, plan: &Plan) -> Evidence {
     let unused = plan.ports.iter().filter(|verdict| !verdict.used);
     let why = grouped(unused.map(|verdict| {
@@ -107,7 +107,7 @@ fn lines(said: &[(String, Vec<String>)]) -> Vec<String> {
     said.iter().map(|(text, names)| format!("{}: {text}", condensed(names))).collect()
 }
 
-/// The interfaces that own the GIDs of the used RoCE ports, with their MTU in bytes.
+/// Returns the interfaces that own the GIDs of the used RoCE ports, with their MTU in bytes.
 pub(crate) fn rails<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a str, Option<u32>)> {
     let found = used(facts, plan).filter_map(|(hca, port)| {
         let gid = own_slots(facts, port).into_iter().next()?;

@@ -98,7 +98,7 @@ impl Child {
         }
     }
 
-    /// What the child has told, if it still runs.
+    /// Returns what the child has told, if it still runs.
     pub(crate) fn told(&self) -> Option<&ChildReport> {
         match &self.0 {
             ChildState::Running(running) => Some(&running.told),
@@ -117,7 +117,7 @@ impl Child {
         }
     }
 
-    /// The descriptors to poll for news of the child.
+    /// Returns the descriptors to poll for news of the child.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let running = match &self.0 {
             ChildState::Running(running) => Some(running),
@@ -128,7 +128,7 @@ impl Child {
         socket.into_iter().chain(pidfd)
     }
 
-    /// Whether no descriptor tells of the child's end.
+    /// Returns whether no descriptor tells of the child's end.
     pub(crate) fn is_unseen(&self) -> bool {
         matches!(&self.0, ChildState::Running(Running { pidfd: None, .. }))
     }
@@ -142,7 +142,7 @@ impl Child {
 }
 
 impl Running {
-    /// When to look again; as an error, the result.
+    /// Returns when to look again; as an error, the result.
     fn advance(&mut self) -> Result<Instant, ProbeResult> {
         // The child is reaped before its socket is read to the end, so that no message is missed.
         let reaped = fork::reap_child(self.pid);

@@ -49,13 +49,13 @@ impl ChildReport {
         fits
     }
 
-    /// The messages. A line that is no message, such as one that was cut, is an error.
+    /// Returns the messages. A line that is not a message, such as one that was cut, is an error.
     fn messages(&self) -> impl Iterator<Item = Result<Message, serde_json::Error>> {
         let lines = self.bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.map(json::read)
     }
 
-    /// The last step that was named, and the result.
+    /// Returns the last step that was named, and the result.
     pub(crate) fn read(&self) -> (Option<Step>, Option<Box<DeviceProbe>>) {
         let (mut at, mut found) = (None, None);
         for message in self.messages().flatten() {
@@ -79,7 +79,7 @@ impl ChildReport {
         self.messages().any(|message| matches!(message, Ok(Message::Ready)))
     }
 
-    /// Whether the child has told something that is no message.
+    /// Returns whether the child has told something that is not a message.
     pub(crate) fn is_garbled(&self) -> bool {
         self.messages().any(|message| message.is_err())
     }

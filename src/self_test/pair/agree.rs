@@ -7,7 +7,7 @@ use super::message::Node;
 use super::rails::Found;
 use crate::text::counted;
 
-/// The properties that must be the same on both nodes, in the order in which they are shown.
+/// Returns the properties that must be the same on both nodes, in the order in which they are shown.
 pub(super) fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
     vec![
         count(mine, theirs),
@@ -30,7 +30,7 @@ pub(super) fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> 
     ]
 }
 
-/// Why no data can go between these two rails.
+/// Returns why no data can go between these two rails.
 pub(super) fn why_not(near: &Rail, far: &Rail) -> Option<String> {
     if near.link_layer != far.link_layer {
         Some(format!("one end is {}, the other {}", near.link_layer, far.link_layer))
@@ -149,7 +149,7 @@ mod tests {
         Node { host: host.into(), nccl: Some("2.27.7".into()), rails: (0..rails).map(rail).collect() }
     }
 
-    /// The ids of the checks that failed, with their messages.
+    /// Returns the ids of the checks that failed, with their messages.
     fn failed(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<(String, String)> {
         let checks = checks(mine, theirs, found).into_iter();
         let failed = checks.filter(|check| check.outcome == Outcome::Failed);

@@ -1,4 +1,4 @@
-//! Connecting to the other node, which may come up later.
+//! Connects to the other node, which may start later.
 
 use std::time::{Duration, Instant};
 

@@ -16,7 +16,7 @@ const LIDS: std::ops::RangeInclusive<u16> = 0..=0xbfff;
 /// In bytes; 0 if verbs.h has no name for the MTU.
 const MTUS: [u32; 6] = [0, 256, 512, 1024, 2048, 4096];
 
-/// What is impossible in this end, if anything is. `rail` is what the same node has said about
+/// Returns what is impossible in this end, if anything is. `rail` is what the same node has said about
 /// the rail before.
 pub(super) fn wrong(end: &End, rail: &Rail) -> Option<&'static str> {
     let is_roce = rail.link_layer == "Ethernet";

@@ -20,7 +20,7 @@ pub(crate) enum RailError {
 }
 
 impl RailError {
-    /// Whether this end has only waited for the other one, which knows more.
+    /// Returns whether this end has only waited for the other one, which knows more.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self, RailError::Step { step: Step::Wait, .. })
     }
@@ -33,7 +33,7 @@ impl RailError {
         matches!(self, RailError::Step { why, .. } if why.is_loss())
     }
 
-    /// The step that failed, or during which the process has ended.
+    /// Returns the step that failed, or during which the process has ended.
     pub(super) fn step(&self) -> Option<Step> {
         match self {
             RailError::Step { step, .. } => Some(*step),

@@ -1,4 +1,4 @@
-//! Waiting for the other node, and dealing with everybody else who comes meanwhile.
+//! Waits for the other node, and handles all other connections meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::wire::{AcceptError, Channel};
 /// The most connections whose other end has not proven anything yet.
 const MOST: usize = 64;
 
-/// The first node that proves to be ours, and how long its messages may take; `None` when the
+/// Returns the first node that proves to be ours, and how long its messages may take; `None` when the
 /// time is over.
 ///
 /// # Errors
@@ -50,6 +50,6 @@ fn sleep(listener: &Listener, guests: &Guests, end: Option<Instant>) {
     let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
     let fds = guests.fds().chain(end.map(|_| listener.fd()));
     let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-    // An interruption is as good as an event: the caller looks again.
+    // EINTR is harmless: the caller looks again.
     let _ = poll(&mut fds, timeout(left));
 }

@@ -52,7 +52,7 @@ fn check(near: &Rail, far: &Rail, host: &str, found: &Found) -> Check {
     Check { message: Some(message), fix: fix(&errors).map(str::to_owned), ..of(Outcome::Failed) }
 }
 
-/// The fix for the cause, found in what both ends say: when nothing came from the other end,
+/// Returns the fix for the cause, found in what both ends say: when nothing came from the other end,
 /// the cause is there.
 fn fix(errors: &[&RailError]) -> Option<&'static str> {
     let error = errors.iter().find(|error| !error.is_waiting()).or(errors.first())?;
@@ -71,7 +71,7 @@ fn fix(errors: &[&RailError]) -> Option<&'static str> {
     }
 }
 
-/// The figures of the rails that work.
+/// Returns the figures of the rails that work.
 pub(super) fn figures(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Figures> {
     let rails = mine.rails.iter().zip(&theirs.rails).zip(found);
     let figures = rails.filter(|(_, found)| found.mine.verified && found.theirs.verified).filter_map(

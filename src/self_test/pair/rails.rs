@@ -19,7 +19,7 @@ use crate::wire::stranger::Stranger;
 
 const NUMBER: &str = "it reports another number of rails";
 
-/// Longer than all steps together; each step has a limit of its own.
+/// Longer than all steps together; each step has its own limit.
 const ALL: Duration = Duration::from_secs(3600);
 
 /// How long all rails move data at once.

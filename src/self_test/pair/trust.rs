@@ -1,4 +1,4 @@
-//! Who the other node must be. Pure.
+//! What the other node must prove about itself. Pure.
 
 use super::{Address, Role};
 use crate::config::TOKEN_VARIABLE;
@@ -27,7 +27,7 @@ pub enum TokenError {
     NotUtf8,
 }
 
-/// The secret that the other node must have as well; empty if the other node may be any peer.
+/// Returns the secret that the other node must have as well; empty if the other node may be any peer.
 ///
 /// # Errors
 /// The token could be guessed; or there is none, and no option says that this is meant.
@@ -61,7 +61,7 @@ pub(crate) fn sound(token: &str) -> Result<(), TokenError> {
     Ok(())
 }
 
-/// Whether only processes of this host are at the other end. A listener without an address
+/// Returns whether only processes of this host are at the other end. A listener without an address
 /// listens on all addresses.
 fn is_own(address: &Address, role: &Role) -> bool {
     match role {

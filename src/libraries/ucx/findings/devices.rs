@@ -73,7 +73,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
         }
         (false, true) if allowed.tcp => {
             let lost = releases.iter().find_map(|release| without_tcp(subject, *release));
-            // Datagrams are about UCX_TLS, and what is wrong with a GID is told with the GID.
+            // Datagrams are about UCX_TLS, and a finding about the GID reports what is wrong with it.
             if let Some(Lost::Driver(driver)) = lost {
                 let what = format!(
                     "the list has no interface, so UCX has no TCP. A process then reaches itself over UD, which not every HCA has ({driver}); where it does not, NIXL fails with a backend error."
@@ -86,7 +86,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
     findings
 }
 
-/// Why a process does not reach itself, if a release has HCAs and no TCP.
+/// Returns why a process does not reach itself, if a release has HCAs and no TCP.
 pub(super) fn without_tcp(subject: &LibraryContext, release: Release) -> Option<Lost> {
     let taken = taken(subject, release).filter(|taken| taken.tcp.is_empty())?;
     lost(subject, &taken, release)

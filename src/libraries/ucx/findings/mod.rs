@@ -26,7 +26,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
         .collect()
 }
 
-/// How a list of devices is mended that keeps UCX from what it needs.
+/// Returns how to fix a list of devices that keeps UCX from what it needs.
 fn with_tcp(subject: &LibraryContext) -> String {
     let mut names = subject.rails.port_names();
     names.extend(subject.rails.interface.map(str::to_owned));

@@ -12,7 +12,7 @@ use crate::fabric::Candidate;
 use crate::finding::{Finding, Id};
 use crate::libraries::LibraryContext;
 
-/// What is wrong if no UCX has transports over HCAs.
+/// Returns what is wrong if no UCX has transports over HCAs.
 pub(super) fn without_verbs(subject: &LibraryContext) -> Vec<Finding> {
     let mut findings = Vec::new();
     let releases = all(subject);
@@ -50,7 +50,8 @@ pub(super) fn without_verbs(subject: &LibraryContext) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with the words of `UCX_TLS`, and whether what the other words leave UCX is not what was meant.
+/// Returns what is wrong with the words of `UCX_TLS`, and whether what the other words leave UCX is not what
+/// was meant.
 fn of_words(subject: &LibraryContext, value: &str) -> Option<(Finding, bool)> {
     let warning = |what: &str| subject.warning(Id::LibraryValue, TRANSPORTS, what);
     let write = respelt(value).map(|meant| format!("Write {TRANSPORTS}={meant}."));
@@ -132,7 +133,7 @@ pub(super) fn no_network(subject: &LibraryContext, variables: &[&str]) -> Findin
         "{}: {leave} UCX no network, so a process reaches only processes on its own node.",
         set.join(" and ")
     );
-    // For a job of one node that is as good as any.
+    // For a job of one node any will do.
     let finding = if set.len() == 1 { Finding::info } else { Finding::warning };
     finding(Id::LibraryValue, message)
         .about_variables(variables.iter().copied())

@@ -1,4 +1,4 @@
-//! Which pairs are tried once more, so that it can be said who is at fault. Pure.
+//! Which pairs are tried once more, to find out which node is faulty. Pure.
 //!
 //! * A node that has passed with no other is tried with nodes that have passed, and once with another one
 //!   that has passed with no other: the two may be behind one switch that is cut off.
@@ -21,7 +21,7 @@ use super::odd::Within;
 use crate::preflight::judge::evidence::Evidence;
 use crate::preflight::judge::outliers::{self, Slow};
 
-/// How many nodes that are well have to fail with a node before it is at fault.
+/// How many nodes that are well have to fail with a node before it is faulty.
 pub(super) const WITNESSES: usize = 2;
 
 /// How many pairs between two parts of the job have to fail before it is cut in two.
@@ -45,8 +45,8 @@ pub(super) fn reached(size: usize, main: usize) -> usize {
     if main <= size * SOME { main } else { REACHED.min(main) }
 }
 
-/// How many pairs have to fail between a part of this size and the main part. Of two halves between which half of
-/// the paths are dead, several pairs may fail.
+/// Returns how many pairs have to fail between a part of this size and the main part. Of two halves between
+/// which half of the paths are dead, several pairs may fail.
 pub(super) fn cuts_needed(size: usize, main: usize) -> usize {
     if main <= size * SOME { HALVES.min(size * main) } else { CUTS }
 }
@@ -56,7 +56,7 @@ const NEXT: usize = 64;
 
 type Pair = (u32, u32);
 
-/// The rounds of second tries that are wanted now, each with the pairs in it; none if everything is
+/// Returns the rounds of second tries that are wanted now, each with the pairs in it; none if everything is
 /// known. Once they are done, there may be others: call it up to [`MOST_TIMES`] times. `slow` is what
 /// seems slow so far.
 pub fn rounds(evidence: &Evidence, slow: &[Slow]) -> Vec<Vec<Pair>> {
@@ -229,7 +229,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The nodes of each island that are still there.
+    /// Returns the nodes of each island that are still there.
     fn by_island(&self, layer: &Layer) -> HashMap<u32, Vec<u32>> {
         let gone = self.evidence.gone();
         let all = layer.by_island().into_iter();
@@ -277,8 +277,8 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// A node with which nothing is wrong, and that this one was not tried with. One after the other, they are from
-    /// all over the job, as neighbours may all be behind the same switch.
+    /// Returns a node with which nothing is wrong, and that this one was not tried with. One after the other,
+    /// they are from all over the job, as neighbours may all be behind the same switch.
     fn clean_partner(&mut self, node: u32) -> Option<u32> {
         let count = self.clean.len();
         let start = self.next * stride(count);
@@ -289,7 +289,7 @@ impl<'a> Wanted<'a> {
         Some(self.clean[place])
     }
 
-    /// One of these nodes with whom this one was not tried, another one for each node.
+    /// Returns one of these nodes with whom this one was not tried, another one for each node.
     fn from(&self, nodes: &[u32], node: u32) -> Option<u32> {
         let start = node as usize % nodes.len().max(1);
         let all = nodes[start..].iter().chain(&nodes[..start]).copied();
@@ -297,7 +297,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A step of about 0.618 of so many places, which leads to places that are far from all those before.
+/// Returns a step of about 0.618 of so many places, which leads to places that are far from all those before.
 fn stride(places: usize) -> usize {
     (places * 89 / 144).max(1)
 }
@@ -314,7 +314,7 @@ pub(super) struct Witnessed {
     pub edge: Option<usize>,
 }
 
-/// The nodes that have passed with no other.
+/// Returns the nodes that have passed with no other.
 pub(super) fn witnesses(layer: &Layer) -> HashMap<u32, Witnessed> {
     let mut all: HashMap<u32, Witnessed> = HashMap::new();
     for (place, edge) in layer.edges.iter().enumerate().filter(|(_, edge)| edge.is_bad()) {

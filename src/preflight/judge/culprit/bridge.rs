@@ -1,5 +1,5 @@
 //! Groups of nodes that reach each other only through one node, or through one pair: all other pairs between
-//! the groups fail. Either group may be well, so no node is at fault alone. Pure.
+//! the groups fail. Either group may be well, so no node is faulty alone. Pure.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    /// Whether enough pairs between the groups have failed.
+    /// Returns whether enough pairs between the groups have failed.
     pub(super) fn is_proven(&self) -> bool {
         self.failed >= CUTS && self.are_several
     }
@@ -91,7 +91,7 @@ impl Walk {
         }
     }
 
-    /// Whether a node is this one, or behind it.
+    /// Returns whether a node is this one, or behind it.
     fn is_behind(&self, node: u32, first: u32) -> bool {
         let start = self.entered[first as usize];
         (start..start + self.behind[first as usize]).contains(&self.entered[node as usize])

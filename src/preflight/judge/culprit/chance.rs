@@ -1,7 +1,7 @@
 //! Whether failures are more than chance would have it. Pure.
 //!
 //! A fabric may lose some of its paths, as ECMP hashes flows onto a dead link: then many pairs fail here and
-//! there, and some node fails more often than others by chance. A node is at fault only if chance hardly
+//! there, and some node fails more often than others by chance. A node is faulty only if chance hardly
 //! explains its failures.
 
 /// So improbable must it be that chance explains the failures of a node that passes with no other, for any of the
@@ -19,7 +19,7 @@ const UNEVEN: f64 = 2.0;
 /// More tries than these prove nothing more.
 const MOST: usize = 12;
 
-/// How often pairs fail that the nodes at fault have no part in.
+/// How often pairs fail that the faulty nodes have no part in.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Background {
     pub failed: usize,
@@ -32,14 +32,14 @@ impl Background {
         ((UNEVEN * self.failed as f64 + 1.0) / (self.tried as f64 + 2.0)).min(1.0)
     }
 
-    /// Whether it is less probable than `bound` that any of so many nodes, or groups of them, fails by chance with
-    /// `failed` of `tried` others.
+    /// Returns whether it is less probable than `bound` that any of so many nodes, or groups of them, fails
+    /// by chance with `failed` of `tried` others.
     pub(super) fn is_unlikely(self, failed: usize, tried: usize, choices: f64, bound: f64) -> bool {
         at_least(failed, tried, self.share()) * choices <= bound
     }
 
-    /// How many tries have to fail, and none to pass, before chance does not explain it: `least` of them
-    /// if nothing else fails.
+    /// Returns how many tries have to fail, and none to pass, before chance does not explain it: `least` of
+    /// them if nothing else fails.
     pub(super) fn needed(self, least: usize, nodes: usize) -> usize {
         if self.failed == 0 {
             return least;
@@ -49,7 +49,7 @@ impl Background {
     }
 }
 
-/// How probable it is that at least `failed` of `tried` fail, each of them with this probability.
+/// Returns how probable it is that at least `failed` of `tried` fail, each of them with this probability.
 fn at_least(failed: usize, tried: usize, share: f64) -> f64 {
     if failed == 0 || share >= 1.0 {
         return 1.0;

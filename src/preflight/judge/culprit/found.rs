@@ -9,7 +9,7 @@ use super::within::{self, Scattered};
 use super::{Fault, Place, What};
 use crate::preflight::judge::evidence::Evidence;
 
-/// A layer on which something is at fault: a rail, or the meetings; and why.
+/// A layer on which something is faulty: a rail, or the meetings; and why.
 #[derive(Debug)]
 pub(super) struct At {
     pub rail: Option<usize>,
@@ -48,7 +48,7 @@ impl Found {
         if self.count() > before {
             return;
         }
-        // A pair that has failed is at fault in any case, even if it says nothing of its nodes.
+        // A pair that has failed is faulty in any case, even if it says nothing of its nodes.
         for edge in layer.bad_edges() {
             if edge.nodes.iter().all(|node| !evidence.gone().contains_key(node)) {
                 self.link(evidence, edge, layer.rail);
@@ -56,7 +56,7 @@ impl Found {
         }
     }
 
-    /// How many faults there are that are more than warnings, each on one layer.
+    /// Returns how many faults there are that are more than warnings, each on one layer.
     fn count(&self) -> usize {
         let of_nodes = self.nodes.values().chain(self.flapping.values()).map(Vec::len);
         let of_parts =
@@ -206,7 +206,7 @@ impl Found {
     }
 }
 
-/// A fault with its place. If it is on all of several rails, it is not a fault of the rails.
+/// Returns a fault with its place. If it is on all of several rails, it is not a fault of the rails.
 fn fault(what: What, found: Vec<At>, tried: usize) -> Fault {
     let mut rails: Vec<usize> = found.iter().filter_map(|at| at.rail).collect();
     rails.sort_unstable();

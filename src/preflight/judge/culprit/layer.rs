@@ -31,13 +31,13 @@ impl Edge {
         self.passed == 0
     }
 
-    /// Whether any of its tries has failed.
+    /// Returns whether any of its tries has failed.
     pub(super) fn is_ill(&self) -> bool {
         self.failed > 0
     }
 
-    /// Whether this end of a pair that has failed always knows why, and the other one has only waited for it;
-    /// `None` if it is not known of either.
+    /// Returns whether this end of a pair that has failed always knows why, and the other one has only waited
+    /// for it; `None` if it is not known of either.
     pub(super) fn is_known_at(&self, node: u32) -> Option<bool> {
         let own = usize::from(self.nodes[1] == node);
         match [self.known[own], self.known[1 - own]] {
@@ -61,7 +61,7 @@ pub(super) struct Cut<'a> {
 }
 
 /// Nodes that reach each other, directly or over others, are one island; groups that reach each other only
-/// through a node or two are islands of their own.
+/// through a node or two are separate islands.
 #[derive(Debug)]
 pub(super) struct Layer {
     /// `None` for the meetings.
@@ -237,7 +237,7 @@ impl Layer {
         node
     }
 
-    /// A node of each island, also of those that are one node alone. Nodes without any edge are no
+    /// Returns a node of each island, also of those that are one node alone. Nodes without any edge are no
     /// islands.
     pub(super) fn islands(&self) -> impl Iterator<Item = u32> {
         let all = self.island.iter().zip(0..);
@@ -256,7 +256,7 @@ impl Layer {
         self.main
     }
 
-    /// How many nodes were tried.
+    /// Returns how many nodes were tried.
     pub(super) fn tried(&self) -> usize {
         self.is_tried.iter().filter(|is_tried| **is_tried).count()
     }
@@ -265,27 +265,27 @@ impl Layer {
         &self.bridges
     }
 
-    /// Where more tries show whether groups are joined by a node or two alone.
+    /// Returns where more tries show whether groups are joined by a node or two alone.
     pub(super) fn perhaps(&self) -> &[Bridge] {
         &self.perhaps
     }
 
-    /// Whether there are several islands of more than one node.
+    /// Returns whether there are several islands of more than one node.
     pub(super) fn is_torn(&self) -> bool {
         self.islands().filter(|island| self.size(*island) > 1).nth(1).is_some()
     }
 
-    /// Whether no pair has failed in any try.
+    /// Returns whether no pair has failed in any try.
     pub(super) fn is_sound(&self) -> bool {
         !self.edges.iter().any(Edge::is_ill)
     }
 
-    /// Whether both nodes are of one island.
+    /// Returns whether both nodes are of one island.
     pub(super) fn is_within(&self, edge: &Edge) -> bool {
         self.island(edge.nodes[0]) == self.island(edge.nodes[1])
     }
 
-    /// The nodes of each island that was tried.
+    /// Returns the nodes of each island that was tried.
     pub(super) fn by_island(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (island, node) in self.island.iter().zip(0..).filter(|(_, node)| self.is_tried[*node as usize]) {
@@ -294,7 +294,7 @@ impl Layer {
         all
     }
 
-    /// The pairs that have failed between the main island and each of the others.
+    /// Returns the pairs that have failed between the main island and each of the others.
     pub(super) fn cuts(&self) -> BTreeMap<u32, Cut<'_>> {
         let mut all: BTreeMap<u32, Cut> = BTreeMap::new();
         for edge in self.bad_edges().filter(|edge| !self.is_within(edge)) {
@@ -316,7 +316,7 @@ impl Layer {
         self.main == Some(self.island(node))
     }
 
-    /// Whether the node was tried, and has passed with no node.
+    /// Returns whether the node was tried, and has passed with no node.
     pub(super) fn is_alone(&self, node: u32) -> bool {
         self.is_tried[node as usize] && self.size(self.island(node)) == 1
     }
@@ -331,7 +331,7 @@ impl Layer {
     }
 }
 
-/// The meetings and all rails.
+/// Returns the meetings and all rails.
 pub(super) fn layers(evidence: &Evidence) -> Vec<Layer> {
     let mut order: Vec<usize> = (0..evidence.tries().len()).collect();
     order.sort_by_key(|place| {
@@ -347,12 +347,12 @@ fn outcome_of(one: &Try, rail: Option<usize>) -> Option<TryOutcome<'_>> {
     rail.map_or_else(|| one.meeting(), |rail| one.rail(rail))
 }
 
-/// Why a pair has failed, from what its ends say, the end that it is `about` first. An end that only waited
-/// for the other one knows less.
+/// Returns why a pair has failed, from what its ends say, the end that it is `about` first. An end that only
+/// waited for the other one knows less.
 pub(super) fn why(evidence: &Evidence, edge: &Edge, rail: Option<usize>, about: u32) -> String {
     let one = &evidence.tries()[edge.place];
     let Some(rail) = rail else {
-        // Who is not reached says nothing, or the same of the other one.
+        // A node that is not reached reports nothing, or the same of the other one.
         let Some(TryOutcome::Failed(_, why)) = one.meeting() else { return String::new() };
         return why.to_owned();
     };

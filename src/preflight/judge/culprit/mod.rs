@@ -1,11 +1,11 @@
-//! Which nodes, links and parts of the job are at fault. Pure: what the pairs have said in, faults out.
+//! Which nodes, links and parts of the job are faulty. Pure: what the pairs have said in, faults out.
 //!
 //! On each rail, the nodes that reach each other, directly or over others, are an island ([`layer`]), unless
 //! they do so through a node or two alone ([`bridge`]). The main island has more than half of the nodes. A
-//! node that is an island by itself, and has failed with several of the main one, is at fault; an island of
+//! node that is an island by itself, and has failed with several of the main one, is faulty; an island of
 //! several nodes is cut off, as by a switch. Within an island, a node that fails far more often than its
-//! partners is at fault ([`odd`]), as far as chance does not explain it ([`chance`]); else it is the way
-//! between two nodes, or what carries many ways. So a node is not accused for being paired with a faulty one.
+//! partners is faulty ([`odd`]), as far as chance does not explain it ([`chance`]); else it is the way
+//! between two nodes, or what carries many ways. So a node is not blamed for being paired with a faulty one.
 
 mod again;
 mod bridge;
@@ -26,7 +26,7 @@ use layer::layers;
 use crate::preflight::judge::evidence::{Evidence, Gone};
 use crate::preflight::who::addresses::Duplicate;
 
-/// What is at fault.
+/// What is faulty.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
     pub what: What,
@@ -41,7 +41,7 @@ pub enum What {
     Gone { node: u32, how: Gone },
     /// Two nodes came with this index: names and addresses. Neither is believed more than the other.
     Contested { node: u32, nodes: [String; 2] },
-    /// The node is there, and has not reported so many of the pairs that it was told to try.
+    /// The node is connected, but has not reported so many of its pairs.
     Owes { node: u32, owed: usize, of: usize },
     /// The time was over before all pairs were tried, and no node is known to have kept the others.
     Unfinished { tried: usize, scheduled: usize },
@@ -88,7 +88,7 @@ impl Fault {
         matches!(self.what, What::Unsteady { .. })
     }
 
-    /// The nodes without which the job would have passed, as far as nodes are at fault.
+    /// Returns the nodes without which the job would have passed, as far as nodes are faulty.
     pub fn accused(&self) -> Vec<u32> {
         match &self.what {
             What::Gone { node, .. }
@@ -114,7 +114,7 @@ impl Fault {
         }
     }
 
-    /// In which order faults are told: nodes that are not there, nodes, parts of the job, links.
+    /// The order in which faults are reported: nodes that are not there, nodes, parts of the job, links.
     fn rank(&self) -> usize {
         match &self.what {
             What::Unreached { .. } => 0,
@@ -135,7 +135,7 @@ impl Fault {
     }
 }
 
-/// All faults, the gravest first. `unfit` are nodes whose own self-test has failed, with the reason.
+/// Returns all faults, the gravest first. `unfit` are nodes whose own self-test has failed, with the reason.
 pub fn faults(evidence: &Evidence, unfit: &[(u32, String)]) -> Vec<Fault> {
     let unreached = unreached::fault(evidence);
     let is_told = |how: &Gone| unreached.is_some() && matches!(how, Gone::NeverJoined(_));
@@ -177,7 +177,7 @@ pub fn faults(evidence: &Evidence, unfit: &[(u32, String)]) -> Vec<Fault> {
     all
 }
 
-/// Pairs that were not reported, so that nothing passes that was not proven. A node is at fault for them if
+/// Pairs that were not reported, so that nothing passes that was not proven. A node is faulty for them if
 /// their time was over: it ends each pair by itself in time, whatever its partner does.
 fn owing(evidence: &Evidence) -> Vec<Fault> {
     let debts = evidence.debts();

@@ -117,8 +117,8 @@ impl<'a> Within<'a> {
 }
 
 impl Graph<'_> {
-    /// The nodes with most failures first, each without those before it; none if more than `most` nodes fail
-    /// with several others.
+    /// Returns the nodes with most failures first, each without those before it; none if more than `most`
+    /// nodes fail with several others.
     fn suspects(&self, mut left: Tally, most: usize) -> Vec<Suspect> {
         let mut is_left: Vec<bool> = self.edges.iter().map(|edge| edge.is_ill()).collect();
         let mut is_tried = vec![true; self.edges.len()];
@@ -169,7 +169,7 @@ impl Graph<'_> {
         if says_more { ends.count() } else { 0 }
     }
 
-    /// How many of the suspects are odd, with what is left without them as the measure.
+    /// Returns how many of the suspects are odd, with what is left without them as the measure.
     fn proven(&self, suspects: &[Suspect], nodes: usize) -> usize {
         let is_proven = |count: &usize| {
             let background = suspects[*count - 1].left;
@@ -191,7 +191,8 @@ impl Graph<'_> {
         (1..=suspects.len()).rev().find(is_proven).unwrap_or_default()
     }
 
-    /// Whether the nodes with which this one fails do so as often with others, which are not suspected.
+    /// Returns whether the nodes with which this one fails do so as often with others, which are not
+    /// suspected.
     fn fail_as_often(&self, odd: &Odd, suspects: &BTreeSet<u32>) -> bool {
         let (mut failed, mut tried) = (0, 0);
         let partners = self.of[&odd.node].iter().map(|place| self.edges[*place]);

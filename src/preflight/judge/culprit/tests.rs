@@ -53,7 +53,7 @@ impl Fabric {
         !self.never.contains(&node) && self.dead.get(&node).is_none_or(|from| round < *from)
     }
 
-    /// What `node` says of its pair with `partner`.
+    /// Returns what `node` says of its pair with `partner`.
     fn report(&self, round: u16, node: u32, partner: u32) -> Option<PairReport> {
         if !self.is_there(node, round) {
             return None;
@@ -128,7 +128,7 @@ impl Fabric {
         (evidence, pairs)
     }
 
-    /// What the verdict has to say, without its reasons.
+    /// Returns what the verdict has to say, without its reasons.
     fn expected(&self) -> BTreeSet<String> {
         let all = if self.rails > 1 { "whole".to_owned() } else { "[0]".to_owned() };
         let mut said: BTreeSet<String> = BTreeSet::new();
@@ -204,7 +204,7 @@ fn a_sound_fabric_has_no_culprit_and_no_second_tries() {
 }
 
 /// No part that is cut off passes, however the schedule has paired its nodes, and even if a pair within the other
-/// part has failed once; and no node of the larger part is accused.
+/// part has failed once; and no node of the larger part is blamed.
 #[test]
 fn no_part_that_is_cut_off_passes() {
     for nodes in 3..=9_u32 {

@@ -1,12 +1,12 @@
 //! Nodes that bring another number of rails than the others. What a node does not have is not tried, and
-//! no other node is accused for it.
+//! no other node is blamed for it.
 
 use std::collections::BTreeMap;
 
 use super::{Fault, Place, What};
 use crate::preflight::judge::evidence::Evidence;
 
-/// The fault, where the nodes that are here do not all bring as many.
+/// Returns the fault, where the nodes that are here do not all bring as many.
 pub(super) fn fault(evidence: &Evidence) -> Option<Fault> {
     let mut groups: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for (member, node) in evidence.members().iter().zip(0..) {
@@ -17,7 +17,7 @@ pub(super) fn fault(evidence: &Evidence) -> Option<Fault> {
     if groups.len() < 2 {
         return None;
     }
-    // A node without a rail is no measure for the others, however many there are of them.
+    // A node without a rail is not a measure for the others, however many there are of them.
     let with_rails = || groups.iter().filter(|(rails, _)| **rails > 0);
     let all: usize = with_rails().map(|(_, nodes)| nodes.len()).sum();
     let usual = with_rails().find(|(_, nodes)| nodes.len() * 2 > all).map(|(rails, _)| *rails);
@@ -50,7 +50,8 @@ mod tests {
     use crate::preflight::meet::schedule::{Extent, Schedule};
     use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 
-    /// The faults of a fabric without any, whose nodes bring so many rails: who is accused, and what is said.
+    /// Returns the faults of a fabric without any, whose nodes bring so many rails: who is blamed, and what
+    /// is said.
     fn told(rails: &[usize]) -> (Vec<u32>, Vec<String>) {
         let schedule = Schedule { nodes: rails.len() as u32, extent: Extent::Doubling };
         let member = |rails: &usize| Member { rails: vec!["x".to_owned(); *rails], ..Member::default() };

@@ -4,7 +4,7 @@
 use super::{Fault, Place, What};
 use crate::preflight::judge::evidence::{Evidence, Gone};
 
-/// The fault, if no other node joined, or fewer than half of all.
+/// Returns the fault, if no other node joined, or fewer than half of all.
 pub(super) fn fault(evidence: &Evidence) -> Option<Fault> {
     let nodes = evidence.members().len();
     let mut within = None;

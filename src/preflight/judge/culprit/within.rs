@@ -20,7 +20,8 @@ pub(super) struct Scattered {
 }
 
 impl Scattered {
-    /// The nodes on either side, if there is a number so that each of the pairs has one node below it.
+    /// Returns the nodes on either side, if there is a number so that each of the pairs has one node below
+    /// it.
     pub(super) fn sides(&self) -> Option<[Vec<u32>; 2]> {
         let low = self.failed.iter().map(|pair| pair[0]).max()?;
         let high = self.failed.iter().map(|pair| pair[1]).min()?;
@@ -32,8 +33,8 @@ impl Scattered {
     }
 }
 
-/// Whether failures within the islands are too many for links, so that none of the nodes that miss others is
-/// known to be at fault for it. Those of one node are its links, however many they are.
+/// Returns whether failures within the islands are too many for links, so that none of the nodes that miss
+/// others is known to be at fault for it. Those of one node are its links, however many they are.
 pub(super) fn is_scattered(within: &Within) -> bool {
     let Some(first) = within.rest.first() else { return false };
     let is_of_all = |node: &u32| within.rest.iter().all(|edge| edge.nodes.contains(node));

@@ -23,7 +23,7 @@ pub enum TryOutcome<'a> {
 }
 
 impl Try {
-    /// Whether the two nodes have met; `None` if neither has said anything.
+    /// Returns whether the two nodes have met; `None` if neither has said anything.
     pub fn meeting(&self) -> Option<TryOutcome<'_>> {
         let failed = |end: usize| match &self.said[end] {
             Some(PairOutcome::Failed(failure)) => Some(TryOutcome::Failed(end, sentence(failure))),
@@ -33,7 +33,7 @@ impl Try {
         failed(0).or_else(|| failed(1)).or(said.then_some(TryOutcome::Passed))
     }
 
-    /// What came of a rail; `None` if it was not tried.
+    /// Returns what came of a rail; `None` if it was not tried.
     pub fn rail(&self, rail: usize) -> Option<TryOutcome<'_>> {
         let [first, second] = [0, 1].map(|end| self.said_of(end, rail).map(|said| (end, said)));
         let said = [first, second].into_iter().flatten();
@@ -41,7 +41,7 @@ impl Try {
         for (end, said) in said {
             match said {
                 Ok(_) => outcome = outcome.or(Some(TryOutcome::Passed)),
-                // Who only waits for the other end knows less than that one.
+                // An end that only waits for the other one knows less than that one.
                 Err(why) => match outcome {
                     Some(TryOutcome::Failed(other, _)) if !self.waited(other, rail) => {}
                     _ => outcome = Some(TryOutcome::Failed(end, why)),
@@ -51,7 +51,7 @@ impl Try {
         outcome
     }
 
-    /// How many rails there are reports of.
+    /// Returns how many rails there are reports of.
     pub fn rails(&self) -> usize {
         let of = |outcome: &PairOutcome| match outcome {
             PairOutcome::Rails(rails) => rails.iter().map(|report| usize::from(report.rail) + 1).max(),
@@ -60,28 +60,28 @@ impl Try {
         self.said.iter().flatten().filter_map(of).max().unwrap_or_default()
     }
 
-    /// What one end has said of a rail.
+    /// Returns what one end has said of a rail.
     pub fn said_of(&self, end: usize, rail: usize) -> Option<Result<Measured, &str>> {
         Some(self.report(end, rail)?.result.as_ref().copied().map_err(String::as_str))
     }
 
-    /// Whether one end has only waited for the other one, which knows more.
+    /// Returns whether one end has only waited for the other one, which knows more.
     pub fn waited(&self, end: usize, rail: usize) -> bool {
         self.report(end, rail).is_some_and(|report| report.seen.cause == Some(Cause::Waited))
     }
 
-    /// What one end has sent, if it is counted.
+    /// Returns what one end has sent, if it is counted.
     pub fn sent(&self, end: usize, rail: usize) -> Option<Sent> {
         self.report(end, rail)?.seen.sent
     }
 
-    /// Whether the data of one end has left by another interface.
+    /// Returns whether the data of one end has left by another interface.
     pub fn is_astray(&self, end: usize, rail: usize) -> bool {
         self.report(end, rail).is_some_and(|report| report.seen.astray)
     }
 
-    /// The nodes that the other one could not connect to on a rail over TCP. A node that fails only in this
-    /// way still connects to others itself.
+    /// Returns the nodes that the other one could not connect to on a rail over TCP. A node that fails only
+    /// in this way still connects to others itself.
     pub fn not_reached(&self, rail: usize) -> Vec<u32> {
         let failed = |end: usize| match self.report(end, rail)?.seen.cause? {
             Cause::NoConnection(ways) => Some(ways),
@@ -95,7 +95,7 @@ impl Try {
         [0, 1].into_iter().filter(|end| is_listener(*end)).map(|end| self.nodes[end]).collect()
     }
 
-    /// The report of one end of a rail.
+    /// Returns the report of one end of a rail.
     fn report(&self, end: usize, rail: usize) -> Option<&RailReport> {
         let Some(PairOutcome::Rails(rails)) = &self.said[end] else { return None };
         // They are in their order, unless a rail is missing.
@@ -117,7 +117,7 @@ impl Try {
     }
 }
 
-/// A clause about a pair that did not come about.
+/// Returns a clause about a pair that did not come about.
 fn sentence(failure: &PairFailure) -> &str {
     match failure {
         PairFailure::Unreachable(why) | PairFailure::Refused(why) => why,

@@ -1,4 +1,4 @@
-//! Which pairs are measured again, so that no node is said to be slow that was only busy.
+//! Which pairs are measured again, so that a node that was only busy is not reported as slow.
 //!
 //! * A node that seems slow is measured with nodes that do not, the nearest first: those are least likely to
 //!   be slower by design; and once with another suspect.
@@ -33,8 +33,8 @@ const NEAREST: usize = 12;
 
 type Pair = (u32, u32);
 
-/// The pairs to measure again, for these suspects of [`super::suspects`]; a pair may be in it several times. `well`
-/// are the nodes that have no fault, sorted.
+/// Returns the pairs to measure again, for these suspects of [`super::suspects`]; a pair may be in it several
+/// times. `well` are the nodes that have no fault, sorted.
 pub(crate) fn pairs(evidence: &Evidence, suspects: &[Slow], well: &[u32]) -> Vec<Pair> {
     if suspects.is_empty() {
         return Vec::new();
@@ -93,8 +93,8 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Whether a node has no fault. One with a fault is named for that, and each try of a rail that is dead there
-    /// would take its time.
+    /// Returns whether a node has no fault. One with a fault is named for that, and each try of a rail that
+    /// is dead there would take its time.
     fn is_fit(&self, node: u32) -> bool {
         self.well.binary_search(&node).is_ok()
     }
@@ -107,7 +107,7 @@ impl<'a> Wanted<'a> {
         a != b && !self.tried.contains(&[a.min(b), a.max(b)])
     }
 
-    /// How often a suspect that was measured again so often is measured now.
+    /// Returns how often a suspect that was measured again so often is measured now.
     fn missing(have: usize) -> usize {
         if have == 0 { AT_FIRST } else { IN_ALL.saturating_sub(have) }
     }
@@ -140,7 +140,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The nodes next to this one that are well, and above suspicion on this rail.
+    /// Returns the nodes next to this one that are well, and above suspicion on this rail.
     fn nearest(&self, node: u32, rail: usize) -> Vec<u32> {
         let at = self.well.partition_point(|other| *other < node);
         let (below, above) = self.well.split_at(at);

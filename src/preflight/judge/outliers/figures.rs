@@ -7,8 +7,9 @@ use crate::preflight::prove::pair::Sent;
 /// With fewer packets, the part of them that was sent again says nothing.
 const FEWEST_PACKETS: u64 = 100;
 
-/// Fewer packets that were sent again are no loss: soft-RoCE sends a packet again if a busy processor is late with
-/// its acknowledgement. In one second, a port of an HCA sends more than 1,000 packets for each of these.
+/// Fewer packets that were sent again are not a loss: soft-RoCE sends a packet again if a busy processor is
+/// late with its acknowledgement. In one second, a port of an HCA sends more than 1,000 packets for each of
+/// these.
 const FEWEST_AGAIN: u64 = 8;
 
 /// What several tries of one pair have shown together.
@@ -46,7 +47,7 @@ impl Measures {
         }
     }
 
-    /// Whether there are enough events for this figure to say something.
+    /// Returns whether there are enough events for this figure to say something.
     pub(super) fn is_enough(&self, figure: Figure) -> bool {
         figure != Figure::Resent || self.worse().is_some_and(|sent| sent.again >= FEWEST_AGAIN)
     }
@@ -108,7 +109,7 @@ pub(super) struct Rail {
     of_node: Vec<Vec<usize>>,
 }
 
-/// What was measured on each rail.
+/// Returns what was measured on each rail.
 pub(super) fn rails(evidence: &Evidence) -> Vec<Rail> {
     let mut order: Vec<&Try> = evidence.tries().iter().collect();
     order.sort_by_key(|one| one.nodes);
@@ -136,12 +137,12 @@ impl Rail {
         Rail { index, pairs, of_node }
     }
 
-    /// The nodes that were measured on this rail.
+    /// Returns the nodes that were measured on this rail.
     pub(super) fn nodes(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.of_node).filter(|(_, places)| !places.is_empty()).map(|(node, _)| node)
     }
 
-    /// The places of the pairs of a node.
+    /// Returns the places of the pairs of a node.
     pub(super) fn places(&self, node: u32) -> &[usize] {
         self.of_node.get(node as usize).map_or(&[], Vec::as_slice)
     }
@@ -156,25 +157,25 @@ impl Rail {
         self.pairs.get(place)
     }
 
-    /// The value of each pair of the schedule. Most of the others were chosen because one of their nodes seemed
-    /// slow, so they do not show what is usual.
+    /// Returns the value of each pair of the schedule. Most of the others were chosen because one of their
+    /// nodes seemed slow, so they do not show what is usual.
     pub(super) fn values(&self, figure: Figure) -> Vec<f32> {
         let scheduled = self.pairs.iter().filter(|pair| pair.first.tries > 0);
         scheduled.filter_map(|pair| pair.all().of(figure)).collect()
     }
 
-    /// How often the rail was measured again.
+    /// Returns how often the rail was measured again.
     pub(super) fn tries_again(&self) -> usize {
         self.pairs.iter().map(|pair| pair.second.len()).sum()
     }
 
-    /// The best value of each node.
+    /// Returns the best value of each node.
     pub(super) fn bests(&self, figure: Figure) -> impl Iterator<Item = f32> {
         self.nodes().filter_map(move |node| best(figure, self.pairs_of(node).map(Pair::all)))
     }
 }
 
-/// What counts of several pairs: the best value; of packets that were sent again, the mean.
+/// Returns what counts of several pairs: the best value; of packets that were sent again, the mean.
 pub(super) fn best(figure: Figure, all: impl Iterator<Item = Measures>) -> Option<f32> {
     let values = all.filter_map(|measures| measures.of(figure));
     match figure {

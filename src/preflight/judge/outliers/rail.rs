@@ -66,7 +66,7 @@ impl<'a> Test<'a> {
         Test { sure: Some(sure), ..self }
     }
 
-    /// Whether a pair is beyond a limit; `None` if that is not known.
+    /// Returns whether a pair is beyond a limit; `None` if that is not known.
     fn is_beyond(&self, pair: &Pair, limit: &Limit, rail: usize) -> Option<bool> {
         let [_, limit] = limit.of(pair.nodes, rail)?;
         let all = pair.all();
@@ -74,14 +74,14 @@ impl<'a> Test<'a> {
         Some(is_beyond && (pair.second.is_empty() || self.is_again(pair, limit)))
     }
 
-    /// Whether most of the second tries of a pair are beyond a limit.
+    /// Returns whether most of the second tries of a pair are beyond a limit.
     fn is_again(&self, pair: &Pair, limit: f32) -> bool {
         let values = || pair.second.iter().filter_map(|measures| measures.of(self.figure));
         values().filter(|value| is_worse(self.figure, *value, limit)).count() * 2 > values().count()
     }
 
-    /// Whether enough second tries of these pairs were made, and most of the pairs have shown it again: at least
-    /// so many.
+    /// Returns whether enough second tries of these pairs were made, and most of the pairs have shown it
+    /// again: at least so many.
     fn is_certain<'p>(
         &self,
         pairs: impl Iterator<Item = &'p Pair>,
@@ -247,7 +247,7 @@ impl Rail {
     }
 }
 
-/// How many of these values, which are sorted, are about as slow as this one, or slower.
+/// Returns how many of these values, which are sorted, are about as slow as this one, or slower.
 fn as_slow(sorted: &[f32], figure: Figure, value: f32) -> usize {
     match figure {
         Figure::Bandwidth => sorted.partition_point(|other| *other <= value * ALIKE),

@@ -86,7 +86,7 @@ fn tcp(nodes: u32) -> Vec<Member> {
     vec![Member::default(); nodes as usize]
 }
 
-/// What is slow in a job over verbs whose ports do not tell their rates.
+/// Returns what is slow in a job over verbs whose ports do not tell their rates.
 fn job(nodes: u32, rails: usize, of: &dyn Fn(u32, u32, usize) -> Said) -> Vec<(Who, Figure)> {
     found(verbs(nodes, rails, 0.0), rails, None, of)
 }
@@ -389,7 +389,7 @@ fn a_link_that_loses_packets_accuses_no_node_that_was_unlucky_once() {
     }
 }
 
-/// The links of a trunk lose packets: no node of either half is at fault.
+/// The links of a trunk lose packets: no node of either half is faulty.
 #[test]
 fn a_trunk_that_loses_packets_is_no_node_s_fault() {
     for nodes in [8, 12, 16, 33] {

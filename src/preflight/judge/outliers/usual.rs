@@ -88,7 +88,7 @@ pub(super) fn resent_floors(evidence: &Evidence) -> [f32; 2] {
 }
 
 /// In percent, for each rail: the packets that are usually sent again, which is what the best third of the pairs
-/// has at most: each node at fault spoils several. A fabric of ports of HCAs loses none. In a job with few pairs,
+/// has at most: each faulty node spoils several. A fabric of ports of HCAs loses none. In a job with few pairs,
 /// the best one of all rails is the measure for TCP and soft-RoCE: if all lose packets, that is how the network is.
 pub(super) fn resent(evidence: &Evidence, rails: &[Rail]) -> Vec<f32> {
     let values: Vec<Vec<f32>> = rails.iter().map(|rail| rail.values(Figure::Resent)).collect();
@@ -115,7 +115,7 @@ pub(super) fn median(values: &mut [f32]) -> Option<f32> {
     Some(*values.select_nth_unstable_by(middle, f32::total_cmp).1)
 }
 
-/// Whether one value is worse than the other.
+/// Returns whether one value is worse than the other.
 pub(super) fn is_worse(figure: Figure, value: f32, than: f32) -> bool {
     match figure {
         Figure::Bandwidth => value < than,

@@ -32,8 +32,9 @@ pub(super) fn slow(evidence: &Evidence, rails: &[Rail], figure: Figure, all: &mu
     slow.into_iter().map(|rail| rail.index).collect()
 }
 
-/// Whether the pairs of a rail differ by less from each other than the rail has to differ from the others. If they
-/// do not, a node or a link is slow, and not the rail: in a job of three nodes, one node is in two of three pairs.
+/// Returns whether the pairs of a rail differ by less from each other than the rail has to differ from the
+/// others. If they do not, a node or a link is slow, and not the rail: in a job of three nodes, one node is
+/// in two of three pairs.
 fn are_alike(rail: &Rail, figure: Figure) -> bool {
     let factor = match figure {
         Figure::Bandwidth => 1.0 / BANDWIDTH_OF_FEW,
@@ -44,8 +45,8 @@ fn are_alike(rail: &Rail, figure: Figure) -> bool {
     values().all(|value| value <= least * factor)
 }
 
-/// What a few rails have: the value in their middle, and of an even number the better one. Rails of soft-RoCE share
-/// the processors of their nodes, so they differ whenever a machine is busy.
+/// Returns what a few rails have: the value in their middle, and of an even number the better one. Rails of
+/// soft-RoCE share the processors of their nodes, so they differ whenever a machine is busy.
 fn of_few(evidence: &Evidence, mut medians: Vec<f32>, figure: Figure) -> Option<Usual> {
     if evidence.members().iter().any(|member| member.is_soft) {
         return None;

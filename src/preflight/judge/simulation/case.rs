@@ -39,17 +39,17 @@ impl Attempt {
         if self.nodes[0] == node { self.nodes[1] } else { self.nodes[0] }
     }
 
-    /// Whether one of the nodes is of this part of the job, and the other one is not.
+    /// Returns whether one of the nodes is of this part of the job, and the other one is not.
     pub(super) fn crosses(&self, part: &BTreeSet<u32>) -> bool {
         part.contains(&self.nodes[0]) != part.contains(&self.nodes[1])
     }
 
-    /// A number from 0 to 1 that is the same whenever these nodes try this rail.
+    /// Returns a number from 0 to 1 that is the same whenever these nodes try this rail.
     pub(super) fn of_pair(&self) -> f64 {
         self.draw(0)
     }
 
-    /// A number from 0 to 1 that is another one in each try.
+    /// Returns a number from 0 to 1 that is another one in each try.
     pub(super) fn of_try(&self) -> f64 {
         self.draw(1 + u64::from(self.round))
     }
@@ -96,7 +96,7 @@ pub(super) struct Case {
     pub may_hide: bool,
     /// Whether the verdict names what is planted.
     pub is_named: Box<dyn Fn(&Verdict) -> bool>,
-    /// The nodes that may be accused.
+    /// The nodes that may be blamed.
     pub guilty: BTreeSet<u32>,
     seed: u64,
 }
@@ -140,7 +140,7 @@ impl Case {
         self
     }
 
-    /// What has to be said, and which nodes may be accused.
+    /// Returns what has to be said, and which nodes may be blamed.
     pub(super) fn named(
         mut self,
         guilty: impl IntoIterator<Item = u32>,
@@ -212,7 +212,7 @@ impl Case {
     }
 }
 
-/// What a node reports of a rail that has failed.
+/// Returns what a node reports of a rail that has failed.
 fn told(ill: Ill, rail: u16, node: u32) -> RailReport {
     let (why, cause) = match ill {
         Ill::At(at) if at == node => ("the port is DOWN now", None),

@@ -12,9 +12,9 @@ pub(super) struct Row {
     name: &'static str,
     pub cases: usize,
     pub named: usize,
-    /// In which jobs a sound node is accused: their seeds and numbers of nodes.
+    /// In which jobs a sound node is blamed: their seeds and numbers of nodes.
     pub innocents: Vec<(u64, u32)>,
-    /// The jobs whose fault is not named, or in which a sound node is accused: seeds, numbers of nodes, and what
+    /// The jobs whose fault is not named, or in which a sound node is blamed: seeds, numbers of nodes, and what
     /// the verdicts say.
     wrong: Vec<(u64, u32, String)>,
     /// How often the verdicts said what.
@@ -46,7 +46,7 @@ fn shown(verdict: &Verdict) -> String {
     faults.chain(slow).collect::<Vec<_>>().join("; ")
 }
 
-/// The kinds of faults in a verdict: `cut`, `node + link`.
+/// Returns the kinds of faults in a verdict: `cut`, `node + link`.
 fn said(verdict: &Verdict) -> String {
     let mut all: Vec<&str> = verdict.faults.iter().map(kind).collect();
     all.extend(verdict.slow.first().map(|_| "slow"));

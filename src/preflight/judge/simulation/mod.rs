@@ -1,6 +1,6 @@
 //! Made-up jobs with one known fault each, judged as node 0 judges a real job: the schedule, the second
 //! tries and the verdict are those that ship. What is planted has to be named, and no sound node may be
-//! accused, in any case.
+//! blamed, in any case.
 //!
 //! `RDMA_INIT_SIMULATION=full` adds ten jobs of 4,096 and of 10,000 nodes for each kind of fault, and
 //! `--nocapture` shows the confusion matrix. `RDMA_INIT_SIMULATION_KIND` chooses kinds by a part of their names, and
@@ -100,7 +100,7 @@ fn simulate(kind: &Kind, nodes: u32, seed: u64, row: &mut Row) -> Option<()> {
     Some(())
 }
 
-/// Small jobs are as frequent as large ones: with few partners, a node at fault is harder to tell.
+/// Small jobs are as frequent as large ones: with few partners, a faulty node is harder to tell.
 fn nodes(kind: &Kind, random: &mut Rng) -> u32 {
     let most = if random.bool() { LARGEST } else { 16 };
     random.u32(kind.least..=most.max(kind.least))

@@ -27,7 +27,7 @@ impl BufferBudget {
         self.held = self.held.saturating_sub(before).saturating_add(after);
     }
 
-    /// Whether one of them has to go.
+    /// Returns whether one of them has to go.
     pub(super) fn is_too_small(&self) -> bool {
         self.held > self.most
     }

@@ -1,4 +1,4 @@
-//! Everybody is heard at once: who comes to the port, who has not said who it is, and the nodes.
+//! Receives from all connections at once: new ones, those that have not identified themselves, and nodes.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use crate::preflight::meet::node::HUNG;
 use crate::wire::connection::timeout;
 use crate::wire::handshake::one_key;
 
-/// The most messages of one node that are heard before the others are. All reports of a node in the
+/// The most messages of one node that are read before those of the others. All reports of a node in the
 /// largest job are fewer.
 const MOST_AT_ONCE: usize = 4096;
 
-/// The most nodes that are heard before the others are.
+/// The most nodes that are read from before the others.
 const NODES_AT_ONCE: usize = 256;
 
-/// How often it is looked who says nothing.
+/// How often node 0 checks for silent nodes.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Zero<'_> {
@@ -50,7 +50,7 @@ impl Zero<'_> {
             self.join(channel, join);
         }
         let mut events = [EpollEvent::empty(); NODES_AT_ONCE];
-        // An interruption is as good as no news: what has happened is told again.
+        // EINTR is harmless: the next call reports the events.
         let count = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or_default();
         for event in events.iter().take(count) {
             if let Ok(node) = event.data().try_into() {
@@ -58,7 +58,7 @@ impl Zero<'_> {
             }
         }
         self.keep_to_budget();
-        // If more nodes have said something than were heard, node 0 is late, and not they.
+        // If more nodes have sent something than were read from, node 0 is late, and not they.
         if count < NODES_AT_ONCE {
             self.look_for_hung();
         }
@@ -69,13 +69,13 @@ impl Zero<'_> {
     /// come to the port.
     fn sleep(&self, until: Instant, own: BorrowedFd) -> [bool; 2] {
         let until = self.guests.until().map_or(until, |guest| guest.min(until));
-        // Once it knows the verdict, this node may end while the others are told.
+        // Once it knows the verdict, this node may exit while the others still receive it.
         let own = if self.phase == JobPhase::Telling { self.epoll.0.as_fd() } else { own };
         let others = [own, self.listener.fd(), self.epoll.0.as_fd()].into_iter();
         let all = others.chain(self.guests.fds()).chain(self.newcomers.fds());
         let mut fds: Vec<PollFd> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let left = until.saturating_duration_since(Instant::now());
-        // An interruption is as good as an event: the caller looks again.
+        // EINTR is harmless: the caller looks again.
         let _ = poll(&mut fds, timeout(left));
         let is_ready = |fd: &PollFd| fd.revents().is_some_and(|happened| !happened.is_empty());
         [&fds[0], &fds[1]].map(is_ready)

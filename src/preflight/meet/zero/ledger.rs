@@ -99,8 +99,8 @@ impl Ledger {
         orders
     }
 
-    /// Node 0 waits no longer for what it ordered last. Who owes a pair of a round before `due` is late:
-    /// each node ends its pairs by itself within their time.
+    /// Node 0 waits no longer for what it ordered last. A node that owes a pair of a round before `due` is
+    /// late: each node ends its pairs by itself within their time.
     pub(super) fn close(&mut self, due: u16) {
         for account in self.members.values_mut() {
             account.is_late |= account.owed.first().is_some_and(|(round, _)| *round < due);
@@ -125,12 +125,12 @@ impl Ledger {
         is_owed
     }
 
-    /// Whether a member owes a pair of the last order with another member.
+    /// Returns whether a member owes a pair of the last order with another member.
     pub(super) fn is_waiting(&self) -> bool {
         self.busy > 0
     }
 
-    /// How many members node 0 waits for.
+    /// Returns how many members node 0 waits for.
     pub(super) fn busy(&self) -> usize {
         self.busy
     }
@@ -140,7 +140,7 @@ impl Ledger {
         self.members.iter().filter_map(|(node, account)| Some((account.owed.first()?.0, *node)))
     }
 
-    /// How many pairs of the last order are not over.
+    /// Returns how many pairs of the last order are not over.
     pub(super) fn open(&self) -> usize {
         self.open
     }
@@ -151,7 +151,7 @@ impl Ledger {
         self.members.iter().flat_map(|(node, account)| account.owed.iter().map(|half| (*node, *half)))
     }
 
-    /// What each member owes that owes something.
+    /// Returns what each member owes that owes something.
     pub(super) fn debts(&self) -> impl Iterator<Item = (u32, Debt)> {
         self.members.iter().filter(|(_, account)| !account.is_free()).map(|(node, account)| {
             let owed = account.owed.len() + account.overdue.len();

@@ -15,7 +15,7 @@ use crate::text::{shortened, visible};
 use crate::wire::Channel;
 
 /// How often a node may come: one that has gone may come again, and each time is a line of the log. Each index
-/// has a count of its own, so no node is refused for another's comings.
+/// has its own count, so no node is refused for another's comings.
 const MOST_COMINGS: usize = 16;
 
 /// In bytes: the names of all rails of a node. Those of sixteen HCAs have some 200.
@@ -124,7 +124,7 @@ impl Zero<'_> {
         self.heard.evidence.contest(join.node, both.clone());
     }
 
-    /// Why a node cannot be a part of this job.
+    /// Returns why a node cannot be a part of this job.
     fn objection(&self, channel: &Channel, join: &Join) -> Option<String> {
         let shown =
             |job: &Option<String>| job.as_deref().map_or("none".to_owned(), |job| visible(&shortened(job)));

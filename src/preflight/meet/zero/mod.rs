@@ -1,5 +1,5 @@
-//! Node 0: all nodes come here, are told whom to try their rails with, tell what they found, and
-//! hear the verdict. One process hears them all at once, and waits for none of them.
+//! Node 0: all nodes connect here, get their pairs, report their results, and get the verdict. One
+//! process receives from all of them at once, and waits for none of them.
 
 mod budget;
 mod error;
@@ -80,18 +80,18 @@ pub struct Known {
     pub transport: String,
 }
 
-/// All that was told, for the verdict.
+/// All that was reported, for the verdict.
 pub struct Heard {
     /// By index; `None` for a node that never came.
     pub nodes: Vec<Option<Known>>,
-    /// The pairs, and who has gone.
+    /// The pairs, and the nodes that have left.
     pub evidence: Evidence,
     pub compared: ComparedNodes,
     /// Nodes whose own devices have failed their self-test, and why.
     pub unfit: Vec<(u32, String)>,
     /// The job as its launcher calls it, fit to be shown.
     pub job: Option<String>,
-    /// Who was sent away.
+    /// The rejected connections.
     pub refused: Refusals,
     /// The indices with which two nodes came; see [`Evidence::contest`].
     pub contested: BTreeMap<u32, [String; 2]>,
@@ -140,27 +140,27 @@ pub struct Zero<'a> {
     members: BTreeMap<u32, JoinedNode>,
     /// What the members owe.
     ledger: Ledger,
-    /// Who of the members has said something, or takes more of what it is told.
+    /// The members that have sent something, or accept more data.
     epoll: Epoll,
     budget: BufferBudget,
-    /// How often a node of each index has come.
+    /// How often a node of each index has joined.
     comings: BTreeMap<u32, usize>,
     secrets: Secrets,
     heard: Heard,
-    /// Who has come and gone while others were waited for, and how; they may come again.
+    /// The nodes that joined and left while node 0 was waiting for others, and why; they may rejoin.
     away: BTreeMap<u32, (Known, Gone)>,
     /// Whether the verdict is on its way: who goes now may go.
     phase: JobPhase,
     series: Series,
     /// When the second tries have to be over.
     again_until: Option<Instant>,
-    /// When the nodes hear again that node 0 is there.
+    /// When node 0 sends the next keep-alive.
     next_word: Instant,
-    /// When progress is told again.
+    /// When progress is sent again.
     next_line: Instant,
-    /// When it is looked again who says nothing.
+    /// When node 0 next checks for silent nodes.
     next_look: Instant,
-    /// Who was missing, and when that was looked up.
+    /// The missing nodes, and when they were determined.
     missing: Option<(Instant, String)>,
 }
 
@@ -217,12 +217,12 @@ impl<'a> Zero<'a> {
         self.heard
     }
 
-    /// Whether all nodes are here, before their rounds have begun.
+    /// Returns whether all nodes are here, before their rounds have begun.
     fn is_complete(&self) -> bool {
         self.members.len() >= self.heard.nodes.len()
     }
 
-    /// Whether no other node has come, and this one was started again after it has passed.
+    /// Returns whether no other node has come, and this one was started again after it has passed.
     pub fn is_alone(&self) -> bool {
         let is_over = |after: Duration| Instant::now() + self.terms.wait >= self.terms.until + after;
         self.members.len() < 2 && self.terms.alone_after.is_some_and(is_over)

@@ -71,7 +71,7 @@ enum ModelEvent {
 }
 
 impl ModelEvent {
-    /// Whether it happens by itself, sooner or later.
+    /// Returns whether it happens by itself, sooner or later.
     fn is_sure(self) -> bool {
         !matches!(
             self,
@@ -191,7 +191,7 @@ impl ModelJob {
         self.go_on();
     }
 
-    /// What a node has still to report, or has reported and node 0 has not received.
+    /// Returns what a node has still to report, or has reported and node 0 has not received.
     fn of_node(&self, node: &Node) -> HashSet<Half> {
         let ordered = node.to.iter().flat_map(|message| match message {
             Message::Order(halves) => halves.clone(),
@@ -256,7 +256,7 @@ fn hash(key: &str) -> u64 {
     hasher.finish()
 }
 
-/// The pairs of the schedule of a job.
+/// Returns the pairs of the schedule of a job.
 fn scheduled(nodes: u32) -> Vec<Pair> {
     let schedule = Schedule { nodes, extent: Extent::Doubling };
     let rounds = (0..schedule.rounds()).map(|round| (round, schedule.pairs(round)));

@@ -48,7 +48,7 @@ impl Newcomers {
         self.list.iter().map(|(channel, _)| channel.fd())
     }
 
-    /// The most that is kept for one of them, in bytes, and its place.
+    /// Returns the most that is kept for one of them, in bytes, and its place.
     pub(super) fn largest(&self) -> Option<(usize, usize)> {
         let held =
             self.list.iter().enumerate().map(|(place, (channel, _))| (channel.connection().held(), place));
@@ -104,7 +104,7 @@ mod tests {
         let is_closed = |channel: &mut Channel| channel.receive_if_there::<ToZero>(LONGEST).is_err();
         let closed: Vec<bool> = others.iter_mut().map(is_closed).collect();
         assert_eq!(closed, [true, true, false, false, false]);
-        // Who says something else than who it is goes as well.
+        // A connection that sends anything but its identity is dropped as well.
         others[3].send(&ToZero::Alive).unwrap();
         newcomers.hear(&mut budget);
         assert_eq!(newcomers.fds().count(), 2);

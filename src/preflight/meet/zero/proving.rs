@@ -24,7 +24,7 @@ impl Zero<'_> {
     /// # Errors
     /// As for [`Zero::meet`].
     pub fn prove(&mut self, own: BorrowedFd) -> Result<(), ZeroError> {
-        // Their names are not needed any more to tell the nodes who is missing.
+        // Their names are no longer needed to report missing nodes.
         self.missing = None;
         self.tell_apart();
         let present: Vec<u32> = self.members.keys().copied().collect();
@@ -68,7 +68,7 @@ impl Zero<'_> {
         }
     }
 
-    /// What is known before the first pair: which nodes joined, and which did not.
+    /// Returns what is known before the first pair: which nodes joined, and which did not.
     fn evidence(&self, rounds: u16) -> Evidence {
         let claims: Vec<Option<&str>> =
             self.heard.nodes.iter().map(|known| Some(names::host(&known.as_ref()?.name))).collect();
@@ -181,7 +181,7 @@ impl Zero<'_> {
         self.carry_out(round, 1, orders, |_, _| Work::Together, self.terms.times.rounds(1), own)
     }
 
-    /// Tells nodes whom to try, in so many rounds from this one on, and hears what comes of it.
+    /// Assigns pairs to nodes, in so many rounds from this one on, and receives the results.
     fn carry_out(
         &mut self,
         first: u16,

@@ -1,4 +1,4 @@
-//! Who was sent away, and why: other nodes of this job may be among them, of which it is only seen
+//! Rejected connections, and why: other nodes of this job may be among them, of which it is only seen
 //! otherwise that they have not come.
 
 use std::collections::BTreeMap;
@@ -44,20 +44,20 @@ impl Refusals {
     }
 
     /// A peer did not prove to be of this job. A node of it may have another token or be of another version;
-    /// what else comes to a port is no node.
+    /// what else comes to a port is not a node.
     pub fn add_stranger(&mut self, stranger: &Stranger) {
         if matches!(stranger.fault, Fault::Token | Fault::Version) {
             self.add(None, stranger.why.clone());
         }
     }
 
-    /// What the verdict says of them.
+    /// Returns what the verdict says of them.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         let more = (self.more > 0).then(|| format!("{} more", counted(self.more, "connection")));
         self.sentences.iter().cloned().chain(more).map(|why| format!("rejected: {why}"))
     }
 
-    /// Why a node has not come that is one of so many, as a clause.
+    /// Returns why a node has not come that is one of so many, as a clause.
     pub fn explain(&self, node: u32, missing: usize) -> Option<String> {
         let unknown = (1..=self.unknown).contains(&missing);
         let perhaps = || unknown.then(|| format!("it may be the one that was rejected: {}", self.last));

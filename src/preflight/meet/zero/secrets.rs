@@ -17,7 +17,7 @@ impl Secrets {
         Ok(Secrets(seed))
     }
 
-    /// The secret of two nodes in a round.
+    /// Returns the secret of two nodes in a round.
     pub(super) fn of(&self, round: u16, node: u32, other: u32) -> Secret {
         let (low, high) = (node.min(other).to_be_bytes(), node.max(other).to_be_bytes());
         let code = HMAC::mac([&round.to_be_bytes()[..], &low, &high].concat(), self.0);

@@ -14,14 +14,14 @@ use crate::text::{condensed_to, shortened, visible};
 /// The most nodes that are named if nodes are waited for.
 pub(super) const NAMED: usize = 8;
 
-/// How long node 0 waits for the nodes to close once they have been told.
+/// How long node 0 waits for the nodes to close after it has sent the verdict.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// How often progress is told where no terminal is, and how often it is shown on one.
+/// How often progress is logged without a terminal, and how often it is shown on one.
 const LINE: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// How old news may be of who is missing.
+/// The greatest age of a report about missing nodes.
 const LATELY: Duration = Duration::from_secs(1);
 
 pub(super) fn every(terms: &Terms) -> Duration {
@@ -33,14 +33,14 @@ impl Zero<'_> {
     pub fn tell(&mut self, verdict: impl Fn(u32) -> Told, own: BorrowedFd) {
         let end = Instant::now() + TELLING;
         self.phase = JobPhase::Telling;
-        // There is nothing else to tell any more.
+        // There is nothing else to send.
         (self.next_word, self.next_line) = (end, end);
         for (node, member) in &mut self.members {
             let _ = member.channel.queue(&ToNode::Verdict(verdict(*node)));
         }
         let is_sending = |member: &JoinedNode| member.channel.connection().is_sending();
         while self.members.values().any(is_sending) && Instant::now() < end {
-            // This node itself may have ended: it has heard the verdict.
+            // This node itself may have ended: it has received the verdict.
             if self.hear(end, own).is_err() {
                 return;
             }
@@ -64,7 +64,7 @@ impl Zero<'_> {
         condensed_to(&names, NAMED)
     }
 
-    /// As it was a moment ago: many nodes come at once, and each of them is told.
+    /// As it was a moment ago: many nodes join at once, and each of them gets progress.
     pub(super) fn missing_lately(&mut self) -> String {
         let now = Instant::now();
         match &self.missing {
@@ -96,7 +96,7 @@ impl Zero<'_> {
         self.tell_progress(Zero::working);
     }
 
-    /// Tells the nodes that node 0 is there, before it computes something: it says nothing meanwhile.
+    /// Tells the nodes that node 0 is alive, before it computes something and sends nothing meanwhile.
     pub fn say_working(&mut self) {
         self.next_word = Instant::now() + ALIVE;
         for member in self.members.values_mut() {

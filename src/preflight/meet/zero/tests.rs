@@ -13,7 +13,7 @@ use crate::verbs::rail::Side;
 use crate::wire::connection::Connection;
 use crate::wire::session::Session;
 
-/// The two ends of a connection whose ends know each other: node 0's end, and the node's.
+/// Returns the two ends of a connection whose ends know each other: node 0's end, and the node's.
 pub(super) fn channels() -> [Channel; 2] {
     let (ours, its) = UnixStream::pair().unwrap();
     let greetings: [&[u8]; 2] = [b"first\n", b"second\n"];

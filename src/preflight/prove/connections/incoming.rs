@@ -74,7 +74,7 @@ impl Incoming {
         listener.into_iter().chain(said.iter().map(|(stream, _)| stream.as_fd())).map(readable)
     }
 
-    /// What has come of it, once the other end has said why it could not connect, or that it could.
+    /// Returns its result, once the other end has said why it could not connect, or that it could.
     pub(super) fn end(self, why: Option<NotConnected>) -> Result<Made, NotConnected> {
         match (self, why) {
             (Incoming::Over(Ok(_)), Some(why)) => Err(why),

@@ -155,14 +155,14 @@ fn start(connected: Connected, side: Side, work: Work, end: &Endpoint, name: &st
     }
 }
 
-/// Tells the other end what went wrong on each rail, and hears what it says.
+/// Sends the other end what went wrong on each rail, and receives what it reports.
 fn exchange(met: &mut Met, reports: &[RailReport]) -> Result<Vec<Option<String>>, Stranger> {
     let wrong = |report: &RailReport| report.result.as_ref().err().cloned();
     met.channel().send(&reports.iter().map(wrong).collect::<Vec<_>>())?;
     met.channel().receive(RAIL + PATIENCE)
 }
 
-/// The results of all rails, which are at work at the same time.
+/// Returns the results of all rails, which are at work at the same time.
 fn results(started: &mut [Started]) -> Vec<RailReport> {
     loop {
         for one in started.iter_mut() {
@@ -184,7 +184,7 @@ fn results(started: &mut [Started]) -> Vec<RailReport> {
         let Some(next) = open.iter().map(|task| task.deadline()).min() else { break };
         let mut fds: Vec<PollFd> =
             open.iter().map(|task| PollFd::new(task.fd(), PollFlags::POLLIN)).collect();
-        // An interruption is as good as an event: the loop looks again.
+        // EINTR is harmless: the loop looks again.
         let _ = poll(&mut fds, timeout(next.saturating_duration_since(Instant::now())));
     }
     let report = |one: &mut Started| match one {

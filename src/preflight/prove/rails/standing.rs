@@ -25,12 +25,12 @@ impl Standing {
     }
 }
 
-/// Whether it tells nothing new to try these two rails with each other.
+/// Returns whether it tells nothing new to try these two rails with each other.
 pub(super) fn is_in_vain(mine: Standing, theirs: Standing) -> bool {
     mine.is_dead(theirs) || theirs.is_dead(mine)
 }
 
-/// Adds what has come of a pair to what is known of this node's rails.
+/// Adds the result of a pair to what is known of this node's rails.
 pub(crate) fn add(standings: &mut [Standing], outcome: &PairOutcome) {
     let PairOutcome::Rails(reports) = outcome else { return };
     for report in reports {

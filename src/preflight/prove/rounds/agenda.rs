@@ -49,7 +49,7 @@ impl Agenda {
         self.gone.contains(&node)
     }
 
-    /// The pair that is next.
+    /// Returns the pair that is next.
     pub(crate) fn next(&mut self) -> Option<Turn> {
         self.turns.pop_front()
     }
@@ -69,26 +69,26 @@ impl Agenda {
         self.since.get_or_insert(now);
     }
 
-    /// How a pair has ended for this node, if it has.
+    /// Returns how a pair has ended for this node, if it has.
     pub(crate) fn ending(&self, round: u16, with: u32) -> Option<&PairFailure> {
         let found = self.over.iter().find(|(at, node, _)| (*at, *node) == (round, with));
         found.map(|(_, _, failure)| failure)
     }
 
-    /// When reports are due, if there are any. A node that `rests` has nothing to wait for.
+    /// Returns when reports are due, if there are any. A node that `rests` has nothing to wait for.
     pub(crate) fn due(&self, rests: bool) -> Option<Instant> {
         let is_due = rests || self.reports.len() >= BATCH;
         self.since.map(|since| if is_due { since } else { since + OLDEST })
     }
 
-    /// The pairs that are to come, and those that are not reported.
+    /// Returns the pairs that are to come, and those that are not reported.
     #[cfg(test)]
     pub(crate) fn halves(&self) -> [Vec<(u16, u32)>; 2] {
         let turns = self.turns.iter().map(|turn| (turn.with.round, turn.with.node));
         [turns.collect(), self.reports.iter().map(|report| (report.round, report.partner)).collect()]
     }
 
-    /// The reports that are due, as many as one message holds; empty if none is.
+    /// Returns the reports that are due, as many as one message holds; empty if none is.
     pub(crate) fn batch(&mut self, rests: bool, now: Instant) -> Vec<PairReport> {
         if self.due(rests).is_none_or(|due| now < due) {
             return Vec::new();

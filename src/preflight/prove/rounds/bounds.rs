@@ -11,7 +11,7 @@ const MORE: usize = 512;
 /// In bytes: the longest text of a verdict. A long one has some thousand.
 const LONGEST_TEXT: usize = 16 * 1024;
 
-/// How many pairs node 0 may name for a node: one in each round of the largest schedule, and more.
+/// Returns how many pairs node 0 may name for a node: one in each round of the largest schedule, and more.
 pub(super) fn most_pairs(nodes: u32) -> usize {
     let schedule = Schedule { nodes, extent: Extent::Full };
     MORE.saturating_add(schedule.rounds() as usize)
@@ -28,7 +28,7 @@ pub(super) fn check(node: u32, nodes: u32, named: usize, with: &Partner) -> Resu
     if named >= most_pairs(nodes) { Err(WrongOrder::TooManyPairs(named)) } else { Ok(()) }
 }
 
-/// The start of a text that is too long.
+/// Returns the start of a text that is too long.
 pub(crate) fn bounded(mut text: String) -> String {
     if text.len() > LONGEST_TEXT {
         let end = (0..=LONGEST_TEXT).rev().find(|end| text.is_char_boundary(*end));

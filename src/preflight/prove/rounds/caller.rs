@@ -13,7 +13,7 @@ pub(super) struct Caller {
     pub id: CallId,
     pub call: Option<Call>,
     since: Instant,
-    /// When it hears that this node is busy.
+    /// When this node tells it next that it is busy.
     pub next: Instant,
 }
 
@@ -23,7 +23,7 @@ impl Caller {
         Caller { channel, id, call: None, since: now, next: now }
     }
 
-    /// Whether it has said what it wants.
+    /// Returns whether it has said what it wants.
     ///
     /// # Errors
     /// It has said something else, nothing for too long, or it has gone.

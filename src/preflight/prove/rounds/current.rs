@@ -24,12 +24,12 @@ pub(super) enum At {
 }
 
 impl Pair {
-    /// Whether the call of the other node should have come, and it was not asked yet.
+    /// Returns whether the call of the other node should have come, and it was not asked yet.
     pub(super) fn is_late(&self) -> bool {
         matches!(&self.at, At::Waiting { asking: None, failed: None }) && self.since.elapsed() >= ASK_AFTER
     }
 
-    /// The process that works for this pair.
+    /// Returns the process that works for this pair.
     pub(super) fn task(&self) -> Option<&Task> {
         match &self.at {
             At::Calling(task) | At::Trying(task) | At::Waiting { asking: Some(task), .. } => Some(task),
@@ -37,7 +37,7 @@ impl Pair {
         }
     }
 
-    /// When something is due, if nothing happens before.
+    /// Returns when something is due, if nothing happens before.
     pub(super) fn due(&self) -> Instant {
         let due = match (&self.at, self.task()) {
             (_, Some(task)) => task.deadline(),
@@ -47,7 +47,8 @@ impl Pair {
         due.min(self.turn.until)
     }
 
-    /// How the pair has ended, if it has. It has, whatever the other node does, when its round is over.
+    /// Returns how the pair has ended, if it has. It has, whatever the other node does, when its round is
+    /// over.
     pub(super) fn outcome(&mut self) -> Option<PairOutcome> {
         let found = self.found();
         let is_over = || Instant::now() >= self.turn.until;

@@ -32,7 +32,7 @@ impl<'a> PairKeys<'a> {
         }
     }
 
-    /// The key of the node that says it calls. The order that names its pair may still be on its way.
+    /// Returns the key of the node that says it calls. The order that names its pair may still be on its way.
     pub(super) fn of(&self, identity: &str) -> IdentityKey {
         match CallId::read(identity) {
             Some(CallId { round, from, to }) if to == self.node && from != to && from < self.nodes => {

@@ -1,4 +1,4 @@
-//! Who takes part: how many nodes the job has, which of them this one is, and where they meet.
+//! Membership: how many nodes the job has, which of them this one is, and where they meet.
 //! Pure: the environment and the command in, a [`Part`] or a [`PartError`] out.
 //!
 //! [`launchers`] has a row for each way of starting a job. Numbers by hand win over all of them.
@@ -33,7 +33,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Whether this process judges the job, and leaves the files about it: the first task of node 0.
+    /// Returns whether this process judges the job, and leaves the files about it: the first task of node 0.
     pub(crate) fn judges(&self) -> bool {
         self.node == 0 && self.local_rank == 0
     }
@@ -50,7 +50,7 @@ pub(crate) struct Overrides<'a> {
     pub prefix: &'a str,
 }
 
-/// Finds out who takes part.
+/// Finds the nodes of the job, the index of this one, and where they meet.
 ///
 /// # Errors
 /// It is not known, or what is known contradicts itself.
@@ -122,7 +122,7 @@ pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, PartError> {
     })
 }
 
-/// The number of nodes, as the launchers say it. What one of them starts by default is not more than
+/// Returns the number of nodes, as the launchers say it. What one of them starts by default is not more than
 /// a guess if another one says a number: the first one may not know of the others.
 fn counted(all: &[Said], option: &str) -> Result<Option<Sourced<u32>>, PartError> {
     let told = launchers::counting(all).and_then(|said| said.nodes.as_ref());

@@ -16,7 +16,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// These pairs, and of those for `idle` nodes as many as take no more time.
+    /// Returns these pairs, and of those for `idle` nodes as many as take no more time.
     pub(super) fn of(
         wanted: impl IntoIterator<Item = Pair>,
         idle: impl IntoIterator<Item = Pair>,

@@ -55,22 +55,22 @@ fn scheduled(random: &mut Rng, nodes: u32) -> [u32; 2] {
     }
 }
 
-/// The place of a fault on this rail of so many.
+/// Returns the place of a fault on this rail of so many.
 fn is_at(fault: &Fault, rail: usize) -> bool {
     fault.place == Place::Rails(vec![rail])
 }
 
-/// The place of a fault on all of so many rails.
+/// Returns the place of a fault on all of so many rails.
 fn is_everywhere(fault: &Fault, rails: usize) -> bool {
     if rails == 1 { is_at(fault, 0) } else { fault.place == Place::Whole }
 }
 
-/// The faults that are no warnings.
+/// Returns the faults that are not warnings.
 fn grave<'a>(verdict: &'a Verdict) -> impl Iterator<Item = &'a Fault> {
     verdict.faults.iter().filter(|fault| !fault.is_warning())
 }
 
-/// Whether a single fault is told, and it is this one.
+/// Returns whether a single fault is reported, and it is this one.
 fn only(verdict: &Verdict, is_it: impl Fn(&Fault) -> bool) -> bool {
     let mut faults = grave(verdict);
     faults.next().is_some_and(is_it) && faults.next().is_none()

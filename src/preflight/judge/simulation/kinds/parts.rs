@@ -40,7 +40,7 @@ fn quarter(random: &mut Rng, nodes: u32) -> Case {
         })
 }
 
-/// Whether the verdict says that the job is in parts, each of them within one leaf.
+/// Returns whether the verdict says that the job is in parts, each of them within one leaf.
 fn is_apart(verdict: &Verdict, leaf: impl Fn(u32) -> u32) -> bool {
     let is_in_one = |part: &Vec<u32>| part.iter().all(|node| leaf(*node) == leaf(part[0]));
     only(verdict, |fault| matches!(&fault.what, What::Apart { parts, .. } if parts.iter().all(is_in_one)))

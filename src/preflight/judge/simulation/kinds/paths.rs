@@ -74,7 +74,7 @@ fn ecmp(random: &mut Rng, nodes: u32, share: f64) -> Case {
             (attempt.crosses(&half) && draw < share).then_some(ill)
         })
         .named([], |verdict| {
-            // A few are told one by one.
+            // A few are reported one by one.
             let is_one_by_one =
                 |fault: &Fault| matches!(fault.what, What::Link { .. } | What::Unsteady { .. });
             only(verdict, |fault| matches!(fault.what, What::Scattered { .. }))

@@ -180,7 +180,7 @@ fn lose(attempt: &Attempt, node: u32, percent: f64, seen: &mut Seen) {
     seen.sent = Some(Sent { packets: u64::from(BURSTS) * BURST + lost * BURST, again: lost * BURST });
 }
 
-/// Whether these are slow, and nothing else.
+/// Returns whether these are slow, and nothing else.
 fn only(verdict: &Verdict, wanted: &[Who]) -> bool {
     let mut told: Vec<Who> = verdict.slow.iter().map(|slow| slow.who).collect();
     told.dedup();

@@ -58,7 +58,7 @@ fn a_node_that_does_not_report_in_time_is_late_and_gets_no_more_to_do() {
     assert_eq!(debts(&ledger), [(2, debt(2, 2, true)), (3, debt(1, 2, false))]);
     let orders = ledger.order([(2, 0, 1), (2, 2, 3), (3, 1, 2), (3, 0, 3)]);
     assert_eq!(orders.into_keys().collect::<Vec<u32>>(), [0, 1]);
-    // Who reports after all is free again.
+    // A node that reports after all is free again.
     assert!(ledger.settle(2, (0, 3)) && ledger.settle(2, (1, 0)) && ledger.settle(3, (1, 1)));
     assert!(ledger.settle(0, (2, 1)) && ledger.settle(1, (2, 0)));
     assert!(debts(&ledger).is_empty());
