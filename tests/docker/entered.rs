@@ -251,7 +251,7 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
         .expect_line(["it is a mount, which other containers may share"]);
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
     let told = [&options[..], &["--env", "RDMA_INIT_WRITE_NCCL_CONF=true"]].concat();
-    engine.run(told, &["true"]).expect_code(0).expect_unsaid("cannot be put");
+    engine.run(told, &["true"]).expect_code(0).expect_unsaid("cannot be written");
     assert!(std::fs::read_to_string(&conf).unwrap().contains("\nNCCL_IB_TC=1\n"));
     // At a later start the file's directory is read-only, but the file still has the earlier
     // lines, and NCCL reads them.

@@ -77,7 +77,7 @@ fn where_nothing_can_be_written_pid_1_has_it() {
 fn others_get_only_what_is_harmless_and_are_told() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
     let victim = pod.start();
-    let said = ["left out", "NCCL_TOPO_FILE", "/run/rdma-init", "enter as the user and group of PID 1"];
+    let said = ["are omitted", "NCCL_TOPO_FILE", "/run/rdma-init", "enter as the user and group of PID 1"];
     victim.exec(1234).expect(&HARMLESS).expect_said(&said);
     victim.env(1234).expect(&HARMLESS).expect_said(&said);
     // A user who can write to that directory decides only harmless values.

@@ -1,7 +1,8 @@
-//! What node 0 leaves: the document, the page, and the names of the nodes at fault. All say the same.
+//! What node 0 leaves: the document, the page, and the names of the faulty nodes. All say the same.
 
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -64,7 +65,7 @@ fn the_document_has_every_pair_with_its_times() {
     let others: Vec<Node> = (1..4).map(|node| job.start(node, &["--rounds", "full"])).collect();
     let ended = zero.end().expect_code(0);
     // Each pair 10 s, and one round as long as a round may take.
-    ended.expect("preflight: the nodes try 6 pairs in 3 rounds, which takes 2m 7s at the most\n");
+    ended.expect("preflight: the nodes try 6 pairs in 3 rounds, which takes 2m 7s at most\n");
     for node in others {
         node.end().expect_code(0);
     }
@@ -132,44 +133,35 @@ fn an_output_that_is_full_costs_neither_the_files_nor_the_code() {
 
 #[test]
 fn the_files_name_the_culprit_of_a_step() {
-    if !has_names() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let job = Job::of(4);
-    let files = options(folder.path(), ["--json-file", "--html", "--exclude-file"]);
-    let mut of_zero: Vec<&str> = files.iter().map(String::as_str).collect();
-    of_zero.extend(["--exclude-format", "slurm", "--log-level", "debug"]);
-    let start = |node, options: &[&str]| Node::start(node, job.of_slurm(node, job.command(node, options)));
-    let zero = start(0, &of_zero);
-    let others = kill_3(&job, &zero, |node| start(node, &[]));
-    let ended = zero.end().expect_code(1);
-    for node in others {
-        node.end().expect_code(1).expect("node3");
-    }
-    name_node_3(folder.path(), &ended);
-    assert_eq!(read(folder.path(), "list"), "node3\n");
+    let files = ["--json-file", "--html", "--exclude-file"];
+    files_of_four(files, "--exclude-format", 1, |job, node, options| job.command(node, options));
 }
 
 #[test]
 fn the_files_name_the_culprit_of_a_start() {
+    let files = ["--preflight-json-file", "--preflight-html", "--preflight-exclude-file"];
+    files_of_four(files, "--preflight-exclude-format", 121, |job, node, options| {
+        start::command(job, node, "enforce", options)
+    });
+}
+
+/// Kills node 3 of four in the middle, and checks the files that node 0 then writes.
+#[track_caller]
+fn files_of_four(files: [&str; 3], format: &str, code: i32, command: impl Fn(&Job, u32, &[&str]) -> Command) {
     if !has_names() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let job = Job::of(4);
-    let files =
-        options(folder.path(), ["--preflight-json-file", "--preflight-html", "--preflight-exclude-file"]);
+    let files = options(folder.path(), files);
     let mut of_zero: Vec<&str> = files.iter().map(String::as_str).collect();
-    of_zero.extend(["--preflight-exclude-format", "slurm", "--log-level", "debug"]);
-    let start = |node, options: &[&str]| {
-        Node::start(node, job.of_slurm(node, start::command(&job, node, "enforce", options)))
-    };
+    of_zero.extend([format, "slurm", "--log-level", "debug"]);
+    let start = |node, options: &[&str]| Node::start(node, job.of_slurm(node, command(&job, node, options)));
     let zero = start(0, &of_zero);
     let others = kill_3(&job, &zero, |node| start(node, &[]));
-    let ended = zero.end().expect_code(121);
+    let ended = zero.end().expect_code(code);
     for node in others {
-        node.end().expect_code(121).expect("node3");
+        node.end().expect_code(code).expect("node3");
     }
     name_node_3(folder.path(), &ended);
     assert_eq!(read(folder.path(), "list"), "node3\n");
@@ -204,7 +196,7 @@ fn a_file_that_cannot_be_written_is_an_error_before_anything_else() {
     };
     let refused = start("enforce").end().expect_code(121);
     refused.expect(&why);
-    assert!(!refused.said().contains("has not come"), "{refused:#?}");
+    assert!(!refused.said().contains("did not join"), "{refused:#?}");
     let warned = start("warn").end().expect_code(0);
     warned.expect(&why);
     warned.expect("did not join within 1s");
