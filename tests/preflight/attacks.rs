@@ -132,7 +132,7 @@ fn impossible_figures_end_the_part_of_who_reports_them() {
         let round = attack.with_one.round;
         let report = PairReport { round, node: 2, partner: 1, seconds: 1.0, outcome };
         attack.attacker.channel.send(&ToZero::Proved(vec![report])).unwrap();
-        attack.zero.wait_for("node2 has disconnected: it reports what is impossible: ");
+        attack.zero.wait_for("node2 has disconnected: it reports something impossible: ");
         attack.names_the_attacker();
     }
 }
@@ -206,7 +206,7 @@ fn a_name_that_a_node_claims_is_in_no_list() {
         let ended = zero.end().expect_code(1);
         assert_eq!(std::fs::read_to_string(&list).unwrap(), wanted, "{ended:#?}");
         if !is_of_slurm {
-            ended.expect("a name that a node reports for itself never goes into a list");
+            ended.expect("node 0 never lists a name that only the node itself reports");
         }
     }
 }

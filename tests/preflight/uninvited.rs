@@ -114,7 +114,7 @@ fn nodes_that_expect_another_job_are_told_so() {
     let job = Job::of(2);
     let zero = job.start(0, &[]);
     let larger = Job { nodes: 3, port: job.port };
-    larger.start(2, &[]).end().expect_code(1).expect("it expects 3 nodes, and node 0 expects 2");
+    larger.start(2, &[]).end().expect_code(1).expect("it expects 3 nodes, but node 0 expects 2");
     job.start(1, &[]).end().expect_code(0);
     zero.end().expect_code(0);
 }

@@ -12,7 +12,7 @@ environment=$2
 libraries=$(echo "$environment"/lib/python3*/site-packages/nixl_cu12.libs)
 
 RDMA_INIT_CONFIG=/dev/null VIRTUAL_ENV="$environment" "$init" inspect >/run/out
-has 'the libibverbs of the wheel is told' 'package nixl-cu12 .*, libibverbs of its own: nixl_cu12.libs/libibverbs-'
+has 'the libibverbs of the wheel is told' 'package nixl-cu12 .*, its own libibverbs: nixl_cu12.libs/libibverbs-'
 
 # The libibverbs in the wheel knows mlx5 alone, so it gives way to the one that knows soft-RoCE.
 for name in ibverbs mlx5; do
