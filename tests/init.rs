@@ -28,4 +28,5 @@ mod init {
     mod terminal;
     mod token;
     mod trust;
+    mod watcher;
 }

@@ -189,6 +189,9 @@ keys! {
 
     /// After which time without traffic the watcher says so.
     "watch-after" => watch_after: Duration = Duration::from_secs(600), values::duration;
+
+    /// The command that the watcher starts for each warning and each error, with its arguments.
+    "on-finding" [may_hold_secrets] => on_finding: Vec<String> = Vec::new(), values::command;
 }
 
 /// The key of this name.

@@ -174,6 +174,16 @@ fn items(value: &Value) -> Option<Vec<String>> {
     Some(items.filter(|item| !item.is_empty()).map(str::to_owned).collect())
 }
 
+/// A command with its arguments: a list, or one text with spaces between them. No shell reads it.
+pub(super) fn command(value: &Value) -> Result<Vec<String>, String> {
+    let words: Option<Vec<String>> = match value {
+        Value::Array(_, items) => items.iter().map(text).collect(),
+        _ => text(value).map(|text| text.split_whitespace().map(str::to_owned).collect()),
+    };
+    let is_command = |words: &Vec<String>| !words.is_empty() && !words.iter().any(|word| word.contains('\0'));
+    words.filter(is_command).ok_or_else(|| "expected a command: a list, or words with spaces between them".to_owned())
+}
+
 /// Names in a list, or in one text with commas. An entry that is not a name is reported by its
 /// number, because it may be a secret.
 pub(super) fn names(value: &Value) -> Result<BTreeSet<String>, String> {

@@ -38,6 +38,7 @@ pub(crate) mod pkey;
 pub(crate) mod platform;
 pub(crate) mod port_counters;
 pub(crate) mod port_errors;
+pub(crate) mod port_look;
 pub(crate) mod port_sample;
 pub(crate) mod process;
 pub(crate) mod program;

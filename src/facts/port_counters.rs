@@ -76,9 +76,27 @@ impl PortCounters<'_> {
 
     /// `enum ib_port_state` of `rdma/ib_verbs.h`; `None` if the port is not there.
     pub(crate) fn state(&self) -> Option<u64> {
+        self.number_before_colon("state")
+    }
+
+    /// `enum ib_port_phys_state` of `rdma/ib_verbs.h`, likewise.
+    pub(crate) fn physical_state(&self) -> Option<u64> {
+        self.number_before_colon("phys_state")
+    }
+
+    /// `200 Gb/sec (4X HDR)`.
+    pub(crate) fn rate(&self) -> Option<String> {
+        self.text("rate")
+    }
+
+    fn number_before_colon(&self, name: &str) -> Option<u64> {
+        self.text(name)?.split(':').next()?.trim().parse().ok()
+    }
+
+    /// Returns an attribute of the port itself.
+    fn text(&self, name: &str) -> Option<String> {
         let reader = self.looked.reader;
-        let text = reader.attribute(&reader.path(format!("{}/state", self.folder))).ok()?;
-        text.split(':').next()?.trim().parse().ok()
+        reader.attribute(&reader.path(format!("{}/{name}", self.folder))).ok()
     }
 
     /// Returns all counters of `counters`, by the kernel's names.

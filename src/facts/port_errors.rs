@@ -130,7 +130,20 @@ impl PortErrors {
     /// Returns whether the port was ACTIVE at an earlier look, and is not now: it has another state, or is
     /// not there.
     pub(crate) fn is_lost_since(&self, before: &PortErrors) -> bool {
-        before.state == Some(ACTIVE) && (self.state.is_some_and(|state| state != ACTIVE) || self.is_gone())
+        before.is_active() && (self.state.is_some_and(|state| state != ACTIVE) || self.is_gone())
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.state == Some(ACTIVE)
+    }
+
+    /// Returns the counters that have reached their maximum, and count no further.
+    pub(crate) fn full(&self) -> impl Iterator<Item = &'static str> {
+        let all = COUNTERS.iter().zip(&self.counts);
+        all.filter_map(|(Counter(_, _, counter, width), count)| match width {
+            StopsAt(end) if *count == Some(*end) => Some(*counter),
+            _ => None,
+        })
     }
 
     /// Whether the port shows nothing at all.
@@ -214,6 +227,7 @@ mod tests {
             ]
         );
         assert_eq!(after.since(&after), []);
+        assert_eq!((before.full().count(), after.full().collect::<Vec<_>>()), (0, vec!["link_downed"]));
         assert!(!after.is_lost_since(&before));
         assert!(look(&[("state", "1: DOWN\n")]).is_lost_since(&before));
     }

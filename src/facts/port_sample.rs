@@ -25,19 +25,15 @@ pub(crate) struct PortSample {
 /// Returns all ports that exist now, in natural order.
 pub(crate) fn all(reader: &Reader) -> Vec<PortSample> {
     let counters = Counters::new(reader);
-    traffic::ports(reader).into_iter().map(|(hca, port)| one(reader, &counters, hca, port)).collect()
+    traffic::ports(reader).into_iter().map(|(hca, port)| one(&counters, hca, port)).collect()
 }
 
-fn one(reader: &Reader, counters: &Counters, hca: String, port: u32) -> PortSample {
-    let text = |file: &str| {
-        reader.attribute(&reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}/{file}"))).ok()
-    };
-    let physical_state = || text("phys_state")?.split(':').next()?.trim().parse().ok();
+fn one(counters: &Counters, hca: String, port: u32) -> PortSample {
     let of = counters.of(&hca, port);
     PortSample {
         state: of.state(),
-        physical_state: physical_state(),
-        rate: text("rate").and_then(|text| bytes_per_second(&text)),
+        physical_state: of.physical_state(),
+        rate: of.rate().and_then(|text| bytes_per_second(&text)),
         traffic: traffic::read(&of),
         of_port: of.all_of_port(),
         of_hardware: of.all_of_hardware(),
@@ -47,7 +43,7 @@ fn one(reader: &Reader, counters: &Counters, hca: String, port: u32) -> PortSamp
 }
 
 /// Of `400 Gb/sec (4X NDR)`.
-fn bytes_per_second(text: &str) -> Option<u64> {
+pub(crate) fn bytes_per_second(text: &str) -> Option<u64> {
     let gigabits: f64 = text.split_whitespace().next()?.parse().ok()?;
     (gigabits.is_finite() && gigabits >= 0.0).then_some((gigabits * 1e9 / 8.0) as u64)
 }

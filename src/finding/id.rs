@@ -117,7 +117,7 @@ ids! {
     GidIndex = "gid-index", "Remove the variable that the finding names: the right index is then used.";
     /// The GID tables have changed since the container started, for example because a link went
     /// down or an address was renewed. What rdma-init filled in then makes NCCL or another library
-    /// use a wrong GID now.
+    /// use a wrong GID now; or, while the command runs, the GID that NCCL uses has moved or is gone.
     GidChanged = "gid-changed", "Restart the container: rdma-init then decides again. You can start a process before that with the index that the finding names.";
     /// With a variable that you set, NCCL's own search for a GID fails on this host.
     GidSearch = "gid-search", "Remove the variable that the finding names: the right index is then used.";
@@ -261,11 +261,16 @@ ids! {
     /// The command has ended, RDMA was planned, but nothing moved over the HCAs: the job ran on
     /// sockets, or on this node alone.
     NoTraffic = "no-traffic", "Start the job with `NCCL_DEBUG=INFO` and look for NET/IB or NET/Socket. `rdma-init self-test` tests the fabric.";
-    /// The command has ended, and nothing moved over a few of the rails, while gigabytes moved over
-    /// each of the others.
+    /// Nothing moves over the HCAs while the command runs, and NCCL's RAS names the ranks that are dead, missing,
+    /// failed or behind, or says that there are none.
+    StoppedRanks = "stopped-ranks", "Look in the logs of these ranks first. `rdma-init status --ras` asks RAS again.";
+    /// Nothing moved over a few of the rails, while gigabytes moved over each of the others; or, while the
+    /// command runs, a rail moves far less than the others, after it had moved as much.
     IdleRail = "idle-rail", "Start the job with `NCCL_DEBUG=INFO` and look for the HCA in the lines with NET/IB; `rdma-init preflight` tests each rail between the nodes. If the job did not use all GPUs, this is not a fault.";
     /// The link of a port of the job went down while the command ran, or the port is no longer active.
     LinkDown = "link-down", "Check the cable, the transceiver and the switch's port. The kernel's log (`dmesg` on the host) has the times.";
+    /// The link of a port has become slower while the command ran: it has fewer lanes, or a lower speed.
+    SlowLink = "slow-link", "Check the cable, the transceiver and the switch's port: lanes may have failed.";
     /// Queue pairs failed while the command ran, because the peer did not answer or was not ready.
     /// NCCL reports it as error 12 or 13. If this command failed, or another node's, it may be the
     /// consequence.

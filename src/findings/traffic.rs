@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id};
 use crate::text::{condensed, duration, visible};
 
 /// A port, and what went over it in some time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortTraffic {
     pub hca: String,
     pub port: u32,
@@ -24,14 +22,14 @@ pub(crate) fn names(moved: &[PortTraffic]) -> String {
 }
 
 /// On InfiniBand, the packets of the subnet manager count as well.
-const OF_MANAGEMENT: CounterValue = CounterValue { bytes: Some(64 * 1024), packets: Some(256) };
+pub(crate) const OF_MANAGEMENT: CounterValue = CounterValue { bytes: Some(64 * 1024), packets: Some(256) };
 
 /// What a rail has moved at least that took part in the job.
-const MUCH: CounterValue = CounterValue { bytes: Some(1 << 30), packets: Some(1 << 20) };
+pub(crate) const MUCH: CounterValue = CounterValue { bytes: Some(1 << 30), packets: Some(1 << 20) };
 
 /// There are at least this many busy rails for each idle one: a job on a few of the GPUs leaves more
 /// of them idle.
-const BUSY_FOR_ONE_IDLE: usize = 3;
+pub(crate) const BUSY_FOR_ONE_IDLE: usize = 3;
 
 /// Returns the finding, if the counters show that no data has moved on any port, or on only a few.
 pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
@@ -53,7 +51,7 @@ pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
 }
 
 /// Reports that a few rails have moved nothing, while each of the others has moved much.
-fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
+pub(crate) fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     let (busy, idle): (Vec<&PortTraffic>, Vec<&PortTraffic>) = moved.iter().partition(|port| has_moved(port));
     let is_clear = !idle.is_empty()
         && busy.len() >= BUSY_FOR_ONE_IDLE * idle.len()

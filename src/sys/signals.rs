@@ -92,6 +92,11 @@ pub fn block_all() -> Inherited {
     Inherited { mask: Mask::FULL.change(libc::SIG_SETMASK) }
 }
 
+/// Lets every signal through, for a command that is not the user's.
+pub(crate) fn unblock_all() {
+    Mask::EMPTY.change(libc::SIG_SETMASK);
+}
+
 /// The disposition of a signal that was inherited, to be restored.
 #[derive(Clone, Copy)]
 pub struct Disposition {

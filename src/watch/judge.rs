@@ -2,28 +2,40 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use super::balance::{Balance, Interval};
 use super::fold::Fold;
-use crate::facts::port_errors::{PortErrors, Trouble};
-use crate::facts::traffic::Traffic;
+use super::identity::Identity;
+use super::link::Links;
+use crate::facts::port_errors::Trouble;
+use crate::facts::port_look::{PortLook, UsedGid};
 use crate::finding::{Finding, Id};
 use crate::findings::port_errors::{self, PortRises};
 use crate::findings::traffic::{PortTraffic, has_moved, names};
 use crate::text::{condensed, duration, visible};
 
-/// A port of the job as one look shows it.
-#[derive(Debug, Clone)]
-pub(crate) struct PortLook {
-    pub traffic: Traffic,
-    pub errors: PortErrors,
-}
-
 /// A port of the job, with the look before the command started.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct WatchedPort {
     pub hca: String,
     pub port: u32,
     pub is_infiniband: bool,
+    /// The GID that NCCL uses.
+    pub gid: Option<UsedGid>,
     pub first: PortLook,
+}
+
+impl WatchedPort {
+    /// Returns what went over the port between two looks.
+    pub(crate) fn moved(&self, now: &PortLook, before: &PortLook) -> PortTraffic {
+        PortTraffic {
+            hca: self.hca.clone(),
+            port: self.port,
+            is_infiniband: self.is_infiniband,
+            traffic: now.traffic.since(before.traffic),
+        }
+    }
 }
 
 pub(super) struct Judge {
@@ -38,6 +50,9 @@ pub(super) struct Judge {
     moved_at: Duration,
     has_ever_moved: bool,
     has_told_rest: bool,
+    rates: Links,
+    identity: Identity,
+    balance: Balance,
     fold: Fold,
 }
 
@@ -46,6 +61,9 @@ impl Judge {
         Judge {
             last: ports.iter().map(|port| port.first.clone()).collect(),
             lost_since: vec![None; ports.len()],
+            rates: Links::new(ports.len()),
+            identity: Identity::new(ports.len()),
+            balance: Balance::new(ports.len()),
             ports,
             after,
             last_at: Duration::ZERO,
@@ -64,11 +82,20 @@ impl Judge {
     pub(super) fn judge(&mut self, at: Duration, looks: Vec<PortLook>) -> Vec<Finding> {
         let was_lost: Vec<bool> = self.lost_since.iter().map(Option::is_some).collect();
         let mut findings = self.links(at, &looks);
-        findings.extend(self.counters(at, &looks, &was_lost));
-        findings.extend(self.movement(at, &looks));
+        let is_sound = |(was_lost, since): (&bool, &Option<Duration>)| !was_lost && since.is_none();
+        let sound: Vec<bool> = was_lost.iter().zip(&self.lost_since).map(is_sound).collect();
+        findings.extend(self.rates.judge(at, &self.ports, &looks));
+        findings.extend(self.identity.judge(at, &self.ports, &looks, &sound));
+        findings.extend(self.counters(at, &looks, &sound));
+        findings.extend(self.movement(at, &looks, &sound));
         self.last = looks;
         self.last_at = at;
         self.fold.pass(at, findings)
+    }
+
+    /// Whether it has told that nothing moves, and nothing has moved since.
+    pub(super) fn rests(&self) -> bool {
+        self.has_told_rest
     }
 
     /// Ports that are not active any more, are gone, or are active again.
@@ -101,12 +128,12 @@ impl Judge {
     }
 
     /// What the ports have counted of trouble since the last look. That a lost port's link went down was said.
-    fn counters(&self, at: Duration, looks: &[PortLook], was_lost: &[bool]) -> Vec<Finding> {
+    fn counters(&self, at: Duration, looks: &[PortLook], sound: &[bool]) -> Vec<Finding> {
         let rises = |index: usize, port: &WatchedPort| {
             let (now, before) = (looks.get(index)?, self.last.get(index)?);
-            let is_told = was_lost.get(index)? | self.lost_since.get(index)?.is_some();
+            let is_sound = sound.get(index)?;
             let mut rises = now.errors.since(&before.errors);
-            rises.retain(|rise| !(is_told && rise.trouble == Trouble::LinkDown));
+            rises.retain(|rise| *is_sound || rise.trouble != Trouble::LinkDown);
             Some(PortRises { hca: port.hca.clone(), port: port.port, is_lost: false, rises })
         };
         let rises: Vec<PortRises> =
@@ -114,16 +141,20 @@ impl Judge {
         port_errors::findings(&rises, at.saturating_sub(self.last_at))
     }
 
-    /// Nothing moved from the start on, or not any more.
-    fn movement(&mut self, at: Duration, looks: &[PortLook]) -> Option<Finding> {
+    /// Nothing moved from the start on, or not any more; or less over some rails than over others.
+    fn movement(&mut self, at: Duration, looks: &[PortLook], sound: &[bool]) -> Vec<Finding> {
+        let all = self.ports.iter().zip(looks);
         // Since the last look: over a longer time, what manages InfiniBand would add up to data.
-        let since = |((port, look), before): ((&WatchedPort, &PortLook), &PortLook)| PortTraffic {
-            hca: port.hca.clone(),
-            port: port.port,
-            is_infiniband: port.is_infiniband,
-            traffic: look.traffic.since(before.traffic),
-        };
-        let mut moved: Vec<PortTraffic> = self.ports.iter().zip(looks).zip(&self.last).map(since).collect();
+        let moved = all.clone().zip(&self.last).map(|((port, look), before)| port.moved(look, before));
+        let moved: Vec<PortTraffic> = moved.collect();
+        let interval = Interval { moved: &moved, sound, from: self.last_at, to: at };
+        let total = || all.clone().map(|(port, look)| port.moved(look, &port.first)).collect();
+        let mut findings = self.balance.judge(&interval, self.after, &total);
+        findings.extend(self.rest(at, looks, moved));
+        findings
+    }
+
+    fn rest(&mut self, at: Duration, looks: &[PortLook], mut moved: Vec<PortTraffic>) -> Option<Finding> {
         let rested = at.saturating_sub(self.moved_at);
         if moved.iter().any(has_moved) {
             moved.retain(has_moved);
@@ -177,7 +208,7 @@ mod tests {
     use super::*;
     use crate::facts::Reader;
     use crate::facts::port_counters::Counters;
-    use crate::facts::{port_errors, traffic};
+    use crate::facts::port_look::read;
 
     /// A look at a port with this state and these counters of soft-RoCE; without a state, the port is gone.
     fn look(state: Option<&str>, counters: &[(&str, u64)]) -> PortLook {
@@ -191,9 +222,7 @@ mod tests {
             }
         }
         let reader = Reader::new(root.path());
-        let counters = Counters::new(&reader);
-        let of = counters.of("x_0", 1);
-        PortLook { traffic: traffic::read(&of), errors: port_errors::read(&of) }
+        read(&reader, &Counters::new(&reader), "x_0", 1, None)
     }
 
     fn up(sent: u64) -> PortLook {
@@ -201,7 +230,7 @@ mod tests {
     }
 
     fn judge(after: u64) -> Judge {
-        let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, is_infiniband: false, first: up(0) };
+        let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: up(0), ..WatchedPort::default() };
         Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(after))
     }
 

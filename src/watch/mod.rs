@@ -1,30 +1,71 @@
 //! What happens while the job runs.
 
+mod balance;
+mod command;
 mod fold;
+mod identity;
 mod judge;
+mod link;
+mod ranks;
 pub(crate) mod ras;
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
+use crate::facts::port_look::PortLook;
 use crate::finding::Finding;
+use crate::sys::signals;
+use command::OnFinding;
 use judge::Judge;
-pub(crate) use judge::{PortLook, WatchedPort};
+pub(crate) use judge::WatchedPort;
+use ranks::Ranks;
+
+/// What the watcher goes by.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WatchOrders {
+    /// How often it looks.
+    pub interval: Duration,
+    /// After which time without traffic it says so.
+    pub after: Duration,
+    /// Where NCCL's RAS answers, if the job's NCCL has it.
+    pub ras: Option<String>,
+    /// What is started for each warning and each error, with its arguments; empty for nothing.
+    pub on_finding: Vec<String>,
+}
 
 /// Looks at the ports after each interval, and says what it finds. Does not return: its process is killed when the
-/// job has ended.
+/// job has ended. Signals must be blocked.
 pub(crate) fn run(
     ports: Vec<WatchedPort>,
-    interval: Duration,
-    after: Duration,
-    look: impl Fn(&WatchedPort) -> PortLook,
+    orders: WatchOrders,
+    look: impl Fn(&[WatchedPort]) -> Vec<PortLook>,
     say: impl Fn(&Finding),
+    warn: impl Fn(&str),
 ) -> ! {
     let started = Instant::now();
-    let mut judge = Judge::new(ports, after);
+    let mut judge = Judge::new(ports, orders.after);
+    let mut ranks = orders.ras.map(Ranks::new);
+    let mut command = OnFinding::new(orders.on_finding);
     loop {
-        sleep(interval);
-        let looks = judge.ports().iter().map(&look).collect();
-        judge.judge(started.elapsed(), looks).iter().for_each(&say);
+        let next = Instant::now() + orders.interval;
+        while Instant::now() < next {
+            command.go_on(Instant::now()).iter().for_each(|message| warn(message));
+            let wake = command.wake_at().map_or(next, |at| at.min(next));
+            // The end of the command comes as a signal.
+            if signals::wait(Some(wake)).is_err() {
+                sleep(orders.interval);
+            }
+        }
+        let looks = look(judge.ports());
+        for finding in judge.judge(started.elapsed(), looks) {
+            say(&finding);
+            command.take(&finding);
+        }
+        if let Some(finding) = ranks.as_mut().and_then(|ranks| ranks.ask(judge.rests())) {
+            say(&finding);
+            command.take(&finding);
+        }
     }
 }

@@ -178,10 +178,12 @@ pub fn findings_name_the_library_of_the_job() {
 
 /// The findings about what a start has left behind, and about what went over the ports until the end of a
 /// job; no plan can contain them.
-const OF_A_START: [Id; 7] = [
+const OF_A_START: [Id; 9] = [
     Id::NoTraffic,
+    Id::StoppedRanks,
     Id::IdleRail,
     Id::LinkDown,
+    Id::SlowLink,
     Id::EndedQueuePairs,
     Id::LinkErrors,
     Id::LostPackets,

@@ -113,22 +113,42 @@ await 'mlx5_2 is active again' grep -q ACTIVE /sys/class/infiniband/mlx5_2/ports
 cat >/run/watched_job <<'J'
 set -eu
 said() { i=0; until grep -q -- "$1" /run/out; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done; }
+said_twice() { i=0; until [ "$(grep -c -- "$1" /run/out)" = 2 ]; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done; }
 said 'no data has moved over mlx5_1, mlx5_2 in the first '
 ip link set eth2 down
 said 'mlx5_2 is not active any more'
 ip link set eth2 up
 said 'mlx5_2 is active again'
+ip addr del 25.11.128.34/27 dev eth2
+said 'is gone from index'
+ip addr add 25.11.128.34/27 dev eth2
+said 'is at index .* again'
+# The lowest free entry gets the next address, so the old one comes back elsewhere.
+ip addr del 25.11.128.34/27 dev eth2
+said_twice 'is gone from index'
+ip addr add 25.11.128.35/27 dev eth2
+ip addr add 25.11.128.34/27 dev eth2
+said 'has moved from index'
 rdma link delete mlx5_2
 said 'mlx5_2 is gone'
+i=0; until [ "$(wc -l </run/told)" = 6 ]; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done
 J
-job --watch warn --watch-interval 300ms --watch-after 1s --drain-timeout 10s --warn-on-reap -- sh /run/watched_job
+# Its command is started for the warnings alone, and is no process of the job either.
+printf '#!/bin/sh\ncat >>/run/told\n' >/run/tell
+chmod +x /run/tell
+job --watch warn --watch-interval 300ms --watch-after 1s --on-finding /run/tell --drain-timeout 10s --warn-on-reap -- sh /run/watched_job
 has 'it sees that nothing moves' '^rdma-init: warning: RDMA was planned, but no data has moved over mlx5_1, mlx5_2 in the first '
 has 'a link goes down' '^rdma-init: warning: mlx5_2 is not active any more\.$'
 has 'and comes back' '^rdma-init: note: mlx5_2 is active again, after '
+has 'an address leaves' '^rdma-init: warning: The GID of mlx5_2 (25.11.128.34), which the job uses, is gone from index [0-9]*: no interface here has this address any more\.$'
+has 'and comes back' '^rdma-init: note: The GID of mlx5_2 (25.11.128.34) is at index [0-9]* again, after '
+has 'elsewhere' '^rdma-init: warning: The GID of mlx5_2 (25.11.128.34) has moved from index [0-9]*, which the job uses, to [0-9]*: NCCL '
 has 'a device is removed' '^rdma-init: warning: mlx5_2 is gone\.$'
-expect 'each line once' "$(grep -cE 'not active any more|active again|is gone|in the first' /run/out)" 4
+expect 'the command gets each warning' "$(cut -d'"' -f 4 /run/told | tr '\n' ' ')" 'no-traffic link-down gid-changed gid-changed gid-changed link-down '
+expect 'each line once' "$(grep -cE 'not active any more|active again|is gone\.|in the first' /run/out)" 4
 has_not 'no orphan' 'which is not the command'
 has_not 'the drain does not see it' 'drain-timeout'
+ip addr del 25.11.128.35/27 dev eth2
 rdma link add mlx5_2 type rxe netdev eth2
 await 'mlx5_2 is back' grep -q ACTIVE /sys/class/infiniband/mlx5_2/ports/1/state
 job --watch warn --watch-interval 100ms -- sh -c 'ip link set eth2 up; sleep 1; exit 0'

@@ -1,0 +1,238 @@
+//! Whether the rails carry alike. A job may use fewer rails by design, so a rail is told of only if it has carried
+//! as much as the others before, or if it has never carried anything. Pure.
+
+use std::time::Duration;
+
+use crate::facts::traffic::{CounterValue, Traffic};
+use crate::finding::{Finding, Id, Severity};
+use crate::findings::traffic::{BUSY_FOR_ONE_IDLE, MUCH, OF_MANAGEMENT, PortTraffic, has_moved, idle};
+use crate::text::{amount, counted, duration, visible};
+
+/// So many looks in a row make a rail one that carries as much as the others, or one that carries far less.
+const LOOKS: u32 = 6;
+
+/// Far less is less than one part in this many of what most rails carry.
+const PART: u64 = 10;
+
+const FIX: &str = "Compare its rate and its counters with those of the others (rdma-init stat --format prometheus). If the job uses fewer rails now, this is not a fault.";
+
+pub(super) struct Balance {
+    rails: Vec<Rail>,
+    /// When something moved first.
+    began: Option<Duration>,
+    has_told_idle: bool,
+}
+
+#[derive(Clone, Default)]
+struct Rail {
+    has_moved: bool,
+    /// In how many looks it has carried as much as the others.
+    level: u32,
+    /// Since when it carries far less, in how many looks, and how much in them; and how much the others.
+    since: Duration,
+    less: u32,
+    own: u64,
+    others: u64,
+    is_told: bool,
+}
+
+/// What the ports have moved between two looks.
+pub(super) struct Interval<'a> {
+    pub moved: &'a [PortTraffic],
+    /// Whether each port was there and active all the time.
+    pub sound: &'a [bool],
+    pub from: Duration,
+    pub to: Duration,
+}
+
+impl Balance {
+    pub(super) fn new(rails: usize) -> Balance {
+        Balance { rails: vec![Rail::default(); rails], began: None, has_told_idle: false }
+    }
+
+    /// `total` gives what the ports have moved since the start.
+    pub(super) fn judge(
+        &mut self,
+        interval: &Interval,
+        after: Duration,
+        total: &dyn Fn() -> Vec<PortTraffic>,
+    ) -> Vec<Finding> {
+        for (rail, moved) in self.rails.iter_mut().zip(interval.moved) {
+            rail.has_moved |= has_moved(moved);
+        }
+        if self.began.is_none() && self.rails.iter().any(|rail| rail.has_moved) {
+            self.began = Some(interval.from);
+        }
+        let mut findings = self.lopsided(interval);
+        findings.extend(self.never_used(interval, after, total));
+        findings
+    }
+
+    fn lopsided(&mut self, interval: &Interval) -> Vec<Finding> {
+        let Interval { moved, sound, from, to } = interval;
+        let values = |of: fn(&PortTraffic) -> Option<u64>| -> Option<Vec<(usize, u64)>> {
+            let sound = moved.iter().zip(*sound).enumerate().filter(|(_, (_, is_sound))| **is_sound);
+            sound.map(|(index, (port, _))| Some((index, of(port)?))).collect()
+        };
+        let in_bytes = values(|port| port.traffic.both().bytes);
+        let unit = in_bytes.is_some();
+        let Some(values) = in_bytes.or_else(|| values(|port| port.traffic.both().packets)) else {
+            return Vec::new();
+        };
+        let of_unit = |value: CounterValue| {
+            if unit { value.bytes } else { value.packets }.unwrap_or_default()
+        };
+        let mut sorted: Vec<u64> = values.iter().map(|(_, value)| *value).collect();
+        sorted.sort_unstable();
+        let most = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
+        // The job computes, or does something else: that says nothing about a rail.
+        if most <= of_unit(OF_MANAGEMENT) {
+            return Vec::new();
+        }
+        let is_less = |value: u64| value.saturating_mul(PART) < most;
+        let lesser = values.iter().filter(|(_, value)| is_less(*value)).count();
+        let is_clear = values.len() - lesser >= BUSY_FOR_ONE_IDLE * lesser;
+        let mut findings = Vec::new();
+        for (index, value) in &values {
+            let (Some(rail), Some(port)) = (self.rails.get_mut(*index), moved.get(*index)) else { continue };
+            let name = visible(&port.hca);
+            let about = || [format!("{}:{}", port.hca, port.port)];
+            if !is_less(*value) {
+                rail.level = rail.level.saturating_add(1);
+                rail.less = 0;
+                if std::mem::take(&mut rail.is_told) {
+                    let time = duration(to.saturating_sub(rail.since));
+                    let message = format!("{name} moves about as much as the other rails again, after {time}.");
+                    findings.push(Finding::info(Id::IdleRail, message).about_ports(about()));
+                }
+                continue;
+            }
+            if !is_clear || rail.level < LOOKS || rail.is_told {
+                // A streak begins anew.
+                rail.less = 0;
+                continue;
+            }
+            if rail.less == 0 {
+                (rail.since, rail.own, rail.others) = (*from, 0, 0);
+            }
+            rail.less += 1;
+            rail.own = rail.own.saturating_add(*value);
+            rail.others = rail.others.saturating_add(most);
+            if rail.less >= LOOKS && rail.others >= of_unit(MUCH) {
+                rail.is_told = true;
+                let shown = |value: u64| match unit {
+                    true => amount(value),
+                    false => counted(value.try_into().unwrap_or(usize::MAX), "packet"),
+                };
+                let message = format!(
+                    "{name} has moved {} in {}, and most other rails {} each, after it had moved about as much as they did.",
+                    shown(rail.own),
+                    duration(to.saturating_sub(rail.since)),
+                    shown(rail.others)
+                );
+                findings.push(Finding::warning(Id::IdleRail, message).about_ports(about()).with_fix(FIX));
+            }
+        }
+        findings
+    }
+
+    /// A note about the rails that have moved nothing since the job began to communicate, once.
+    fn never_used(
+        &mut self,
+        interval: &Interval,
+        after: Duration,
+        total: &dyn Fn() -> Vec<PortTraffic>,
+    ) -> Option<Finding> {
+        let time = interval.to.checked_sub(self.began?).filter(|time| *time >= after)?;
+        // What manages InfiniBand adds up, too, and that a port is lost was said.
+        let mut unused = self.rails.iter().zip(interval.sound).filter(|(rail, _)| !rail.has_moved).peekable();
+        unused.peek()?;
+        if self.has_told_idle || unused.any(|(_, is_sound)| !is_sound) {
+            return None;
+        }
+        let mut total = total();
+        for (port, rail) in total.iter_mut().zip(&self.rails) {
+            if !rail.has_moved {
+                port.traffic = Traffic::default();
+            }
+        }
+        let finding = idle(&total, time)?;
+        self.has_told_idle = true;
+        Some(Finding { severity: Severity::Info, ..finding })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn ports(bytes: [u64; 4]) -> Vec<PortTraffic> {
+        let port = |(index, bytes): (u32, u64)| PortTraffic {
+            hca: format!("mlx5_{index}"),
+            port: 1,
+            is_infiniband: false,
+            traffic: Traffic { sent: CounterValue { bytes: Some(bytes), packets: None }, ..Traffic::default() },
+        };
+        (0..).zip(bytes).map(port).collect()
+    }
+
+    /// What is said after each of these looks, of which one comes every 10 seconds.
+    fn said(looks: &[([u64; 4], [bool; 4])]) -> Vec<(u64, Severity, String)> {
+        let mut balance = Balance::new(4);
+        let mut all = Vec::new();
+        let mut total = [0; 4];
+        for (number, (bytes, sound)) in (1..).zip(looks) {
+            for (sum, bytes) in total.iter_mut().zip(bytes) {
+                *sum += bytes;
+            }
+            let [from, to] = [number - 1, number].map(|number: u64| Duration::from_secs(number * 10));
+            let interval = Interval { moved: &ports(*bytes), sound, from, to };
+            let found = balance.judge(&interval, Duration::from_secs(100), &|| ports(total));
+            all.extend(found.into_iter().map(|one| (number, one.severity, one.message)));
+        }
+        all
+    }
+
+    fn times(count: usize, bytes: [u64; 4]) -> Vec<([u64; 4], [bool; 4])> {
+        vec![(bytes, [true; 4]); count]
+    }
+
+    const LEVEL: [u64; 4] = [GIB, GIB, GIB * 3 / 4, GIB];
+    const LESS: [u64; 4] = [GIB, GIB, GIB / 64, GIB];
+    const REST: [u64; 4] = [0; 4];
+
+    #[test]
+    fn a_rail_that_falls_behind_is_told_once_and_when_it_is_back() {
+        let job = [times(8, LEVEL), times(3, LESS), times(50, REST), times(20, LESS), times(5, LEVEL)].concat();
+        let told = "mlx5_2 has moved 96 MiB in 9m 20s, and most other rails 6 GiB each, after it had moved about as much as they did.";
+        let back = "mlx5_2 moves about as much as the other rails again, after 12m 20s.";
+        assert_eq!(
+            said(&job),
+            [(64, Severity::Warning, told.to_owned()), (82, Severity::Info, back.to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_job_that_uses_fewer_rails_is_not_accused() {
+        // From the start on, though a little moves.
+        assert_eq!(said(&times(60, LESS)), []);
+        // In turns, two of four, and with little data.
+        assert_eq!(said(&[times(9, LEVEL), [times(5, LESS), times(1, LEVEL)].concat().repeat(9)].concat()), []);
+        assert_eq!(said(&[times(9, LEVEL), times(60, [GIB, GIB, 1, 1])].concat()), []);
+        let little = LESS.map(|bytes| bytes / 1024);
+        assert_eq!(said(&[times(9, LEVEL), times(60, little)].concat()), []);
+        // The port is down, which was said.
+        let mut down = [times(9, LEVEL), times(60, [GIB, GIB, 0, GIB])].concat();
+        down.iter_mut().skip(9).for_each(|(_, sound)| sound[2] = false);
+        assert_eq!(said(&down), []);
+    }
+
+    #[test]
+    fn a_rail_that_never_moves_is_a_note() {
+        let message = "Nothing has moved over mlx5_3 in 1m 40s, while much has moved over each of the 3 other rails: the job has not used this rail, or not all of its GPUs took part.";
+        let job = [times(4, REST), times(30, [GIB, GIB, GIB, 0])].concat();
+        assert_eq!(said(&job), [(14, Severity::Info, message.to_owned())]);
+    }
+}

@@ -1,0 +1,191 @@
+//! The command that is started for each warning and each error, with the finding on its standard input.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::libc::SIGKILL;
+use nix::sys::memfd::MFdFlags;
+use nix::unistd::{Pid, dup2_stdin, dup2_stdout, setpgid};
+
+use crate::finding::{Finding, Severity};
+use crate::json;
+use crate::sys::exec::PreparedExec;
+use crate::sys::fork::{self, Ended, Reaped};
+use crate::sys::{environ, memfd, signals};
+
+/// After this time, the command is killed.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// More findings do not wait for the command.
+const MOST: usize = 64;
+
+/// What the shell also gives for a command that cannot be executed.
+const NOT_EXECUTED: i32 = 127;
+
+pub(super) struct OnFinding {
+    command: Vec<CString>,
+    waiting: VecDeque<Vec<u8>>,
+    /// One command at a time, and when it is killed.
+    running: Option<(Pid, Instant)>,
+    has_told: bool,
+}
+
+impl OnFinding {
+    /// Empty words start nothing.
+    pub(super) fn new(words: Vec<String>) -> OnFinding {
+        let command = words.into_iter().filter_map(|word| CString::new(word).ok()).collect();
+        OnFinding { command, waiting: VecDeque::new(), running: None, has_told: false }
+    }
+
+    pub(super) fn take(&mut self, finding: &Finding) {
+        if finding.severity >= Severity::Warning && !self.command.is_empty() && self.waiting.len() < MOST {
+            self.waiting.push_back(json::line(finding));
+        }
+    }
+
+    /// Reaps the command if it has ended, kills it if it is late, and starts the next one. Returns what to say of the
+    /// first command that fails.
+    pub(super) fn go_on(&mut self, now: Instant) -> Option<String> {
+        let mut failed = None;
+        if let Some((child, until)) = self.running {
+            match fork::reap_child(child) {
+                Reaped::Running | Reaped::Stopped(..) => {
+                    if now >= until {
+                        failed = Some(format!("was killed after {} seconds", LONGEST.as_secs()));
+                        // It leads a group, unless it has not come that far.
+                        let group = signals::kill(Pid::from_raw(-child.as_raw()), SIGKILL);
+                        let _ = group.or_else(|_| signals::kill(child, SIGKILL));
+                        // A driver may keep it. It is looked at again later.
+                        self.running = Some((child, now + LONGEST));
+                    }
+                }
+                Reaped::Ended(_, Ended::Exited(code)) => {
+                    failed = (code != 0).then(|| format!("ended with exit code {code}"));
+                    self.running = None;
+                }
+                Reaped::Ended(_, Ended::Killed(signal)) => {
+                    failed = Some(format!("was killed by {}", signals::name(signal)));
+                    self.running = None;
+                }
+                Reaped::Childless => self.running = None,
+            }
+        }
+        if self.running.is_none()
+            && let Some(finding) = self.waiting.pop_front()
+        {
+            match self.start(&finding) {
+                Ok(child) => self.running = Some((child, now + LONGEST)),
+                Err(error) => failed = Some(format!("cannot be started: {}", error.desc())),
+            }
+        }
+        let failed = failed.filter(|_| !std::mem::replace(&mut self.has_told, true))?;
+        Some(format!("the command of the key on-finding {failed}. Later failures of it are not reported."))
+    }
+
+    /// Returns when the command is to be killed.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.running.map(|(_, until)| until)
+    }
+
+    fn start(&self, finding: &[u8]) -> Result<Pid, Errno> {
+        // A file cannot be full, as a pipe can that the command does not read.
+        let input = File::from(memfd::create(c"finding", MFdFlags::empty())?);
+        input.write_all_at(finding, 0).map_err(|_| Errno::ENOSPC)?;
+        let watcher = Pid::this();
+        let mut image = PreparedExec::new(self.command.clone(), environ::entries());
+        fork::spawn(|| {
+            let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+            signals::on_parent_death(SIGKILL, watcher);
+            // Standard output is the job's alone.
+            if dup2_stdin(&input).and_then(|()| dup2_stdout(std::io::stderr())).is_ok() {
+                signals::unblock_all();
+                image.exec();
+            }
+            NOT_EXECUTED
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Id;
+
+    fn until_done(hook: &mut OnFinding) -> Vec<String> {
+        let mut said = Vec::new();
+        while hook.running.is_some() || !hook.waiting.is_empty() {
+            said.extend(hook.go_on(Instant::now()));
+            std::thread::yield_now();
+        }
+        said
+    }
+
+    fn command(words: &[&str]) -> OnFinding {
+        OnFinding::new(words.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    #[test]
+    fn each_warning_comes_to_a_command_of_its_own() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut hook = command(&["sh", "-c", "cat >>\"$0\"", file.path().to_str().unwrap()]);
+        for finding in [
+            Finding::warning(Id::LinkDown, "mlx5_1 is gone.").about_ports(["mlx5_1:1"]),
+            Finding::info(Id::LinkDown, "mlx5_1 is active again."),
+            Finding::error(Id::GidChanged, "b"),
+        ] {
+            hook.take(&finding);
+        }
+        assert_eq!(until_done(&mut hook), [""; 0]);
+        let read = std::fs::read_to_string(file.path()).unwrap();
+        let first = r#"{"id":"link-down","severity":"warning","message":"mlx5_1 is gone.","about":{"ports":["mlx5_1:1"]}}"#;
+        assert_eq!(read.lines().collect::<Vec<_>>(), [first, r#"{"id":"gid-changed","severity":"error","message":"b"}"#]);
+    }
+
+    #[test]
+    fn the_first_failure_is_told() {
+        let mut hook = command(&["/no/such/command"]);
+        let finding = Finding::warning(Id::LinkDown, "a");
+        (hook.take(&finding), hook.take(&finding));
+        let said = until_done(&mut hook);
+        assert_eq!(
+            said,
+            ["the command of the key on-finding ended with exit code 127. Later failures of it are not reported."]
+        );
+    }
+
+    #[test]
+    fn a_command_that_does_not_end_is_killed_and_the_next_one_starts() {
+        let mut hook = command(&["sh", "-c", "sleep 1000; true"]);
+        let finding = Finding::warning(Id::LinkDown, "a");
+        (hook.take(&finding), hook.take(&finding));
+        let now = Instant::now();
+        assert_eq!((hook.go_on(now), hook.waiting.len()), (None, 1));
+        let first = hook.running;
+        assert_eq!(hook.go_on(now + LONGEST / 2), None);
+        assert_eq!(hook.running, first, "one at a time");
+        for _ in 0..2 {
+            let late = hook.wake_at().unwrap();
+            hook.go_on(late);
+            let (child, _) = hook.running.unwrap();
+            while hook.running.is_some_and(|(running, _)| running == child) {
+                hook.go_on(late);
+                std::thread::yield_now();
+            }
+        }
+        assert!(hook.running.is_none() && hook.waiting.is_empty());
+    }
+
+    #[test]
+    fn findings_do_not_pile_up() {
+        let mut hook = command(&["true"]);
+        (0..MOST * 2).for_each(|_| hook.take(&Finding::warning(Id::LinkDown, "a")));
+        assert_eq!(hook.waiting.len(), MOST);
+        let mut none = command(&[]);
+        none.take(&Finding::warning(Id::LinkDown, "a"));
+        assert_eq!((none.waiting.len(), none.go_on(Instant::now())), (0, None));
+    }
+}

@@ -1,0 +1,124 @@
+//! Whether the GIDs of the job are where the job uses them. Pure.
+
+use std::time::Duration;
+
+use super::WatchedPort;
+use crate::facts::gid::{Gid, GidType};
+use crate::facts::port_look::{GidPlace, PortLook};
+use crate::finding::{Finding, Id};
+use crate::text::{duration, visible};
+
+const FIX: &str =
+    "Find out what changes the addresses of this interface. Restart the container: rdma-init then decides again.";
+
+/// Where the GID of each port was when it was last told of, and since when.
+pub(super) struct Identity(Vec<(GidPlace, Duration)>);
+
+impl Identity {
+    pub(super) fn new(ports: usize) -> Identity {
+        Identity(vec![(GidPlace::InPlace, Duration::ZERO); ports])
+    }
+
+    /// `sound`: whether each port was there and active at this look and at the one before. A link that goes down may
+    /// take its addresses with it.
+    pub(super) fn judge(
+        &mut self,
+        at: Duration,
+        ports: &[WatchedPort],
+        looks: &[PortLook],
+        sound: &[bool],
+    ) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (((port, look), is_sound), told) in ports.iter().zip(looks).zip(sound).zip(&mut self.0) {
+            let (Some(used), Some(place), true) = (&port.gid, look.gid, *is_sound) else { continue };
+            let (before, since) = *told;
+            let are_gone = |one, other| matches!((one, other), (GidPlace::Gone { .. }, GidPlace::Gone { .. }));
+            if place == before || are_gone(place, before) {
+                continue;
+            }
+            *told = (place, at);
+            let address = Gid { index: used.index, gid: used.gid, kind: GidType::RoceV2, netdev: None }.address();
+            let (hca, index) = (visible(&port.hca), used.index);
+            let finding = match place {
+                GidPlace::InPlace => {
+                    let time = duration(at.saturating_sub(since));
+                    let message = format!("The GID of {hca} ({address}) is at index {index} again, after {time}.");
+                    Finding::info(Id::GidChanged, message)
+                }
+                GidPlace::At(now) => {
+                    let follows = match used.is_searched {
+                        true => "NCCL searches for it, so new connections follow",
+                        false => "NCCL does not search for it, so new connections fail",
+                    };
+                    let message = format!(
+                        "The GID of {hca} ({address}) has moved from index {index}, which the job uses, to {now}: {follows}."
+                    );
+                    Finding::warning(Id::GidChanged, message).with_fix(FIX)
+                }
+                GidPlace::Gone { has_address } => {
+                    let why = match has_address {
+                        true => "it is at no index of the table",
+                        false => "no interface here has this address any more",
+                    };
+                    let message =
+                        format!("The GID of {hca} ({address}), which the job uses, is gone from index {index}: {why}.");
+                    Finding::warning(Id::GidChanged, message).with_fix(FIX)
+                }
+            };
+            findings.push(finding.about_ports([format!("{}:{}", port.hca, port.port)]));
+        }
+        findings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::port_look::UsedGid;
+
+    /// What is said after each of these looks at one port, of which one comes every 10 seconds.
+    fn said(is_searched: bool, looks: &[(GidPlace, bool)]) -> Vec<(u64, String)> {
+        let gid = UsedGid { index: 3, gid: "::ffff:10.0.0.3".parse().unwrap(), is_searched };
+        let port = WatchedPort { hca: "mlx5_3".into(), port: 1, gid: Some(gid), ..WatchedPort::default() };
+        let mut identity = Identity::new(1);
+        let mut all = Vec::new();
+        for (number, (place, is_sound)) in (1..).zip(looks) {
+            let look = PortLook { gid: Some(*place), ..PortLook::default() };
+            let at = Duration::from_secs(number * 10);
+            let found = identity.judge(at, std::slice::from_ref(&port), &[look], &[*is_sound]);
+            all.extend(found.into_iter().map(|one| (number, one.message)));
+        }
+        all
+    }
+
+    const HERE: (GidPlace, bool) = (GidPlace::InPlace, true);
+    const MOVED: (GidPlace, bool) = (GidPlace::At(5), true);
+    const GONE: (GidPlace, bool) = (GidPlace::Gone { has_address: false }, true);
+    const LOST: (GidPlace, bool) = (GidPlace::Gone { has_address: true }, false);
+
+    #[test]
+    fn a_gid_that_moves_is_told_once_and_whether_the_job_follows() {
+        let told = |end: &str| {
+            format!("The GID of mlx5_3 (10.0.0.3) has moved from index 3, which the job uses, to 5: {end}.")
+        };
+        let job = [HERE, MOVED, MOVED];
+        assert_eq!(said(true, &job), [(2, told("NCCL searches for it, so new connections follow"))]);
+        assert_eq!(said(false, &job), [(2, told("NCCL does not search for it, so new connections fail"))]);
+    }
+
+    #[test]
+    fn an_address_that_leaves_and_comes_back_is_told_once_each() {
+        let gone = "The GID of mlx5_3 (10.0.0.3), which the job uses, is gone from index 3: no interface here has this address any more.";
+        let back = "The GID of mlx5_3 (10.0.0.3) is at index 3 again, after 30s.";
+        let still = (GidPlace::Gone { has_address: true }, true);
+        assert_eq!(
+            said(true, &[HERE, GONE, GONE, still, HERE, HERE]),
+            [(2, gone.to_owned()), (5, back.to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_link_that_is_down_has_lost_no_gid() {
+        assert_eq!(said(true, &[HERE, LOST, LOST, (GidPlace::InPlace, false), HERE]), []);
+    }
+}

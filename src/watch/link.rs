@@ -1,0 +1,146 @@
+//! Whether the links are as fast as at the start, and their counters still count. Pure.
+
+use std::time::Duration;
+
+use super::WatchedPort;
+use crate::facts::port_look::PortLook;
+use crate::facts::port_sample::bytes_per_second;
+use crate::finding::{Finding, Id};
+use crate::text::{condensed, duration, grouped, visible};
+
+#[derive(Clone, Copy, Default)]
+struct Told {
+    /// Since when the link has been slower.
+    slow_since: Option<Duration>,
+    is_full: bool,
+}
+
+pub(super) struct Links(Vec<Told>);
+
+impl Links {
+    pub(super) fn new(ports: usize) -> Links {
+        Links(vec![Told::default(); ports])
+    }
+
+    pub(super) fn judge(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) -> Vec<Finding> {
+        let (mut slow, mut back, mut full) = (Vec::new(), Vec::new(), Vec::new());
+        for ((port, look), told) in ports.iter().zip(looks).zip(&mut self.0) {
+            // A link that is down has no rate that means anything.
+            if let (Some(first), Some(now)) = (rate(&port.first), rate(look)) {
+                let is_slow = bytes_per_second(now) < bytes_per_second(first);
+                match told.slow_since {
+                    None if is_slow => slow.push((format!("{now}, and not {first} as at the start"), port.hca.clone())),
+                    Some(since) if !is_slow => {
+                        let time = duration(at.saturating_sub(since));
+                        back.push((format!("{now} again, after {time}"), port.hca.clone()));
+                    }
+                    _ => {}
+                }
+                told.slow_since = is_slow.then(|| told.slow_since.unwrap_or(at));
+            }
+            let counters: Vec<&str> = look.errors.full().collect();
+            if !counters.is_empty() && !told.is_full {
+                told.is_full = true;
+                full.push((counters.join(", "), port.hca.clone()));
+            }
+        }
+        let runs = |(rate, hcas): (String, Vec<String>), finding: fn(Id, String) -> Finding| {
+            let verb = if hcas.len() == 1 { "runs" } else { "run" };
+            let message = format!("{} {verb} at {rate}.", visible(&condensed(&hcas)));
+            finding(Id::SlowLink, message).about_ports(about(ports, &hcas))
+        };
+        let warning = |id, message| Finding::warning(id, message).with_fix(FIX);
+        let mut findings: Vec<Finding> = grouped(slow).into_iter().map(|group| runs(group, warning)).collect();
+        findings.extend(grouped(back).into_iter().map(|group| runs(group, |id, message| Finding::info(id, message))));
+        for (counters, hcas) in grouped(full) {
+            let message = format!(
+                "Counters of {} have reached their maximum, and count no further: {counters}.",
+                visible(&condensed(&hcas))
+            );
+            findings.push(Finding::info(Id::LinkErrors, message).about_ports(about(ports, &hcas)));
+        }
+        findings
+    }
+}
+
+const FIX: &str = "Check the cable, the transceiver and the switch's port: lanes may have failed.";
+
+fn rate(look: &PortLook) -> Option<&str> {
+    look.rate.as_deref().filter(|_| look.errors.is_active())
+}
+
+fn about(ports: &[WatchedPort], hcas: &[String]) -> Vec<String> {
+    let named = ports.iter().filter(|port| hcas.contains(&port.hca));
+    named.map(|port| format!("{}:{}", port.hca, port.port)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::fake_root::FakeRoot;
+    use crate::facts::port_counters::Counters;
+    use crate::facts::port_look::read;
+    use crate::finding::Severity;
+
+    /// A look at an active port with this rate and count of `link_downed`.
+    fn look(state: &str, rate: &str, downed: &str) -> PortLook {
+        let root = FakeRoot::new();
+        let files = [("state", state), ("rate", rate), ("counters/link_downed", downed)];
+        root.files("sys/class/infiniband/x_0/ports/1", &files);
+        let reader = root.reader();
+        read(&reader, &Counters::new(&reader), "x_0", 1, None)
+    }
+
+    fn said(looks: &[[PortLook; 2]]) -> Vec<(u64, Severity, String)> {
+        let first = look("4: ACTIVE\n", FULL, "0\n");
+        let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: first.clone(), ..WatchedPort::default() };
+        let ports = [port("mlx5_1"), port("mlx5_2")];
+        let mut links = Links::new(2);
+        let mut all = Vec::new();
+        for (number, looks) in (1..).zip(looks) {
+            let found = links.judge(Duration::from_secs(number * 10), &ports, looks);
+            all.extend(found.into_iter().map(|one| (number, one.severity, one.message)));
+        }
+        all
+    }
+
+    const FULL: &str = "200 Gb/sec (4X HDR)\n";
+
+    #[test]
+    fn a_rate_that_is_lost_and_found_again_is_told_once_each() {
+        let up = |rate| look("4: ACTIVE\n", rate, "0\n");
+        let narrow = || up("50 Gb/sec (1X HDR)\n");
+        let down = || look("1: DOWN\n", "10 Gb/sec (4X SDR)\n", "0\n");
+        let looks = [
+            [up(FULL), up(FULL)],
+            [narrow(), narrow()],
+            [narrow(), narrow()],
+            [down(), up(FULL)],
+            [up(FULL), up(FULL)],
+            [down(), up(FULL)],
+        ];
+        assert_eq!(
+            said(&looks),
+            [
+                (
+                    2,
+                    Severity::Warning,
+                    "mlx5_1, mlx5_2 run at 50 Gb/sec (1X HDR), and not 200 Gb/sec (4X HDR) as at the start.".to_owned()
+                ),
+                (4, Severity::Info, "mlx5_2 runs at 200 Gb/sec (4X HDR) again, after 20s.".to_owned()),
+                (5, Severity::Info, "mlx5_1 runs at 200 Gb/sec (4X HDR) again, after 30s.".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_counter_at_its_end_is_told_once() {
+        let counted = |count| look("4: ACTIVE\n", FULL, count);
+        let looks = [[counted("254\n"), counted("255\n")], [counted("255\n"), counted("255\n")], [counted("255\n"), counted("255\n")]];
+        let told = |number, hca: &str| {
+            let message = format!("Counters of {hca} have reached their maximum, and count no further: link_downed.");
+            (number, Severity::Info, message)
+        };
+        assert_eq!(said(&looks), [told(1, "mlx5_2"), told(2, "mlx5_1")]);
+    }
+}

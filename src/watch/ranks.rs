@@ -1,0 +1,147 @@
+//! What NCCL's RAS says about the ranks while nothing moves. It is asked twice, a minute apart, because ranks are
+//! behind for a moment in every job.
+
+use std::time::{Duration, Instant};
+
+use super::ras::answer::Answer;
+use super::ras::client::{DEADLINE, Failure, ask};
+use super::ras::judge::judge;
+use super::ras::names::Names;
+use super::ras::words;
+use crate::finding::{Finding, Id};
+use crate::text::{shortened, visible};
+
+const PAUSE: Duration = Duration::from_secs(60);
+
+pub(super) struct Ranks {
+    /// As NCCL_RAS_ADDR has it.
+    address: String,
+    asked: Option<Instant>,
+    first: Option<Answer>,
+    /// It has answered twice, or not at all, since nothing moves.
+    is_done: bool,
+}
+
+impl Ranks {
+    pub(super) fn new(address: String) -> Ranks {
+        Ranks { address, asked: None, first: None, is_done: false }
+    }
+
+    /// To be called at each look with whether nothing moves. Asks if it is time for that, for [`DEADLINE`] at most.
+    pub(super) fn ask(&mut self, rests: bool) -> Option<Finding> {
+        if !rests {
+            (self.first, self.is_done) = (None, false);
+            return None;
+        }
+        let now = Instant::now();
+        let apart = self.asked.map(|asked| now - asked);
+        if self.is_done || apart.is_some_and(|apart| apart < PAUSE) {
+            return None;
+        }
+        self.asked = Some(now);
+        let before = self.first.take();
+        match ask(&self.address, now + DEADLINE) {
+            Ok(answer) => {
+                let said = said(before.as_ref().zip(apart), &answer, &Names::of_this_host());
+                self.is_done = before.is_some();
+                self.first = (!self.is_done).then_some(answer);
+                said
+            }
+            Err(failure) => {
+                self.is_done = true;
+                failed(&self.address, &failure)
+            }
+        }
+    }
+}
+
+/// Returns what an answer shows. `before` is the first one, and how long ago it came: the second one is told only if
+/// it shows more.
+fn said(before: Option<(&Answer, Duration)>, now: &Answer, names: &Names) -> Option<Finding> {
+    let verdict = judge(before.map(|(answer, _)| answer), now);
+    let is_news = match before {
+        None => !verdict.is_empty(),
+        Some((answer, _)) => verdict.hangs || judge(None, answer).is_empty(),
+    };
+    let line = words::line(now, &verdict, before.map(|(_, apart)| apart), names);
+    let finding = match verdict.is_empty() {
+        true => Finding::info(Id::StoppedRanks, line),
+        false => Finding::warning(Id::StoppedRanks, line),
+    };
+    is_news.then_some(finding)
+}
+
+/// A job without NCCL has no server, and neither has one that has no communicator yet.
+fn failed(address: &str, failure: &Failure) -> Option<Finding> {
+    let message = || format!("Cannot query NCCL's RAS at {}: {failure}.", visible(&shortened(address)));
+    (*failure != Failure::Refused).then(|| Finding::info(Id::StoppedRanks, message()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Severity;
+    use crate::watch::ras::answer::{Communicator, CommunicatorId, Rank, State};
+
+    /// A communicator of ranks with these states and counts of one collective.
+    fn answer(ranks: &[(State, u64)]) -> Answer {
+        let rank = |(number, (state, count)): (u32, &(State, u64))| Rank {
+            number,
+            place: None,
+            state: *state,
+            counts: vec![("AllReduce".into(), *count)],
+        };
+        let mut communicator = Communicator {
+            id: CommunicatorId([1, 2, 3]),
+            size: u32::try_from(ranks.len()).unwrap(),
+            ranks: (0..).zip(ranks).map(rank).collect(),
+            unequal: Vec::new(),
+        };
+        communicator.compare_counts();
+        Answer { release: "2.28.9".into(), total: 1, communicators: vec![communicator], lost: Vec::new() }
+    }
+
+    fn told(before: Option<&Answer>, now: &Answer) -> Option<(Severity, String)> {
+        let before = before.map(|answer| (answer, PAUSE));
+        said(before, now, &Names::default()).map(|finding| (finding.severity, finding.message))
+    }
+
+    #[test]
+    fn dead_ranks_are_told_at_once_and_a_hang_after_two_answers() {
+        use State::{Dead, Running};
+        let dead = answer(&[(Running, 7), (Dead, 7)]);
+        let line = "NCCL's RAS (2.28.9): rank 1 of 2 is dead: RAS could not reach its process for a minute.";
+        assert_eq!(told(None, &dead), Some((Severity::Warning, line.to_owned())));
+        assert_eq!(told(Some(&dead), &dead), None, "that is known");
+
+        let behind = answer(&[(Running, 7), (Running, 6)]);
+        let (_, line) = told(None, &behind).unwrap();
+        assert!(!line.contains("hangs") && line.contains("rank 1 of 2 is behind"), "{line}");
+        let (severity, line) = told(Some(&behind), &behind).unwrap();
+        assert_eq!(severity, Severity::Warning);
+        assert!(line.contains("the job hangs: in 1m, no rank has launched a collective"), "{line}");
+        let moved = answer(&[(Running, 8), (Running, 7)]);
+        assert_eq!(told(Some(&behind), &moved), None, "no rank hangs");
+    }
+
+    #[test]
+    fn an_answer_without_a_fault_is_told_after_the_second() {
+        let level = answer(&[(State::Running, 7), (State::Running, 7)]);
+        assert_eq!(told(None, &level), None);
+        let (severity, line) = told(Some(&level), &level).unwrap();
+        assert_eq!(severity, Severity::Info);
+        assert!(line.contains("sees no rank that is missing"), "{line}");
+    }
+
+    #[test]
+    fn a_job_without_a_server_is_asked_once_and_nothing_is_told() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ranks = Ranks::new(listener.local_addr().unwrap().to_string());
+        drop(listener);
+        assert_eq!((ranks.ask(false), ranks.asked), (None, None));
+        assert_eq!((ranks.ask(true), ranks.is_done), (None, true));
+        let asked = ranks.asked;
+        assert_eq!((ranks.ask(true), ranks.asked), (None, asked));
+        assert!(failed("localhost:28028", &Failure::TooLate).is_some());
+    }
+}
