@@ -181,7 +181,9 @@ pub(super) fn command(value: &Value) -> Result<Vec<String>, String> {
         _ => text(value).map(|text| text.split_whitespace().map(str::to_owned).collect()),
     };
     let is_command = |words: &Vec<String>| !words.is_empty() && !words.iter().any(|word| word.contains('\0'));
-    words.filter(is_command).ok_or_else(|| "expected a command: a list, or words with spaces between them".to_owned())
+    words
+        .filter(is_command)
+        .ok_or_else(|| "expected a command: a list, or words with spaces between them".to_owned())
 }
 
 /// Names in a list, or in one text with commas. An entry that is not a name is reported by its

@@ -38,14 +38,22 @@ pub(crate) enum GidPlace {
     InPlace,
     At(u32),
     /// Nowhere in the table. `has_address`: whether an interface still has its address, as far as is known.
-    Gone { has_address: bool },
+    Gone {
+        has_address: bool,
+    },
 }
 
 /// A queue pair keeps eight bits of an index (`ibv_global_route`).
 const LARGEST_INDEX: u32 = 255;
 
 /// Looks at a port now.
-pub(crate) fn read(reader: &Reader, counters: &Counters, hca: &str, port: u32, gid: Option<&UsedGid>) -> PortLook {
+pub(crate) fn read(
+    reader: &Reader,
+    counters: &Counters,
+    hca: &str,
+    port: u32,
+    gid: Option<&UsedGid>,
+) -> PortLook {
     let of = counters.of(hca, port);
     PortLook {
         traffic: traffic::read(&of),
@@ -72,7 +80,8 @@ fn place(reader: &Reader, port: &str, used: &UsedGid) -> GidPlace {
     if let Some(index) = (0..=LARGEST_INDEX).filter(|index| is_at(*index)).find(is_routable) {
         return GidPlace::At(index);
     }
-    let own = if reader.is_of_this_machine() { net::system_addresses().unwrap_or_default() } else { Vec::new() };
+    let own =
+        if reader.is_of_this_machine() { net::system_addresses().unwrap_or_default() } else { Vec::new() };
     let mut own = own.iter().filter_map(|entry| Some(entry.address?.addr())).peekable();
     let address = Gid { index: 0, gid: used.gid, kind: GidType::RoceV2, netdev: None }.address();
     GidPlace::Gone { has_address: own.peek().is_none() || own.any(|known| known == address) }
@@ -94,11 +103,15 @@ mod tests {
             let found = read(&reader, &Counters::new(&reader), "x_0", 1, Some(&used));
             (found.gid.unwrap(), found.rate)
         };
-        let (own, none) = ("0000:0000:0000:0000:0000:ffff:0a00:0003\n", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+        let (own, none) =
+            ("0000:0000:0000:0000:0000:ffff:0a00:0003\n", "0000:0000:0000:0000:0000:0000:0000:0000\n");
         let gone = GidPlace::Gone { has_address: true };
         assert_eq!(look(&[]), (gone, None));
         let rate = ("rate", "200 Gb/sec (4X HDR)\n");
-        assert_eq!(look(&[("gids/3", own), rate]), (GidPlace::InPlace, Some("200 Gb/sec (4X HDR)".to_owned())));
+        assert_eq!(
+            look(&[("gids/3", own), rate]),
+            (GidPlace::InPlace, Some("200 Gb/sec (4X HDR)".to_owned()))
+        );
         // RoCE v1 has the same GID.
         let v1 = [("gids/3", none), ("gids/4", own), ("gid_attrs/types/4", "IB/RoCE v1\n")];
         assert_eq!(look(&v1).0, gone);

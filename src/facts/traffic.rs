@@ -35,9 +35,8 @@ impl Traffic {
 
     /// Returns what has gone in either direction.
     pub(crate) fn both(self) -> CounterValue {
-        let sum = |one: Option<u64>, other: Option<u64>| {
-            one.into_iter().chain(other).reduce(u64::saturating_add)
-        };
+        let sum =
+            |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).reduce(u64::saturating_add);
         CounterValue {
             bytes: sum(self.sent.bytes, self.received.bytes),
             packets: sum(self.sent.packets, self.received.packets),

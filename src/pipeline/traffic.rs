@@ -105,7 +105,8 @@ pub fn tell(note: &[u8], ran: Duration) {
         };
         (port.moved(&now, &port.first), wrong)
     };
-    let (moved, wrong): (Vec<PortTraffic>, Vec<PortRises>) = ports.iter().zip(looks(&ports)).map(since).unzip();
+    let (moved, wrong): (Vec<PortTraffic>, Vec<PortRises>) =
+        ports.iter().zip(looks(&ports)).map(since).unzip();
     let mut findings = findings::port_errors::findings(&wrong, ran);
     findings.extend(traffic::finding(&moved, ran));
     start::traffic(&Log::start(format, level, Log::patient()), &moved, &findings);

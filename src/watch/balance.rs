@@ -79,9 +79,8 @@ impl Balance {
         let Some(values) = in_bytes.or_else(|| values(|port| port.traffic.both().packets)) else {
             return Vec::new();
         };
-        let of_unit = |value: CounterValue| {
-            if unit { value.bytes } else { value.packets }.unwrap_or_default()
-        };
+        let of_unit =
+            |value: CounterValue| if unit { value.bytes } else { value.packets }.unwrap_or_default();
         let mut sorted: Vec<u64> = values.iter().map(|(_, value)| *value).collect();
         sorted.sort_unstable();
         let most = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
@@ -102,7 +101,8 @@ impl Balance {
                 rail.less = 0;
                 if std::mem::take(&mut rail.is_told) {
                     let time = duration(to.saturating_sub(rail.since));
-                    let message = format!("{name} moves about as much as the other rails again, after {time}.");
+                    let message =
+                        format!("{name} moves about as much as the other rails again, after {time}.");
                     findings.push(Finding::info(Id::IdleRail, message).about_ports(about()));
                 }
                 continue;
@@ -173,7 +173,10 @@ mod tests {
             hca: format!("mlx5_{index}"),
             port: 1,
             is_infiniband: false,
-            traffic: Traffic { sent: CounterValue { bytes: Some(bytes), packets: None }, ..Traffic::default() },
+            traffic: Traffic {
+                sent: CounterValue { bytes: Some(bytes), packets: None },
+                ..Traffic::default()
+            },
         };
         (0..).zip(bytes).map(port).collect()
     }
@@ -205,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_rail_that_falls_behind_is_told_once_and_when_it_is_back() {
-        let job = [times(8, LEVEL), times(3, LESS), times(50, REST), times(20, LESS), times(5, LEVEL)].concat();
+        let job =
+            [times(8, LEVEL), times(3, LESS), times(50, REST), times(20, LESS), times(5, LEVEL)].concat();
         let told = "mlx5_2 has moved 96 MiB in 9m 20s, and most other rails 6 GiB each, after it had moved about as much as they did.";
         let back = "mlx5_2 moves about as much as the other rails again, after 12m 20s.";
         assert_eq!(
@@ -219,7 +223,10 @@ mod tests {
         // From the start on, though a little moves.
         assert_eq!(said(&times(60, LESS)), []);
         // In turns, two of four, and with little data.
-        assert_eq!(said(&[times(9, LEVEL), [times(5, LESS), times(1, LEVEL)].concat().repeat(9)].concat()), []);
+        assert_eq!(
+            said(&[times(9, LEVEL), [times(5, LESS), times(1, LEVEL)].concat().repeat(9)].concat()),
+            []
+        );
         assert_eq!(said(&[times(9, LEVEL), times(60, [GIB, GIB, 1, 1])].concat()), []);
         let little = LESS.map(|bytes| bytes / 1024);
         assert_eq!(said(&[times(9, LEVEL), times(60, little)].concat()), []);

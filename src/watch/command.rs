@@ -142,7 +142,10 @@ mod tests {
         assert_eq!(until_done(&mut hook), [""; 0]);
         let read = std::fs::read_to_string(file.path()).unwrap();
         let first = r#"{"id":"link-down","severity":"warning","message":"mlx5_1 is gone.","about":{"ports":["mlx5_1:1"]}}"#;
-        assert_eq!(read.lines().collect::<Vec<_>>(), [first, r#"{"id":"gid-changed","severity":"error","message":"b"}"#]);
+        assert_eq!(
+            read.lines().collect::<Vec<_>>(),
+            [first, r#"{"id":"gid-changed","severity":"error","message":"b"}"#]
+        );
     }
 
     #[test]
@@ -153,7 +156,9 @@ mod tests {
         let said = until_done(&mut hook);
         assert_eq!(
             said,
-            ["the command of the key on-finding ended with exit code 127. Later failures of it are not reported."]
+            [
+                "the command of the key on-finding ended with exit code 127. Later failures of it are not reported."
+            ]
         );
     }
 

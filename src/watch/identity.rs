@@ -8,8 +8,7 @@ use crate::facts::port_look::{GidPlace, PortLook};
 use crate::finding::{Finding, Id};
 use crate::text::{duration, visible};
 
-const FIX: &str =
-    "Find out what changes the addresses of this interface. Restart the container: rdma-init then decides again.";
+const FIX: &str = "Find out what changes the addresses of this interface. Restart the container: rdma-init then decides again.";
 
 /// Where the GID of each port was when it was last told of, and since when.
 pub(super) struct Identity(Vec<(GidPlace, Duration)>);
@@ -32,17 +31,20 @@ impl Identity {
         for (((port, look), is_sound), told) in ports.iter().zip(looks).zip(sound).zip(&mut self.0) {
             let (Some(used), Some(place), true) = (&port.gid, look.gid, *is_sound) else { continue };
             let (before, since) = *told;
-            let are_gone = |one, other| matches!((one, other), (GidPlace::Gone { .. }, GidPlace::Gone { .. }));
+            let are_gone =
+                |one, other| matches!((one, other), (GidPlace::Gone { .. }, GidPlace::Gone { .. }));
             if place == before || are_gone(place, before) {
                 continue;
             }
             *told = (place, at);
-            let address = Gid { index: used.index, gid: used.gid, kind: GidType::RoceV2, netdev: None }.address();
+            let address =
+                Gid { index: used.index, gid: used.gid, kind: GidType::RoceV2, netdev: None }.address();
             let (hca, index) = (visible(&port.hca), used.index);
             let finding = match place {
                 GidPlace::InPlace => {
                     let time = duration(at.saturating_sub(since));
-                    let message = format!("The GID of {hca} ({address}) is at index {index} again, after {time}.");
+                    let message =
+                        format!("The GID of {hca} ({address}) is at index {index} again, after {time}.");
                     Finding::info(Id::GidChanged, message)
                 }
                 GidPlace::At(now) => {
@@ -60,8 +62,9 @@ impl Identity {
                         true => "it is at no index of the table",
                         false => "no interface here has this address any more",
                     };
-                    let message =
-                        format!("The GID of {hca} ({address}), which the job uses, is gone from index {index}: {why}.");
+                    let message = format!(
+                        "The GID of {hca} ({address}), which the job uses, is gone from index {index}: {why}."
+                    );
                     Finding::warning(Id::GidChanged, message).with_fix(FIX)
                 }
             };

@@ -230,7 +230,8 @@ mod tests {
     }
 
     fn judge(after: u64) -> Judge {
-        let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: up(0), ..WatchedPort::default() };
+        let port =
+            |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: up(0), ..WatchedPort::default() };
         Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(after))
     }
 
@@ -315,7 +316,13 @@ mod tests {
 
     #[test]
     fn what_manages_infiniband_is_no_data_however_long_it_takes() {
-        let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, is_infiniband: true, first: up(0) };
+        let port = |hca: &str| WatchedPort {
+            hca: hca.into(),
+            port: 1,
+            is_infiniband: true,
+            first: up(0),
+            ..WatchedPort::default()
+        };
         let mut judge = Judge::new(vec![port("mlx5_1")], Duration::from_secs(600));
         for look in 1..60 {
             let findings = judge.judge(Duration::from_secs(look * 10), vec![up(look)]);

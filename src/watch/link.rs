@@ -29,7 +29,9 @@ impl Links {
             if let (Some(first), Some(now)) = (rate(&port.first), rate(look)) {
                 let is_slow = bytes_per_second(now) < bytes_per_second(first);
                 match told.slow_since {
-                    None if is_slow => slow.push((format!("{now}, and not {first} as at the start"), port.hca.clone())),
+                    None if is_slow => {
+                        slow.push((format!("{now}, and not {first} as at the start"), port.hca.clone()))
+                    }
                     Some(since) if !is_slow => {
                         let time = duration(at.saturating_sub(since));
                         back.push((format!("{now} again, after {time}"), port.hca.clone()));
@@ -50,8 +52,11 @@ impl Links {
             finding(Id::SlowLink, message).about_ports(about(ports, &hcas))
         };
         let warning = |id, message| Finding::warning(id, message).with_fix(FIX);
-        let mut findings: Vec<Finding> = grouped(slow).into_iter().map(|group| runs(group, warning)).collect();
-        findings.extend(grouped(back).into_iter().map(|group| runs(group, |id, message| Finding::info(id, message))));
+        let mut findings: Vec<Finding> =
+            grouped(slow).into_iter().map(|group| runs(group, warning)).collect();
+        findings.extend(
+            grouped(back).into_iter().map(|group| runs(group, |id, message| Finding::info(id, message))),
+        );
         for (counters, hcas) in grouped(full) {
             let message = format!(
                 "Counters of {} have reached their maximum, and count no further: {counters}.",
@@ -93,7 +98,12 @@ mod tests {
 
     fn said(looks: &[[PortLook; 2]]) -> Vec<(u64, Severity, String)> {
         let first = look("4: ACTIVE\n", FULL, "0\n");
-        let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: first.clone(), ..WatchedPort::default() };
+        let port = |hca: &str| WatchedPort {
+            hca: hca.into(),
+            port: 1,
+            first: first.clone(),
+            ..WatchedPort::default()
+        };
         let ports = [port("mlx5_1"), port("mlx5_2")];
         let mut links = Links::new(2);
         let mut all = Vec::new();
@@ -125,7 +135,8 @@ mod tests {
                 (
                     2,
                     Severity::Warning,
-                    "mlx5_1, mlx5_2 run at 50 Gb/sec (1X HDR), and not 200 Gb/sec (4X HDR) as at the start.".to_owned()
+                    "mlx5_1, mlx5_2 run at 50 Gb/sec (1X HDR), and not 200 Gb/sec (4X HDR) as at the start."
+                        .to_owned()
                 ),
                 (4, Severity::Info, "mlx5_2 runs at 200 Gb/sec (4X HDR) again, after 20s.".to_owned()),
                 (5, Severity::Info, "mlx5_1 runs at 200 Gb/sec (4X HDR) again, after 30s.".to_owned()),
@@ -136,9 +147,14 @@ mod tests {
     #[test]
     fn a_counter_at_its_end_is_told_once() {
         let counted = |count| look("4: ACTIVE\n", FULL, count);
-        let looks = [[counted("254\n"), counted("255\n")], [counted("255\n"), counted("255\n")], [counted("255\n"), counted("255\n")]];
+        let looks = [
+            [counted("254\n"), counted("255\n")],
+            [counted("255\n"), counted("255\n")],
+            [counted("255\n"), counted("255\n")],
+        ];
         let told = |number, hca: &str| {
-            let message = format!("Counters of {hca} have reached their maximum, and count no further: link_downed.");
+            let message =
+                format!("Counters of {hca} have reached their maximum, and count no further: link_downed.");
             (number, Severity::Info, message)
         };
         assert_eq!(said(&looks), [told(1, "mlx5_2"), told(2, "mlx5_1")]);

@@ -91,7 +91,8 @@ impl Host {
 /// Returns the watcher of this supervisor, and waits until it has its name.
 fn watcher(supervisor: i32) -> i32 {
     poll_until("there is a watcher", || {
-        let is_watcher = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == NAME);
+        let is_watcher =
+            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == NAME);
         children(supervisor).into_iter().find(is_watcher)
     })
 }
@@ -213,10 +214,13 @@ fn a_supervisor_leaves_no_zombie_of_it() {
         let watcher = watcher(supervisor);
         let is_there = |pid: i32| fs::exists(format!("/proc/{pid}")).unwrap();
         let of_name = |name: &str| {
-            let named = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name));
+            let named = |pid: &i32| {
+                fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name))
+            };
             children(supervisor).into_iter().filter(named).collect::<Vec<i32>>()
         };
-        let sleepers = poll_until("the command and an orphan", || Some(of_name("sleep\0")).filter(|all| all.len() == 2));
+        let sleepers =
+            poll_until("the command and an orphan", || Some(of_name("sleep\0")).filter(|all| all.len() == 2));
         let (command, orphan) = (sleepers[0], sleepers[1]);
         if dies_before {
             send(watcher, libc::SIGKILL);
@@ -225,7 +229,9 @@ fn a_supervisor_leaves_no_zombie_of_it() {
         }
         send(command, libc::SIGTERM);
         poll_until("the supervisor has ended", || {
-            fs::read_to_string(format!("/proc/{supervisor}/stat")).is_ok_and(|stat| stat.contains(") Z ")).then_some(())
+            fs::read_to_string(format!("/proc/{supervisor}/stat"))
+                .is_ok_and(|stat| stat.contains(") Z "))
+                .then_some(())
         });
         assert!(!is_there(watcher), "{dies_before}");
         running.kill(libc::SIGKILL);
