@@ -26,11 +26,11 @@ impl Links {
         let (mut slow, mut back, mut full) = (Vec::new(), Vec::new(), Vec::new());
         for ((port, look), told) in ports.iter().zip(looks).zip(&mut self.0) {
             // A link that is down has no rate that means anything.
-            if let (Some(first), Some(now)) = (rate(&port.first), rate(look)) {
-                let is_slow = bytes_per_second(now) < bytes_per_second(first);
+            if let (Some((first, at_first)), Some((now, value))) = (rate(&port.first), rate(look)) {
+                let is_slow = value < at_first;
                 match told.slow_since {
                     None if is_slow => {
-                        slow.push((format!("{now}, and not {first} as at the start"), port.hca.clone()))
+                        slow.push((format!("{now}, and not {first} as at the start"), port.hca.clone()));
                     }
                     Some(since) if !is_slow => {
                         let time = duration(at.saturating_sub(since));
@@ -54,9 +54,7 @@ impl Links {
         let warning = |id, message| Finding::warning(id, message).with_fix(FIX);
         let mut findings: Vec<Finding> =
             grouped(slow).into_iter().map(|group| runs(group, warning)).collect();
-        findings.extend(
-            grouped(back).into_iter().map(|group| runs(group, |id, message| Finding::info(id, message))),
-        );
+        findings.extend(grouped(back).into_iter().map(|group| runs(group, Finding::info)));
         for (counters, hcas) in grouped(full) {
             let message = format!(
                 "Counters of {} have reached their maximum, and count no further: {counters}.",
@@ -70,8 +68,10 @@ impl Links {
 
 const FIX: &str = "Check the cable, the transceiver and the switch's port: lanes may have failed.";
 
-fn rate(look: &PortLook) -> Option<&str> {
-    look.rate.as_deref().filter(|_| look.errors.is_active())
+/// As the kernel writes it, and in bytes per second.
+fn rate(look: &PortLook) -> Option<(&str, u64)> {
+    let text = look.rate.as_deref().filter(|_| look.errors.is_active())?;
+    Some((text, bytes_per_second(text)?))
 }
 
 fn about(ports: &[WatchedPort], hcas: &[String]) -> Vec<String> {
@@ -122,7 +122,7 @@ mod tests {
         let narrow = || up("50 Gb/sec (1X HDR)\n");
         let down = || look("1: DOWN\n", "10 Gb/sec (4X SDR)\n", "0\n");
         let looks = [
-            [up(FULL), up(FULL)],
+            [up(FULL), up("?")],
             [narrow(), narrow()],
             [narrow(), narrow()],
             [down(), up(FULL)],
