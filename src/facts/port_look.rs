@@ -54,13 +54,10 @@ pub(crate) fn read(
     port: u32,
     gid: Option<&UsedGid>,
 ) -> PortLook {
+    // Read first: if the device goes away meanwhile, the state shows that, and the GID counts for nothing.
+    let gid = gid.map(|used| place(reader, &format!("/sys/class/infiniband/{hca}/ports/{port}"), used));
     let of = counters.of(hca, port);
-    PortLook {
-        traffic: traffic::read(&of),
-        errors: port_errors::read(&of),
-        rate: of.rate(),
-        gid: gid.map(|used| place(reader, &format!("/sys/class/infiniband/{hca}/ports/{port}"), used)),
-    }
+    PortLook { traffic: traffic::read(&of), errors: port_errors::read(&of), rate: of.rate(), gid }
 }
 
 /// Reads one file, unless the GID has left its place.

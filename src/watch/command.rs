@@ -152,7 +152,7 @@ mod tests {
     fn the_first_failure_is_told() {
         let mut hook = command(&["/no/such/command"]);
         let finding = Finding::warning(Id::LinkDown, "a");
-        (hook.take(&finding), hook.take(&finding));
+        (0..2).for_each(|_| hook.take(&finding));
         let said = until_done(&mut hook);
         assert_eq!(
             said,
@@ -166,7 +166,7 @@ mod tests {
     fn a_command_that_does_not_end_is_killed_and_the_next_one_starts() {
         let mut hook = command(&["sh", "-c", "sleep 1000; true"]);
         let finding = Finding::warning(Id::LinkDown, "a");
-        (hook.take(&finding), hook.take(&finding));
+        (0..2).for_each(|_| hook.take(&finding));
         let now = Instant::now();
         assert_eq!((hook.go_on(now), hook.waiting.len()), (None, 1));
         let first = hook.running;

@@ -49,8 +49,10 @@ impl Identity {
                 }
                 GidPlace::At(now) => {
                     let follows = match used.is_searched {
-                        true => "NCCL searches for it, so new connections follow",
-                        false => "NCCL does not search for it, so new connections fail",
+                        true => "NCCL searches for it, so new connections follow".to_owned(),
+                        false => format!(
+                            "NCCL does not search for it, and new connections use what is at index {index} now"
+                        ),
                     };
                     let message = format!(
                         "The GID of {hca} ({address}) has moved from index {index}, which the job uses, to {now}: {follows}."
@@ -106,7 +108,10 @@ mod tests {
         };
         let job = [HERE, MOVED, MOVED];
         assert_eq!(said(true, &job), [(2, told("NCCL searches for it, so new connections follow"))]);
-        assert_eq!(said(false, &job), [(2, told("NCCL does not search for it, so new connections fail"))]);
+        assert_eq!(
+            said(false, &job),
+            [(2, told("NCCL does not search for it, and new connections use what is at index 3 now"))]
+        );
     }
 
     #[test]
