@@ -8,10 +8,12 @@ use serde::Serialize;
 use super::PlannedHost;
 use crate::config::Config;
 use crate::facts::environment::Environment;
+use crate::facts::secret::shown;
 use crate::json;
 use crate::pipeline::read;
-use crate::plan::evidence::{self, Held, Table};
-use crate::profiles::Profile;
+use crate::plan::ProfileChoice;
+use crate::plan::evidence::{self, Fit, Held, Table};
+use crate::profiles::{Only, Profile};
 
 pub(super) fn run(
     out: &mut impl Write,
@@ -50,33 +52,55 @@ pub(super) fn why(
     environment: &Environment,
 ) -> anyhow::Result<()> {
     let PlannedHost { profiles, facts, plan } = super::decide(host, config, environment)?;
-    let chosen = plan.profile.as_ref().map(|choice| choice.name.as_str());
     for fit in evidence::fits_of(&facts, &profiles) {
-        let is_chosen = chosen == Some(&*fit.name);
-        let verdict = match (&fit.tables[..], is_chosen) {
-            (_, true) => "chosen".to_owned(),
-            ([], false) => "chosen by name only".to_owned(),
-            (tables, false) if tables.iter().any(Table::holds) => {
-                format!(
-                    "fits, but {} has a higher priority or comes first",
-                    chosen.unwrap_or("another profile")
-                )
-            }
-            _ => "does not fit".to_owned(),
-        };
-        writeln!(out, "{} (priority {}): {verdict}", fit.name, fit.priority)?;
+        writeln!(
+            out,
+            "{} (priority {}): {}",
+            fit.profile.name,
+            fit.profile.priority,
+            verdict(&fit, plan.profile.as_ref())
+        )?;
         for (number, table) in fit.tables.iter().enumerate() {
-            let heading = if number == 0 { "if" } else { "or" };
-            for (line, condition) in table.conditions.iter().enumerate() {
-                let heading = if line == 0 { heading } else { "" };
-                let found = match &condition.held {
-                    Held::By(sign) => format!("yes: {sign}"),
-                    Held::ByAbsence => "yes".to_owned(),
-                    Held::No => "no".to_owned(),
-                };
-                writeln!(out, "  {heading:2} {}: {found}", condition.asked)?;
-            }
+            write_table(out, table, if number == 0 { "  if" } else { "  or" })?;
         }
+        for (only, table) in fit.profile.only.iter().zip(&fit.only) {
+            writeln!(out, "  {}", constants(only))?;
+            write_table(out, table, "    if")?;
+        }
+    }
+    Ok(())
+}
+
+fn verdict(fit: &Fit, chosen: Option<&ProfileChoice>) -> String {
+    match chosen {
+        Some(chosen) if chosen.name == fit.profile.name => "chosen".to_owned(),
+        _ if fit.tables.is_empty() => "chosen by name only".to_owned(),
+        _ if !fit.holds() => "does not fit".to_owned(),
+        Some(chosen) if chosen.is_named() => format!("fits, but the configuration names {}", chosen.name),
+        Some(chosen) if chosen.equals.contains(&fit.profile.name) => {
+            format!("fits, but {} has the same priority, and comes first by name", chosen.name)
+        }
+        Some(chosen) => format!("fits, but {} has a higher priority", chosen.name),
+        None => "fits, but the configuration wants no profile".to_owned(),
+    }
+}
+
+/// Constants that count on some hosts alone.
+fn constants(only: &Only) -> String {
+    let all = only.variables.iter().map(|(name, value)| format!("{name}={}", shown(name, value)));
+    format!("only {}", all.collect::<Vec<String>>().join(" "))
+}
+
+fn write_table(out: &mut impl Write, table: &Table, heading: &str) -> std::io::Result<()> {
+    for (line, condition) in table.conditions.iter().enumerate() {
+        let width = heading.len();
+        let heading = if line == 0 { heading } else { "" };
+        let found = match &condition.held {
+            Held::By(sign) => format!("yes: {sign}"),
+            Held::ByAbsence => "yes".to_owned(),
+            Held::No => "no".to_owned(),
+        };
+        writeln!(out, "{heading:width$} {}: {found}", condition.asked)?;
     }
     Ok(())
 }

@@ -192,6 +192,8 @@ ids! {
     /// A script of the platform sets NCCL's variables on this machine, and it has not run: neither its
     /// variables nor the command line show it.
     ScriptNotSourced = "script-not-sourced", "Source the script before the command, or start rdma-init from a shell that has sourced it. If the command itself does that, no action is needed.";
+    /// Several profiles fit this host and have the same priority, so their names decide.
+    EqualProfiles = "equal-profiles", "Give the right profile a higher `priority`, or name it with the key `profile`.";
     /// A value that you set differs from the published one, or the platform leaves the variable
     /// unset. Your value stays.
     NotAsPublished = "not-as-published", "If this is intentional, no action is needed.";

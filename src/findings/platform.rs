@@ -7,7 +7,7 @@ use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::nccl::version::Version;
-use crate::plan::{Context, Fabric};
+use crate::plan::{Context, Fabric, Plan};
 use crate::profiles::{self, GpuRow, Profile};
 use crate::text::{condensed, counted};
 
@@ -183,6 +183,18 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
     );
     Some(Finding::warning(Id::NicCount, message).about_ports(slow).with_fix(
         "Check the links of these ports (ibstat, ethtool), or have the platform's support check the node.",
+    ))
+}
+
+/// Reports profiles that fit as well as the chosen one.
+pub(super) fn equal_profiles(plan: &Plan) -> Option<Finding> {
+    let choice = plan.profile.as_ref().filter(|choice| !choice.equals.is_empty())?;
+    let (name, others) = (&choice.name, choice.equals.join(", "));
+    let message = format!(
+        "The profiles {name} and {others} fit this host and have the same priority; {name} counts because it comes first by name."
+    );
+    Some(Finding::warning(Id::EqualProfiles, message).with_fix(
+        "Give the right profile a higher priority, or name it with the key profile (rdma-init profiles --why shows what fits).",
     ))
 }
 

@@ -63,6 +63,6 @@ impl Context<'_> {
     }
 
     pub fn uses_verbs(&self) -> bool {
-        self.profile.fabric == Some(profiles::Fabric::Verbs)
+        matches!(self.profile.fabric, None | Some(profiles::Fabric::Verbs))
     }
 }

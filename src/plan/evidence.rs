@@ -6,7 +6,9 @@ use super::rule::Sign;
 use crate::fabric::{Candidate, candidates, dominant_link_layer};
 use crate::facts::Facts;
 use crate::facts::rdma::Hca;
-use crate::profiles::{AttributeEvidence, Condition, HcaEvidence, Profiles, Text, fits};
+use crate::libraries::nccl::installed;
+use crate::libraries::nccl::version::Version;
+use crate::profiles::{AttributeEvidence, Condition, HcaEvidence, Only, Profile, Profiles, fits};
 
 /// One thing that a condition asks for.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +31,8 @@ pub(crate) enum Asked<'a> {
     ClaimedAttribute(&'a AttributeEvidence),
     /// This condition must not hold.
     Not(&'a Condition),
+    /// The job's NCCL is of this release or a later one.
+    NcclMin(&'a str),
 }
 
 /// Whether it is there.
@@ -82,12 +86,29 @@ pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
     all.into_iter().flatten().chain(not.iter().map(Asked::Not))
 }
 
+/// What a table of constants for some hosts asks for.
+pub(crate) fn asked_by(only: &Only) -> impl Iterator<Item = Asked<'_>> {
+    asked(&only.condition).chain(only.nccl_min.as_deref().map(Asked::NcclMin))
+}
+
+/// Returns whether the constants of a table count on this host.
+pub(crate) fn counts(facts: &Facts, candidates: &[Candidate], only: &Only) -> bool {
+    asked_by(only).all(|asked| asked.held(facts, candidates) != Held::No)
+}
+
 /// A profile, and what its conditions come to on a host.
-pub(crate) struct Fit {
-    pub name: Text,
-    pub priority: i32,
+pub(crate) struct Fit<'a> {
+    pub profile: &'a Profile,
     /// One for each table `auto`; none for a profile that is chosen by name only.
     pub tables: Vec<Table>,
+    /// One for each table `only`.
+    pub only: Vec<Table>,
+}
+
+impl Fit<'_> {
+    pub(crate) fn holds(&self) -> bool {
+        self.tables.iter().any(Table::holds)
+    }
 }
 
 /// A table of conditions, which must all hold.
@@ -108,22 +129,23 @@ pub(crate) struct CheckedCondition {
 }
 
 /// Returns what the conditions of every profile come to: those that fit first, then by name.
-pub(crate) fn fits_of(facts: &Facts, profiles: &Profiles) -> Vec<Fit> {
+pub(crate) fn fits_of<'a>(facts: &Facts, profiles: &'a Profiles) -> Vec<Fit<'a>> {
     let candidates = candidates(facts);
-    let table = |condition: &Condition| Table {
-        conditions: asked(condition)
-            .map(|asked| CheckedCondition { asked: asked.to_string(), held: asked.held(facts, &candidates) })
-            .collect(),
+    let table = |asked: Vec<Asked>| {
+        let checked = asked
+            .into_iter()
+            .map(|asked| CheckedCondition { asked: asked.to_string(), held: asked.held(facts, &candidates) });
+        Table { conditions: checked.collect() }
     };
     let mut fits: Vec<Fit> = profiles
-        .outlines()
-        .map(|outline| Fit {
-            name: outline.name.clone(),
-            priority: outline.priority,
-            tables: outline.evidence.iter().map(table).collect(),
+        .iter()
+        .map(|profile| Fit {
+            profile,
+            tables: profile.evidence.iter().map(|condition| table(asked(condition).collect())).collect(),
+            only: profile.only.iter().map(|only| table(asked_by(only).collect())).collect(),
         })
         .collect();
-    fits.sort_by_key(|fit| std::cmp::Reverse(fit.tables.iter().any(Table::holds).then_some(fit.priority)));
+    fits.sort_by_key(|fit| std::cmp::Reverse(fit.holds().then_some(fit.profile.priority)));
     fits
 }
 
@@ -183,6 +205,10 @@ impl Asked<'_> {
                 facts.platform.files.iter().find(|file| *file == path).cloned().map(Sign::File)
             }
             Asked::ClaimedAttribute(wanted) => claimed_attribute(facts, wanted),
+            Asked::NcclMin(least) => {
+                let release = installed::release(facts).filter(|found| Some(*found) >= Version::parse(least));
+                release.map(|found| Sign::Text { what: "NCCL", found: found.to_string() })
+            }
             Asked::Not(condition) => {
                 let holds = signs(facts, candidates, condition).is_some();
                 return if holds { Held::No } else { Held::ByAbsence };
@@ -228,6 +254,7 @@ impl fmt::Display for Asked<'_> {
             Asked::Variable(value) => ("environment", value),
             Asked::MasterAddr(value) => ("master-addr", value),
             Asked::File(value) => ("file", value),
+            Asked::NcclMin(value) => ("nccl-min", value),
         };
         write!(f, "{key} = {value:?}")
     }

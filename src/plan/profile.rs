@@ -6,15 +6,16 @@ use super::rule::Sign;
 use super::{Options, ProfileOption, evidence, no_profile};
 use crate::fabric::Candidate;
 use crate::facts::Facts;
-use crate::libraries::nccl::installed;
-use crate::libraries::nccl::version::Version;
-use crate::profiles::{Profile, Profiles};
+use crate::profiles::{Outline, Profile, Profiles};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProfileChoice {
     pub name: String,
     /// What matched; empty for a profile that was asked for by name.
     pub evidence: Vec<Sign>,
+    /// The names of others that fit as well and have the same priority, so that the names decide.
+    #[serde(skip)]
+    pub equals: Vec<String>,
     /// The oldest release of NCCL that the platform says it supports.
     #[serde(skip)]
     pub nccl_min: Option<String>,
@@ -42,14 +43,15 @@ pub(super) fn choose(
 ) -> (Option<ProfileChoice>, Profile) {
     let found = match &options.profile {
         ProfileOption::None => None,
-        ProfileOption::Named(name) => profiles.get(name).map(|profile| (profile, Vec::new())),
+        ProfileOption::Named(name) => profiles.get(name).map(|profile| (profile, Vec::new(), Vec::new())),
         ProfileOption::Auto => by_evidence(facts, candidates, profiles),
     };
     match found {
-        Some((profile, evidence)) => {
+        Some((profile, evidence, equals)) => {
             let choice = ProfileChoice {
                 name: profile.name.clone(),
                 evidence,
+                equals,
                 nccl_min: profile.constraints.nccl_min.clone(),
                 cuda_min: profile.constraints.cuda_min.clone(),
             };
@@ -59,19 +61,30 @@ pub(super) fn choose(
     }
 }
 
+/// Returns the profile that fits, what matched, and the names of those that fit as well as it does.
 fn by_evidence<'a>(
     facts: &Facts,
     candidates: &[Candidate],
     profiles: &'a Profiles,
-) -> Option<(&'a Profile, Vec<Sign>)> {
-    let matching = profiles.outlines().filter_map(|outline| {
-        let signs = outline.evidence.iter().find_map(|c| evidence::signs(facts, candidates, c))?;
-        Some((outline, signs))
-    });
-    // Of profiles with the same priority, the first by name.
-    let (best, signs) =
-        matching.reduce(|best, next| if next.0.priority > best.0.priority { next } else { best })?;
-    Some((profiles.get(&best.name)?, signs))
+) -> Option<(&'a Profile, Vec<Sign>, Vec<String>)> {
+    let mut best: Option<(&Outline, Vec<Sign>)> = None;
+    let mut equals = Vec::new();
+    for outline in profiles.outlines() {
+        let Some(signs) = outline.evidence.iter().find_map(|c| evidence::signs(facts, candidates, c)) else {
+            continue;
+        };
+        match &best {
+            Some((known, _)) if outline.priority < known.priority => {}
+            // The first by name.
+            Some((known, _)) if outline.priority == known.priority => equals.push(outline.name.to_string()),
+            _ => {
+                best = Some((outline, signs));
+                equals.clear();
+            }
+        }
+    }
+    let (best, signs) = best?;
+    Some((profiles.get(&best.name)?, signs, equals))
 }
 
 /// Returns the profile with the constants that count on this host alone, and those that the platform's own
@@ -79,13 +92,7 @@ fn by_evidence<'a>(
 fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> Profile {
     let mut variables = profile.variables.clone();
     for only in &profile.only {
-        let is_recent = |least: &String| {
-            let release = installed::release(facts);
-            release.zip(Version::parse(least)).is_some_and(|(found, least)| found >= least)
-        };
-        if only.nccl_min.as_ref().is_none_or(is_recent)
-            && evidence::signs(facts, candidates, &only.condition).is_some()
-        {
+        if evidence::counts(facts, candidates, only) {
             variables.extend(only.variables.clone());
         }
     }

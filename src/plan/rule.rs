@@ -315,6 +315,14 @@ pub enum Published {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OfProfile {
     Value(String),
+    /// Under these conditions, and whether they hold on this host.
+    Only {
+        value: String,
+        conditions: Vec<String>,
+        counts: bool,
+    },
+    /// The value of this variable of the platform, if it is set.
+    FromVariable(String),
     Unset,
     HandsOff,
     Companion,

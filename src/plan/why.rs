@@ -3,10 +3,12 @@
 use serde::{Serialize, Serializer};
 
 use super::env_plugin::{ForProcess, is_answer};
+use super::evidence;
 use super::forecast::{Forecast, forecasts};
 use super::rule::{NcclKnowledge, OfProfile, Published};
 use super::{Options, Outlook, Plan, Setting, User};
 use crate::env_plugin::answer::names_devices;
+use crate::fabric::candidates;
 use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
@@ -102,7 +104,7 @@ impl Why {
             variable: variable.to_owned(),
             setting: plan.settings.iter().find(|setting| setting.variable == variable).cloned(),
             set_in,
-            published: published(variable, profile, options),
+            published: published(variable, facts, profile, options),
             tried: plan
                 .tried
                 .iter()
@@ -124,7 +126,7 @@ impl Why {
     }
 }
 
-fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Vec<Published> {
+fn published(variable: &str, facts: &Facts, profile: Option<&Profile>, options: &Options) -> Vec<Published> {
     let mut said = Vec::new();
     if options.keep.contains(variable) {
         said.push(Published::Keep);
@@ -137,6 +139,15 @@ fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Ve
     if let Some(value) = profile.variables.get(variable) {
         of_profile.push(OfProfile::Value(shown(variable, value).to_owned()));
     }
+    for only in &profile.only {
+        let Some(value) = only.variables.get(variable) else { continue };
+        of_profile.push(OfProfile::Only {
+            value: shown(variable, value).to_owned(),
+            conditions: evidence::asked_by(only).map(|asked| asked.to_string()).collect(),
+            counts: evidence::counts(facts, &candidates(facts), only),
+        });
+    }
+    of_profile.extend(profile.from_environment.get(variable).cloned().map(OfProfile::FromVariable));
     if profile.unset.iter().any(|unset| unset == variable) {
         of_profile.push(OfProfile::Unset);
     }
@@ -155,8 +166,8 @@ fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Ve
 
 /// Returns whether a profile has anything to do with a variable.
 fn names(profile: &Profile, variable: &str) -> bool {
-    profile.variables.contains_key(variable)
-        || profile.unset.iter().chain(&profile.companions).any(|name| name == variable)
+    profile.may_fill().any(|name| name == variable)
+        || profile.unset.iter().any(|name| name == variable)
         || profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable))
 }
 

@@ -295,6 +295,14 @@ impl fmt::Display for Published {
         match what {
             OfProfile::Value(value) if value.is_empty() => f.write_str("publishes an empty value"),
             OfProfile::Value(value) => write!(f, "publishes {value}"),
+            OfProfile::Only { value, conditions, counts } => {
+                let value = if value.is_empty() { "an empty value" } else { value };
+                let counts = if *counts { "which holds here" } else { "which does not hold here" };
+                write!(f, "publishes {value} only if {}, {counts}", conditions.join(" and "))
+            }
+            OfProfile::FromVariable(source) => {
+                write!(f, "gives it the value of the platform's variable {source}, if that is set")
+            }
             OfProfile::Unset => f.write_str("says to leave it unset"),
             OfProfile::HandsOff => f.write_str("never sets it"),
             OfProfile::Companion => f.write_str("asks for it, to follow NCCL's variable"),

@@ -1,56 +1,267 @@
-//! What the format of a profile does not rule out by itself.
+//! What the format of a profile does not rule out by itself: values that cannot be right, and conditions that
+//! hold on no host.
 
-use super::format::{Condition, Profile};
+use super::format::{Condition, Constraints, Fabric, Only, Profile, Text, fits};
 use crate::facts::environment::is_variable_name;
+use crate::image::flavor::Flavor;
+use crate::libraries::nccl::number::{is_as_it_shows, strtoll};
+use crate::libraries::nccl::ranges;
+use crate::libraries::nccl::version::NEWEST;
 
-/// Errors that the format alone does not rule out.
-pub(super) fn check(profile: &Profile) -> Result<(), String> {
+/// What is wrong, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    /// From the value up to the whole file.
+    pub(super) place: Vec<Step>,
+    pub(super) why: String,
+}
+
+/// A step down to a value: its key, or its number in a list, counted from 0.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Key(String),
+    Item(usize),
+}
+
+type Checked = Result<(), Wrong>;
+
+impl Wrong {
+    pub(super) fn at(key: &str, why: String) -> Wrong {
+        Wrong { place: vec![Step::Key(key.to_owned())], why }
+    }
+
+    fn below(mut self, step: Step) -> Wrong {
+        self.place.push(step);
+        self
+    }
+
+    fn below_key(self, key: &str) -> Wrong {
+        self.below(Step::Key(key.to_owned()))
+    }
+}
+
+/// Refuses what the format alone does not rule out.
+pub(super) fn check(profile: &Profile) -> Checked {
     let reserved = ["auto", "none"];
     if profile.name.is_empty() || reserved.contains(&profile.name.as_str()) {
-        return Err(format!("key \"name\": {:?} cannot be the name of a profile", profile.name));
+        return Err(Wrong::at("name", format!("{:?} cannot be the name of a profile", profile.name)));
     }
-    for (variable, value) in &profile.variables {
-        if !is_variable_name(variable) || value.contains('\0') {
-            return Err(format!("key \"variables\": {variable:?} cannot be an environment variable"));
-        }
+    constants(&profile.variables).map_err(|wrong| wrong.below_key("variables"))?;
+    let is_name = |text: &str| !text.is_empty() && is_variable_name(text);
+    let names = [("unset", &profile.unset), ("companions", &profile.companions)];
+    for (key, names) in names {
+        each(key, names, is_name, "the name of a variable")?;
     }
-    let others = profile.unset.iter().chain(&profile.companions);
-    if let Some(name) = others.into_iter().find(|name| !is_variable_name(name)) {
-        return Err(format!("keys \"unset\" and \"companions\": {name:?} is not the name of a variable"));
-    }
+    each("hands-off", &profile.hands_off, is_pattern_of_variables, VARIABLES)?;
     for (variable, source) in &profile.from_environment {
-        if !is_variable_name(variable) || !is_variable_name(source) {
-            return Err(format!(
-                "key \"from-environment\": {variable:?} = {source:?} must have two names of variables"
-            ));
+        if !is_name(variable) || !is_name(source) {
+            let why = format!("{variable:?} = {source:?} must have two names of variables");
+            return Err(Wrong::at(variable, why).below_key("from-environment"));
         }
     }
-    for only in &profile.only {
-        if let Some((name, _)) =
-            only.variables.iter().find(|(name, value)| !is_variable_name(name) || value.contains('\0'))
-        {
-            return Err(format!("key \"only\": {name:?} cannot be an environment variable"));
-        }
-        if only.condition == Condition::default() && only.nccl_min.is_none() {
-            return Err("key \"only\": a table without a condition belongs in \"variables\"".to_owned());
-        }
-        if only.nccl_min.as_ref().is_some_and(|release| !is_release(release)) {
-            return Err("key \"only\": \"nccl-min\" must be a release such as \"2.27\"".to_owned());
-        }
+    for (number, only) in profile.only.iter().enumerate() {
+        check_only(only).map_err(|wrong| wrong.below(Step::Item(number)).below_key("only"))?;
     }
-    if let Some(file) = profile.files().find(|file| !file.starts_with('/') || file.contains(['*', '\0'])) {
-        return Err(format!("{file:?} must be the absolute path of a file, without \"*\""));
+    if let Some(script) = &profile.script {
+        each("paths", &script.paths, is_file, FILE).map_err(|wrong| wrong.below_key("script"))?;
+        one("sets", &script.sets, is_name, "the name of a variable")
+            .map_err(|wrong| wrong.below_key("script"))?;
     }
-    if profile.evidence.iter().any(|condition| !condition.has_positive()) {
-        return Err(
-            "key \"auto\": a table without a condition other than \"not\" would match every host".to_owned()
-        );
+    if let Some(Fabric::Interface(name)) = &profile.fabric {
+        one("interface", name, is_interface, INTERFACE).map_err(|wrong| wrong.below_key("fabric"))?;
+    }
+    constraints(&profile.constraints).map_err(|wrong| wrong.below_key("constraints"))?;
+    for (number, condition) in profile.evidence.iter().enumerate() {
+        let in_table = |wrong: Wrong| wrong.below(Step::Item(number)).below_key("auto");
+        if !condition.has_positive() {
+            let why = "a table without a condition other than \"not\" would match every host".to_owned();
+            return Err(in_table(Wrong { place: Vec::new(), why }));
+        }
+        check_condition(condition).map_err(in_table)?;
     }
     Ok(())
+}
+
+fn check_only(only: &Only) -> Checked {
+    let Only { condition, nccl_min, variables } = only;
+    if *condition == Condition::default() && nccl_min.is_none() {
+        let why = "a table without a condition belongs in \"variables\"".to_owned();
+        return Err(Wrong { place: Vec::new(), why });
+    }
+    constants(variables).map_err(|wrong| wrong.below_key("variables"))?;
+    maybe("nccl-min", nccl_min.as_deref(), is_release, RELEASE)?;
+    check_condition(condition).map_err(|wrong| wrong.below_key("if"))
+}
+
+fn constants<'a>(variables: impl IntoIterator<Item = (&'a String, &'a String)>) -> Checked {
+    for (variable, value) in variables {
+        if variable.is_empty() || !is_variable_name(variable) || value.contains('\0') {
+            return Err(Wrong::at(variable, format!("{variable:?} cannot be an environment variable")));
+        }
+        let Some(number) = ranges::find(variable).filter(|_| !value.is_empty()) else { continue };
+        let is_right =
+            is_as_it_shows(value) && strtoll(value).is_some_and(|value| number.is_in_range(value, NEWEST));
+        if !is_right {
+            let range = number.range(NEWEST, Flavor::Nccl);
+            return Err(Wrong::at(variable, format!("{value:?} is out of range: it can be {range}")));
+        }
+    }
+    Ok(())
+}
+
+fn constraints(constraints: &Constraints) -> Checked {
+    let Constraints { nccl_min, cuda_min, interfaces_up, nics, .. } = constraints;
+    maybe("nccl-min", nccl_min.as_deref(), is_release, RELEASE)?;
+    maybe("cuda-min", cuda_min.as_deref(), is_release, RELEASE)?;
+    each("interfaces-up", interfaces_up, is_interface, INTERFACE)?;
+    match nics.keys().find(|name| name.contains('*')) {
+        Some(name) => {
+            let why = "it must be the whole name of an instance type, without \"*\"".to_owned();
+            Err(Wrong::at(name, why).below_key("nics"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a condition that holds on no host.
+fn check_condition(condition: &Condition) -> Checked {
+    let Condition {
+        hca,
+        hca_name,
+        no_hca,
+        link_layer,
+        interface,
+        interface_up,
+        interface_driver,
+        dmi_vendor,
+        dmi_product,
+        dmi_asset_tag,
+        gpu_model,
+        gpu_vendor,
+        environment,
+        master_addr,
+        file,
+        claimed_attribute,
+        not,
+    } = condition;
+    let is_text: fn(&str) -> bool = |text| !text.is_empty();
+    let texts: [(&str, &Option<Text>, fn(&str) -> bool, &str); 13] = [
+        ("hca-name", hca_name, is_text, "the name of an HCA"),
+        ("link-layer", link_layer, |text| LINK_LAYERS.contains(&text), "\"InfiniBand\" or \"Ethernet\""),
+        ("interface", interface, is_pattern_of_interfaces, INTERFACES),
+        ("interface-up", interface_up, is_pattern_of_interfaces, INTERFACES),
+        ("interface-driver", interface_driver, is_text, "the name of a kernel driver"),
+        ("dmi-vendor", dmi_vendor, is_text, TEXT),
+        ("dmi-product", dmi_product, is_text, TEXT),
+        ("dmi-asset-tag", dmi_asset_tag, is_text, TEXT),
+        ("gpu-model", gpu_model, is_text, TEXT),
+        ("gpu-vendor", gpu_vendor, |text| MAKES.iter().any(|make| fits(text, make)), "\"nvidia\" or \"amd\""),
+        ("environment", environment, is_pattern_of_variables, VARIABLES),
+        ("master-addr", master_addr, is_text, "a name or an address"),
+        ("file", file, is_file, FILE),
+    ];
+    for (key, text, is_right, wanted) in texts {
+        maybe(key, text.as_deref(), is_right, wanted)?;
+    }
+    if let Some(hca) = hca {
+        maybe("pci", hca.pci.as_deref(), is_pci_id, "vendor and device in lower case, such as \"15b3:101e\"")
+            .map_err(|wrong| wrong.below_key("hca"))?;
+        if hca.driver.is_empty() && hca.name.is_empty() {
+            let why = "it must have the driver of an HCA, and the name for an HCA without one".to_owned();
+            return Err(Wrong::at("hca", why));
+        }
+    }
+    if let Some(attribute) = claimed_attribute {
+        one(
+            "name",
+            &attribute.name,
+            |name| name.contains(['/', '*']),
+            "a name with its domain, such as \"dra.net/rdma\"",
+        )
+        .map_err(|wrong| wrong.below_key("claimed-attribute"))?;
+    }
+    if *no_hca && (hca.is_some() || hca_name.is_some() || link_layer.is_some()) {
+        let why = "no host has an HCA and none: remove this key, or the one that asks for an HCA".to_owned();
+        return Err(Wrong::at("no-hca", why));
+    }
+    for (number, condition) in not.iter().enumerate() {
+        let in_list = |wrong: Wrong| wrong.below(Step::Item(number)).below_key("not");
+        if *condition == Condition::default() {
+            let why = "a table without a condition holds on every host".to_owned();
+            return Err(in_list(Wrong { place: Vec::new(), why }));
+        }
+        check_condition(condition).map_err(in_list)?;
+    }
+    Ok(())
+}
+
+const LINK_LAYERS: [&str; 2] = ["InfiniBand", "Ethernet"];
+const MAKES: [&str; 2] = ["nvidia", "amd"];
+const TEXT: &str = "a text that is not empty";
+const FILE: &str = "the absolute path of a file, without \"*\"";
+const INTERFACE: &str = "the whole name of an interface, without \"*\"";
+const INTERFACES: &str = "the name of an interface, which has at most 15 characters, or a pattern of it";
+const RELEASE: &str = "a release such as \"2.27\"";
+const VARIABLES: &str = "the name of a variable, or a pattern of it";
+
+/// Refuses a value for which the condition is false.
+fn one(key: &str, value: &str, is_right: impl Fn(&str) -> bool, wanted: &str) -> Checked {
+    match is_right(value) {
+        true => Ok(()),
+        false => Err(Wrong::at(key, format!("{value:?} must be {wanted}"))),
+    }
+}
+
+fn maybe(key: &str, value: Option<&str>, is_right: impl Fn(&str) -> bool, wanted: &str) -> Checked {
+    value.map_or(Ok(()), |value| one(key, value, is_right, wanted))
+}
+
+fn each(key: &str, values: &[String], is_right: impl Fn(&str) -> bool, wanted: &str) -> Checked {
+    match values.iter().position(|value| !is_right(value)) {
+        Some(number) => {
+            let why = format!("{:?} must be {wanted}", values[number]);
+            Err(Wrong { place: vec![Step::Item(number), Step::Key(key.to_owned())], why })
+        }
+        None => Ok(()),
+    }
 }
 
 /// `2.27` or `2.27.3`.
 fn is_release(text: &str) -> bool {
     let mut parts = text.split('.');
     (2..=3).contains(&parts.clone().count()) && parts.all(|part| part.parse::<u16>().is_ok())
+}
+
+fn is_file(text: &str) -> bool {
+    text.starts_with('/') && !text.contains(['*', '\0'])
+}
+
+fn is_pattern_of_variables(text: &str) -> bool {
+    !text.is_empty() && is_variable_name(&text.replace('*', "_"))
+}
+
+fn is_interface(text: &str) -> bool {
+    is_pattern_of_interfaces(text) && !text.contains('*')
+}
+
+/// `IFNAMSIZ`, and what `dev_valid_name` of the kernel takes.
+fn is_pattern_of_interfaces(text: &str) -> bool {
+    let literal = text.chars().filter(|c| *c != '*');
+    !text.is_empty()
+        && literal.clone().count() <= 15
+        && !literal.clone().any(|c| c == '/' || c.is_whitespace())
+}
+
+/// Vendor and device as sysfs has them, without `0x`.
+fn is_pci_id(text: &str) -> bool {
+    let is_half = |half: &str| {
+        let digits = half.chars().filter(|c| *c != '*');
+        let count = digits.clone().count();
+        digits.clone().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
+            && (count == 4 || count < 4 && half.contains('*'))
+    };
+    match text.split_once(':') {
+        Some((vendor, device)) => is_half(vendor) && is_half(device),
+        None => text.contains('*') && is_half(text),
+    }
 }

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::Path;
 
 use nix::errno::Errno;
+use toml::de::{DeTable, DeValue};
 
-use super::check::check;
+use super::check::{Step, Wrong, check};
 use super::embedded::{EMBEDDED, OUTLINES};
 use super::format::{Profile, fits};
 use super::{Outline, resolve};
@@ -50,11 +51,22 @@ impl Profiles {
             return Ok(Profiles { outlines: Cow::Borrowed(&OUTLINES), whole: OnceCell::new() });
         };
         let mut profiles = embedded();
+        let mut sources: BTreeMap<String, (String, String)> = BTreeMap::new();
         for (file, text) in read_folder(folder)? {
             let profile = parse(&file, &text)?;
-            profiles.insert(profile.name.clone(), profile);
+            let name = profile.name.clone();
+            if let Some((other, _)) = sources.get(&name) {
+                let why = format!("{other} has the name {name:?} as well, and only one of them can count");
+                return Err(located(&file, &text, &Wrong::at("name", why)));
+            }
+            profiles.insert(name.clone(), profile);
+            sources.insert(name, (file, text));
         }
-        let whole = complete(profiles)?;
+        let whole = complete(profiles).map_err(|(name, why)| match sources.get(&name) {
+            Some((file, text)) => located(file, text, &Wrong::at("extends", why)),
+            // A profile of the user's takes the place of what the embedded one extends.
+            None => ProfileError(format!("profile {name}: key \"extends\": {why}")),
+        })?;
         Ok(Profiles { outlines: whole.values().map(Outline::from).collect(), whole: whole.into() })
     }
 
@@ -113,33 +125,69 @@ fn embedded() -> ByName {
 
 fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
     let profile: Profile = toml::from_str(text).map_err(|error| ProfileError(explain(file, text, &error)))?;
-    check(&profile).map_err(|why| ProfileError(format!("{file}: {why}")))?;
+    check(&profile).map_err(|wrong| located(file, text, &wrong))?;
     Ok(profile)
 }
 
-/// Each profile with what it extends.
-fn complete(mut profiles: ByName) -> Result<ByName, ProfileError> {
+/// Returns the error for a value in the text of a file: `FILE:LINE: key "KEY": MESSAGE`.
+fn located(file: &str, text: &str, wrong: &Wrong) -> ProfileError {
+    let line = start_of(text, &wrong.place).map(|start| format!(":{}", line_of(text, start)));
+    let key = wrong.place.iter().find_map(|step| match step {
+        Step::Key(key) => Some(key),
+        Step::Item(_) => None,
+    });
+    let key = key.map(|key| format!("key {key:?}: ")).unwrap_or_default();
+    ProfileError(format!("{file}{}: {key}{}", line.unwrap_or_default(), wrong.why))
+}
+
+/// Returns where the value begins, or the deepest table above it that the text has.
+fn start_of(text: &str, place: &[Step]) -> Option<usize> {
+    let root = DeTable::parse(text).ok()?;
+    let mut value = DeValue::Table(root.into_inner());
+    let mut start = None;
+    for step in place.iter().rev() {
+        let inner = match (step, value) {
+            (Step::Key(key), DeValue::Table(table)) => {
+                let found = table.into_iter().find(|(name, _)| name.get_ref() == key);
+                found.map(|(name, inner)| (name.span().start, inner))
+            }
+            (Step::Item(number), DeValue::Array(items)) => {
+                items.into_iter().nth(*number).map(|inner| (inner.span().start, inner))
+            }
+            _ => None,
+        };
+        let Some((at, inner)) = inner else { break };
+        start = Some(at);
+        value = inner.into_inner();
+    }
+    start
+}
+
+/// Counted from 1.
+fn line_of(text: &str, start: usize) -> usize {
+    text.get(..start).unwrap_or(text).matches('\n').count() + 1
+}
+
+/// Each profile with what it extends; else the name of one that extends what it cannot, and why.
+fn complete(mut profiles: ByName) -> Result<ByName, (String, String)> {
     let mut complete = Vec::new();
     for profile in profiles.values().filter(|profile| profile.extends.is_some()) {
         let mut whole = profile.clone();
         let mut seen = vec![profile.name.as_str()];
         while let Some(base) = whole.extends.take() {
+            let fail = |why: String| Err((profile.name.clone(), why));
             let chain = || format!("{} -> {base}", seen.join(" -> "));
             let Some(base_profile) = profiles.get(&base) else {
-                return Err(ProfileError(format!(
-                    "profile {} has the key \"extends\" with {base:?}, and there is no such profile",
-                    profile.name
-                )));
+                return fail(format!("there is no profile {base:?}"));
             };
             if seen.contains(&base.as_str()) {
-                return Err(ProfileError(format!("profile {} extends itself: {}", profile.name, chain())));
+                return fail(format!("the profile extends itself: {}", chain()));
             }
             if seen.len() > DEEPEST {
-                return Err(ProfileError(format!(
-                    "profile {} extends more than {DEEPEST} others, one on top of the other: {}",
-                    profile.name,
+                return fail(format!(
+                    "the profile extends more than {DEEPEST} others, one on top of the other: {}",
                     chain()
-                )));
+                ));
             }
             seen.push(&base_profile.name);
             whole = resolve::on_top_of(&whole, base_profile);
@@ -190,8 +238,8 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
 fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', " ");
     let Some(span) = error.span() else { return format!("{file}: {message}") };
+    let number = line_of(text, span.start);
     let before = text.get(..span.start).unwrap_or(text);
-    let number = before.matches('\n').count() + 1;
     // If a value is wrong, the error is about what follows the key, which the message does not name.
     let line = before.rsplit('\n').next().unwrap_or(before);
     match line.split_once('=').map(|(key, _)| key.trim()) {
@@ -295,7 +343,10 @@ mod tests {
         };
         assert_eq!(chain(DEEPEST), Ok(()));
         let why = chain(DEEPEST + 1).unwrap_err();
-        assert!(why.starts_with("profile p0 extends more than 16 others"), "{why}");
+        assert!(
+            why.starts_with("p0.toml:4: key \"extends\": the profile extends more than 16 others"),
+            "{why}"
+        );
 
         let many: Vec<(String, String)> = (0..=FILES)
             .map(|number| (format!("{number}.toml"), HEAD.replace("site", &format!("p{number}"))))
@@ -323,36 +374,98 @@ mod tests {
         let number = error("[variables]\nNCCL_IB_TC = 106");
         assert!(number.starts_with("site.toml:5: key \"NCCL_IB_TC\": invalid type"), "{number}");
         assert!(error("[variables").starts_with("site.toml:4:"), "{}", error("[variables"));
+        let every_host = "a table without a condition other than \"not\" would match every host";
+        let interface = "must be the whole name of an interface, without \"*\"";
+        for (text, wanted) in [
+            ("extends = \"nobody\"", "4: key \"extends\": there is no profile \"nobody\""),
+            ("extends = \"site\"", "4: key \"extends\": the profile extends itself: site -> site"),
+            ("[[auto]]\nhca-name = \"a\"\n[[auto]]", &format!("6: key \"auto\": {every_host}")),
+            ("[[auto]]\nnot = [{ no-hca = true }]", &format!("4: key \"auto\": {every_host}")),
+            (
+                "[[only]]\nvariables = { NCCL_DEBUG = \"INFO\" }",
+                "4: key \"only\": a table without a condition belongs in \"variables\"",
+            ),
+            (
+                "[[only]]\nnccl-min = \"newest\"\nvariables = { NCCL_DEBUG = \"INFO\" }",
+                "5: key \"nccl-min\": \"newest\" must be a release such as \"2.27\"",
+            ),
+            (
+                "[constraints]\ncuda-min = \"12 or so\"",
+                "5: key \"cuda-min\": \"12 or so\" must be a release such as \"2.27\"",
+            ),
+            (
+                "[from-environment]\nNCCL_DEBUG = \"a b\"",
+                "5: key \"NCCL_DEBUG\": \"NCCL_DEBUG\" = \"a b\" must have two names of variables",
+            ),
+            (
+                "[[auto]]\nfile = \"etc/*\"",
+                "5: key \"file\": \"etc/*\" must be the absolute path of a file, without \"*\"",
+            ),
+            (
+                "[constraints]\ninterfaces-up = [\n  \"eth0\",\n  \"hpn*\",\n]",
+                &format!("7: key \"interfaces-up\": \"hpn*\" {interface}"),
+            ),
+            ("fabric = { interface = \"hpn*\" }", &format!("4: key \"interface\": \"hpn*\" {interface}")),
+            (
+                "[variables]\nNCCL_IB_TC = \"106\"\nNCCL_IB_RETRY_CNT = \"10\"",
+                "6: key \"NCCL_IB_RETRY_CNT\": \"10\" is out of range: it can be 0 to 7 (the field has 3 bits)",
+            ),
+            (
+                "[[only]]\nnccl-min = \"2.27\"\n[only.variables]\nNCCL_IB_TIMEOUT = \"022\"",
+                "7: key \"NCCL_IB_TIMEOUT\": \"022\" is out of range: it can be 0 to 31 (the field has 5 bits)",
+            ),
+            (
+                "[[auto]]\nhca-name = \"a\"\nnot = [\n  { link-layer = \"RoCE\" }\n]",
+                "7: key \"link-layer\": \"RoCE\" must be \"InfiniBand\" or \"Ethernet\"",
+            ),
+        ] {
+            assert_eq!(error(text), format!("site.toml:{wanted}"), "{text}");
+        }
+        let twice = load(&[("a.toml", HEAD), ("b.toml", HEAD)]).unwrap_err();
         assert_eq!(
-            error("extends = \"nobody\""),
-            "profile site has the key \"extends\" with \"nobody\", and there is no such profile"
-        );
-        assert_eq!(error("extends = \"site\""), "profile site extends itself: site -> site");
-        assert_eq!(
-            error("[[auto]]"),
-            "site.toml: key \"auto\": a table without a condition other than \"not\" would match every host"
-        );
-        assert_eq!(
-            error("[[auto]]\nnot = [{ no-hca = true }]"),
-            "site.toml: key \"auto\": a table without a condition other than \"not\" would match every host"
-        );
-        assert_eq!(
-            error("[[only]]\nvariables = { NCCL_DEBUG = \"INFO\" }"),
-            "site.toml: key \"only\": a table without a condition belongs in \"variables\""
-        );
-        assert_eq!(
-            error("[[only]]\nnccl-min = \"newest\"\nvariables = { NCCL_DEBUG = \"INFO\" }"),
-            "site.toml: key \"only\": \"nccl-min\" must be a release such as \"2.27\""
-        );
-        assert_eq!(
-            error("[from-environment]\nNCCL_DEBUG = \"a b\""),
-            "site.toml: key \"from-environment\": \"NCCL_DEBUG\" = \"a b\" must have two names of variables"
-        );
-        assert_eq!(
-            error("[[auto]]\nfile = \"etc/*\""),
-            "site.toml: \"etc/*\" must be the absolute path of a file, without \"*\""
+            twice,
+            "b.toml:1: key \"name\": a.toml has the name \"site\" as well, and only one of them can count"
         );
         let missing = load(&[("x.toml", "name = \"x\"")]).unwrap_err();
         assert!(missing.starts_with("x.toml:1:") && missing.contains("`title`"), "{missing}");
+    }
+
+    #[test]
+    fn a_condition_that_holds_on_no_host_is_refused() {
+        let error = |text: &str| load(&[("site.toml", &format!("{HEAD}[[auto]]\n{text}"))]).unwrap_err();
+        for (text, key) in [
+            ("hca-name = \"\"", "hca-name"),
+            ("link-layer = \"ethernet\"", "link-layer"),
+            ("gpu-vendor = \"NVIDIA\"", "gpu-vendor"),
+            ("hca = { driver = \"mlx5*\", name = \"mlx5*\", pci = \"zz\" }", "pci"),
+            ("hca = { driver = \"mlx5*\", name = \"mlx5*\", pci = \"15B3:101E\" }", "pci"),
+            ("hca = { driver = \"mlx5*\", name = \"mlx5*\", pci = \"15b3\" }", "pci"),
+            ("hca = { driver = \"\", name = \"\" }", "hca"),
+            ("interface = \"eth0 \"", "interface"),
+            ("interface-up = \"a-name-of-sixteen\"", "interface-up"),
+            ("environment = \"SITE=1\"", "environment"),
+            ("dmi-product = \"\"", "dmi-product"),
+            ("claimed-attribute = { name = \"rdma\" }", "name"),
+            ("no-hca = true\nhca-name = \"a\"", "no-hca"),
+            ("hca-name = \"a\"\nnot = [{}]", "not"),
+        ] {
+            let why = error(text);
+            assert!(
+                why.starts_with("site.toml:") && why.contains(&format!(": key \"{key}\": ")),
+                "{text}: {why}"
+            );
+        }
+        for text in [
+            "hca = { driver = \"mlx5*\", name = \"mlx5*\", pci = \"15b3:*\" }",
+            "hca = { driver = \"mlx5*\", name = \"mlx5*\", pci = \"15b3:10*\" }",
+            "hca = { driver = \"mlx5*\", name = \"\" }",
+            "gpu-vendor = \"nv*\"",
+            "interface = \"*-of-fourteen-\"",
+            "environment = \"SITE_*\"",
+            "claimed-attribute = { name = \"dra.net/*\" }",
+        ] {
+            let loaded = load(&[("site.toml", &format!("{HEAD}[[auto]]\n{text}"))]);
+            assert_eq!(loaded.map(drop), Ok(()), "{text}");
+        }
     }
 }

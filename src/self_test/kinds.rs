@@ -206,6 +206,7 @@ pub const KINDS: &[Kind] = &[
             Id::ConfFile,
             Id::ConfLine,
             Id::DebugLevel,
+            Id::EqualProfiles,
             Id::IbTimeout,
             Id::KeptBack,
             Id::Level,

@@ -7,7 +7,7 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 
 use super::run::{Ran, rdma_init, run, run_with_input};
-use crate::support::golden;
+use crate::support::{golden, repository};
 
 fn plan_of(facts: &str) -> Ran {
     run(rdma_init(["plan", "--facts", facts]))
@@ -372,6 +372,25 @@ fn profiles_say_which_conditions_hold() {
     assert!(text.contains("\nacs-type1 (priority 10): does not fit\n  if hca = "), "{text}");
     assert!(text.contains("\n     interface = \"hpn*\": no\n"), "{text}");
     assert!(text.contains("\nibm-h100 (priority 0): chosen by name only\n"), "{text}");
+    let folder = repository("tests/cases/profiles-of-equal-priority/profiles");
+    let host = golden::facts("profiles-of-equal-priority");
+    let of_own = ["--profile-dir", folder.to_str().unwrap(), "profiles", "--why", "--facts", &host];
+    let why = run(rdma_init(of_own)).expect_code(0);
+    let equals =
+        "\nhall-west (priority 30): fits, but hall-east has the same priority, and comes first by name\n";
+    let only = "\n  only NCCL_IB_TIMEOUT=23\n    if nccl-min = \"2.26\": no\n";
+    let lower = "\ngeneric-roce (priority -10): fits, but hall-east has a higher priority\n";
+    for part in [equals, only, lower] {
+        assert!(why.text().contains(part), "{part} {}", why.text());
+    }
+    let mut command = rdma_init(of_own);
+    command.env("RDMA_INIT_PROFILE", "generic-roce");
+    let named = run(command).expect_code(0);
+    let named = named.text();
+    assert!(
+        named.contains("hall-east (priority 30): fits, but the configuration names generic-roce\n"),
+        "{named}"
+    );
     run(rdma_init(["profiles", "--why", "erdma"])).expect_error(&["--why"]);
     run(rdma_init(["profiles", "--facts", "demo:cce-roce"])).expect_error(&["--facts only with --why"]);
 }

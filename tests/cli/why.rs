@@ -116,6 +116,31 @@ fn hcas_that_are_left_out_or_kept_against_the_rule_are_named() {
 }
 
 #[test]
+fn what_a_profile_publishes_for_some_hosts_is_told_with_its_condition() {
+    let of_own = |profile: &str, variable: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("site.toml"), profile).unwrap();
+        let folder = ["--profile-dir", folder.path().to_str().unwrap()];
+        let arguments = ["plan", "--facts", "demo:cce-roce", "--profile", "site", "--why", variable];
+        run(rdma_init(folder.into_iter().chain(arguments))).expect_code(0).text().to_owned()
+    };
+    let profile = "name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n\
+        [from-environment]\nNCCL_IB_TC = \"SITE_TC\"\n\
+        [[only]]\nif = { link-layer = \"Ethernet\" }\nnccl-min = \"2.20\"\nvariables = { SITE_TUNING = \"a\" }\n\
+        [[only]]\nnccl-min = \"2.99\"\nvariables = { SITE_TUNING = \"b\" }\n";
+    expect(
+        &of_own(profile, "SITE_TUNING"),
+        &[
+            "SITE_TUNING=a, filled in by rdma-init",
+            "profile site publishes a only if link-layer = \"Ethernet\" and nccl-min = \"2.20\", which holds here",
+            "profile site publishes b only if nccl-min = \"2.99\", which does not hold here",
+        ],
+    );
+    let source = "profile site gives it the value of the platform's variable SITE_TC, if that is set";
+    expect(&of_own(profile, "NCCL_IB_TC"), &[source]);
+}
+
+#[test]
 fn a_variable_that_nobody_knows_is_told_so() {
     let text = why("demo:cce-roce", "NCCL_IB_HCAS", &[("NCCL_IB_HCAS", "mlx5_1")]);
     expect(

@@ -17,6 +17,7 @@ const FILES: &[&str] = &[
     "expected.env",
     "facts.json",
     "plan.txt",
+    "profiles",
 ];
 
 /// Checks one golden host.

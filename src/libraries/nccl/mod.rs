@@ -20,6 +20,7 @@ pub(crate) mod network;
 pub mod number;
 pub(crate) mod plugin;
 pub mod predict;
+pub(crate) mod ranges;
 pub(crate) mod ras;
 pub(crate) mod variables;
 pub mod version;

@@ -43,6 +43,21 @@ pub fn strtoll(text: &str) -> Option<i64> {
     Some(value)
 }
 
+/// Returns whether NCCL reads the number that the text shows to people: not an octal one, nor the beginning of
+/// a longer text, nor what is too large.
+pub fn is_as_it_shows(text: &str) -> bool {
+    let unsigned = text.trim_start_matches(['-', '+']);
+    let is_hexadecimal = || {
+        let digits = unsigned.strip_prefix("0x");
+        digits.is_some_and(|digits| !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit()))
+    };
+    strtoll(text).is_some_and(|number| {
+        number.to_string() == text.trim_start().trim_start_matches('+')
+            || is_hexadecimal()
+            || unsigned.chars().all(|c| c == '0')
+    })
+}
+
 /// atoi(3), which ports in lists go through.
 pub fn atoi(text: &str) -> i64 {
     let text = text.trim_start();
@@ -75,6 +90,21 @@ mod tests {
             assert_eq!(strtoll(text), Some(value), "{text:?}");
         }
         assert_eq!(strtoll("99999999999999999999"), None);
+        for (text, is_so) in [
+            ("22", true),
+            (" 7", true),
+            ("+3", true),
+            ("-1", true),
+            ("0x16", true),
+            ("00", true),
+            ("022", false),
+            ("22s", false),
+            ("abc", false),
+            ("0x", false),
+            ("99999999999999999999", false),
+        ] {
+            assert_eq!(is_as_it_shows(text), is_so, "{text:?}");
+        }
         for (text, value) in [("1", 1), ("2x", 2), ("", 0), ("-1", -1), ("x", 0), ("010", 10)] {
             assert_eq!(atoi(text), value, "{text:?}");
         }
