@@ -1,11 +1,14 @@
-//! The HCAs that the Pod's resource claims hold. A container that may use all devices of its node, such as
-//! a privileged one, sees more of them than the scheduler gave to its Pod.
+//! The HCAs that the Pod's resource claims hold, or that a device plugin has given to it. A container that may
+//! use all devices of its node, such as a privileged one, sees more of them than the scheduler gave to its Pod.
+
+use caps::Capability::CAP_SYS_ADMIN;
 
 use super::default_route::{self, OnDefaultRoute};
 use super::port::{Candidate, SkipReason};
 use super::step::NarrowingStep;
 use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
+use crate::facts::given::GivenDevice;
 use crate::facts::rdma::{Hca, LinkLayer};
 
 /// Returns whether a device of a claim is this HCA: by the PCI function, as the HCA may have another name in
@@ -17,13 +20,22 @@ fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
     }
 }
 
+/// Returns whether a function that a device plugin has given is this HCA.
+pub(crate) fn is_given(device: &GivenDevice, hca: &Hca) -> bool {
+    hca.pci_address.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(&device.address))
+}
+
 /// Skips the ports in use that no claim holds, if claims hold others. A claim for the front-end NIC alone
 /// says nothing about the rails, which the Pod may have from a device plugin.
 pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Option<NarrowingStep> {
-    if facts.dra.is_empty() {
-        return None;
-    }
-    let is_claimed = |port: &Candidate| facts.dra.iter().any(|device| is_it(device, port.hca));
+    let holds = |port: &Candidate| facts.dra.iter().any(|device| is_it(device, port.hca));
+    let has_claims = ports.iter().any(|port| port.is_used() && holds(port));
+    // Only a container with the rights of a privileged one has more uverbs nodes than the plugins have given to
+    // it; elsewhere, each node that is there has been given, by this plugin or by one that sets no variable.
+    let may_use_all = facts.process.capabilities.bounding.has(CAP_SYS_ADMIN);
+    let is_of_plugin =
+        |port: &Candidate| may_use_all && facts.given.iter().any(|device| is_given(device, port.hca));
+    let is_claimed = |port: &Candidate| holds(port) || is_of_plugin(port);
     let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
     let is_front_end =
         |port: &&Candidate| port.port.link_layer == LinkLayer::Ethernet && carries_default_route(port);
@@ -32,20 +44,27 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if claimed.is_empty() || (claimed.iter().all(is_front_end) && !others.iter().all(is_front_end)) {
         return None;
     }
+    // The same holds for slower NICs of a plugin, for storage.
+    let fastest = |ports: &[&Candidate]| ports.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max);
+    if !has_claims && fastest(&claimed) < fastest(&others) {
+        return None;
+    }
     let mut names = Vec::new();
     for port in ports.iter_mut().filter(|port| port.is_used()) {
         if !is_claimed(port) {
             names.push(port.name());
-            port.leave_out(SkipReason::NotClaimed);
+            port.leave_out(if has_claims { SkipReason::NotClaimed } else { SkipReason::NotGiven });
         }
     }
-    (!names.is_empty()).then_some(NarrowingStep::Unclaimed(names))
+    let step = if has_claims { NarrowingStep::Unclaimed } else { NarrowingStep::NotGiven };
+    (!names.is_empty()).then(|| step(names))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fabric::{Verdict, candidates, fake};
+    use crate::facts::process::CapabilitySet;
 
     fn facts(claims: &[(&str, &str)]) -> Facts {
         let hca = |n| Hca { pci_address: (n != 3).then(|| format!("0000:{n}d:00.0")), ..fake::hca(n) };
@@ -93,5 +112,31 @@ mod tests {
             let names = left_out.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(step, (!left_out.is_empty()).then_some(NarrowingStep::Unclaimed(names)));
         }
+    }
+
+    #[test]
+    fn a_device_plugin_narrows_a_privileged_container_alone() {
+        let with = |given: &[&str], rates: [&str; 4], is_privileged: bool| {
+            let mut facts = facts(&[]);
+            for (hca, rate) in facts.rdma.iter_mut().zip(rates) {
+                hca.ports[0].rate = rate.to_owned();
+            }
+            let device =
+                |address: &&str| GivenDevice { address: (*address).to_owned(), ..GivenDevice::default() };
+            facts.given = given.iter().map(device).collect();
+            if is_privileged {
+                facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
+            }
+            let mut ports = candidates(&facts);
+            leave_out_unclaimed(&facts, &mut ports)
+        };
+        const FAST: [&str; 4] = ["400 Gb/sec (4X NDR)"; 4];
+        let two = ["0000:0d:00.0", "0000:1d:00.0"];
+        let others = vec!["mlx5_2:1".to_owned(), "mlx5_3:1".to_owned()];
+        assert_eq!(with(&two, FAST, true), Some(NarrowingStep::NotGiven(others)));
+        assert_eq!(with(&two, FAST, false), None);
+        assert_eq!(with(&["0000:99:00.0"], FAST, true), None);
+        let slow = "100 Gb/sec (4X EDR)";
+        assert_eq!(with(&two, [slow, slow, FAST[0], FAST[0]], true), None);
     }
 }

@@ -29,6 +29,8 @@ pub enum SkipReason {
     NotAllotted,
     /// The Pod's resource claims hold other HCAs.
     NotClaimed,
+    /// A device plugin has given the Pod other HCAs.
+    NotGiven,
     /// The error.
     CannotBeOpened(String),
     /// The state of a port that is not active; empty if it cannot be read.

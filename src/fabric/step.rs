@@ -8,6 +8,8 @@ use super::subnet::Prefix;
 pub enum NarrowingStep {
     /// The Pod's resource claims hold others.
     Unclaimed(Vec<String>),
+    /// A device plugin has given the Pod others.
+    NotGiven(Vec<String>),
     /// Every GPU has an HCA that is near, so those that are near none are left out.
     FarLeftOut(Vec<String>),
     /// One InfiniBand subnet has the rails.

@@ -18,6 +18,7 @@ pub(crate) mod fake_root;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 pub mod gid;
+pub(crate) mod given;
 pub(crate) mod gpu;
 pub(crate) mod home;
 pub(crate) mod hostlist;
@@ -102,6 +103,9 @@ pub struct Facts {
     /// The devices that the Pod's resource claims hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dra: Vec<dra::ClaimedDevice>,
+    /// The PCI functions that device plugins have given to the container.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub given: Vec<given::GivenDevice>,
     pub platform: platform::Platform,
     /// The names of this host and of the job's master; `None` if they were not examined.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -265,6 +269,7 @@ pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> F
         shm: shm::read(&reader),
         dmi: dmi::read(&reader),
         dra: dra::read(&reader),
+        given: given::read(&reader, environment),
         unreadable: reader.into_unreadable(),
         ..known
     }

@@ -189,6 +189,8 @@ ids! {
     CardCount = "card-count", "Request one of the numbers of GPUs that the finding names.";
     /// The number of usable RDMA NICs is not the one that the platform publishes for the instance type.
     NicCount = "nic-count", "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.";
+    /// A device plugin has given this container PCI devices that do not exist here (`PCIDEVICE_*`).
+    GivenDeviceMissing = "given-device-missing", "Check the device on the node (`lspci`), and that its driver is loaded; then create the Pod again.";
     /// A script of the platform sets NCCL's variables on this machine, and it has not run: neither its
     /// variables nor the command line show it.
     ScriptNotSourced = "script-not-sourced", "Source the script before the command, or start rdma-init from a shell that has sourced it. If the command itself does that, no action is needed.";

@@ -5,7 +5,7 @@
 //! * The fabric and its rails: [`fabric`], [`hcas`], [`ports`], [`down`], [`counts`], [`gid`],
 //!   [`gid_changed`], [`nvswitch`], [`slots`], [`pkey`], [`traffic_class`], [`address`], [`mtu`], [`routes`].
 //! * The job's other network: [`interface`], [`wireless`], [`master`].
-//! * What the platform publishes: [`platform`], [`script`].
+//! * What the platform publishes: [`platform`], [`script`]; what its device plugins have given: [`given`].
 //! * What NCCL makes of the user's values: [`values`]; what other libraries make of theirs:
 //!   [`libraries`].
 //! * What is between GPUs, HCAs and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
@@ -26,6 +26,7 @@ mod echoes;
 mod fabric;
 mod gid;
 mod gid_changed;
+mod given;
 mod gpu_direct;
 mod hang;
 mod hcas;
@@ -83,6 +84,7 @@ pub fn add(decided: Decided) -> Plan {
         findings.extend(counts::findings(&context, &interfaces, ports, &of_nvswitches));
     }
     findings.extend(platform::findings(&context, ports, &plan.fabric));
+    findings.extend(given::findings(facts));
     findings.extend(platform::equal_profiles(plan));
     findings.extend(script::finding(&context));
     findings.extend(platform::overridden(&context));

@@ -26,6 +26,7 @@ impl Notes {
         for step in steps {
             match step {
                 NarrowingStep::Unclaimed(names) => self.tried(LIST, Trial::Claims(names)),
+                NarrowingStep::NotGiven(names) => self.tried(LIST, Trial::Given(names)),
                 NarrowingStep::FarLeftOut(names) => self.tried(LIST, Trial::NearHcas(names)),
                 NarrowingStep::OtherSubnets { left_out, rails } => {
                     self.tried(LIST, Trial::OneSubnet { rails, left_out });

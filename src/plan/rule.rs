@@ -130,6 +130,8 @@ pub struct Tried {
 pub enum Trial {
     /// The HCAs of the Pod's resource claims alone, which leaves out these ports.
     Claims(Vec<String>),
+    /// The HCAs that a device plugin has given to the Pod alone, which leaves out these ports.
+    Given(Vec<String>),
     /// The interface that was found.
     Interface(InterfaceSearch, Option<String>),
     /// The published name, which does not select just that interface.

@@ -129,6 +129,9 @@ impl Trial {
                 format!("leave it unset, if {library} by itself takes several NICs, and the right one first")
             }
             Trial::Claims(_) => "only the HCAs that the Pod's resource claims hold".to_owned(),
+            Trial::Given(_) => {
+                "only the HCAs that a device plugin has given to the Pod (PCIDEVICE_*)".to_owned()
+            }
             Trial::NearHcas(_) => {
                 "only the HCAs that are near a GPU (PIX or PXB), as every GPU has one".to_owned()
             }
@@ -181,7 +184,10 @@ impl Trial {
             }
             Trial::PublishedHcas { fits: true, .. } => "it does".to_owned(),
             Trial::SeveralNics(names) => format!("it takes {}", condensed(names)),
-            Trial::Claims(left_out) | Trial::NearHcas(left_out) | Trial::OneSubnet { left_out, .. } => {
+            Trial::Claims(left_out)
+            | Trial::Given(left_out)
+            | Trial::NearHcas(left_out)
+            | Trial::OneSubnet { left_out, .. } => {
                 format!("skips {}", condensed(left_out))
             }
             Trial::DefaultRoute { left_out, kept } => {
@@ -339,6 +345,7 @@ pub(crate) fn left_out(reason: &SkipReason) -> String {
             "not allotted to this container: no /dev/infiniband/uverbs node".to_owned()
         }
         SkipReason::NotClaimed => "the Pod's resource claims hold other HCAs".to_owned(),
+        SkipReason::NotGiven => "a device plugin has given the Pod other HCAs (PCIDEVICE_*)".to_owned(),
         SkipReason::CannotBeOpened(error) => format!("the uverbs node cannot be opened: {error}"),
         SkipReason::PortState(state) if state.is_empty() => "the state of the port cannot be read".to_owned(),
         SkipReason::PortState(state) => format!("the port is {state}, not ACTIVE"),

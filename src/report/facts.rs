@@ -149,6 +149,10 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         );
         writeln!(out, "  {}", visible(&line))?;
     }
+    for device in &facts.given {
+        let absent = if device.class.is_none() { ", which does not exist here" } else { "" };
+        writeln!(out, "  {}: {}{absent}", visible(&device.variable), device.address)?;
+    }
     for (name, limit, is_bytes) in [
         ("memlock", facts.limits.memlock, true),
         ("nofile", facts.limits.nofile, false),
