@@ -27,6 +27,7 @@ mod profile;
 pub(crate) mod remark;
 pub(crate) mod rule;
 mod setting;
+mod subnets;
 mod traffic_class;
 mod user;
 mod wanted;
@@ -245,6 +246,9 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         expected = forecasts(&settings);
     }
     settings.extend(network::propose_mismatch(&context, &expected).map(fill::of_proposal));
+    if choice.is_some() {
+        settings.extend(subnets::propose(&context, &expected, &ports).into_iter().map(fill::of_proposal));
+    }
 
     let wanted = wanted::without_users_list(&context);
     let left_idle = |port: &Candidate| !port.is_used() && wanted.contains(&port.name());

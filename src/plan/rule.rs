@@ -73,6 +73,8 @@ pub enum Rule {
     FallbackIsAnError,
     /// RDMA is required, and with this a node with fewer NICs than the others is an error.
     MismatchIsAnError,
+    /// Each NIC has a subnet of its own, of this length, and one GPU uses them all.
+    SubnetOfItsOwn(u8),
     /// The profile of this name asks for another library to follow NCCL.
     Follows(String),
     /// It fixes what a library other than NCCL would do on this host. The name is that of the key

@@ -83,6 +83,10 @@ impl Rule {
             Rule::MismatchIsAnError => {
                 f.write_str("a node with fewer NICs than the others is an error, as require-rdma demands")
             }
+            Rule::SubnetOfItsOwn(bits) => write!(
+                f,
+                "each NIC has a subnet of its own (/{bits}), so that {library} takes the one in the peer's subnet"
+            ),
             Rule::Follows(profile) => write!(f, "follows {library}'s variable, as profile {profile} asks"),
             Rule::Mends(_, why) => why.write(f, library),
         }

@@ -101,6 +101,8 @@ pub const FUSES_EIGHT: Version = Version::new(2, 30, 0);
 pub const COMPARES_NICS: Version = Version::new(2, 30, 3);
 /// Reads `NCCL_IBVERBS_LIB` (`src/misc/ibvsymbols.cc`).
 pub const READS_IBVERBS_LIB: Version = Version::new(2, 30, 3);
+/// Finds the NIC in the subnet of the peer (`NCCL_IB_SUBNET_AWARE_ROUTING`).
+pub const ROUTES_BY_SUBNET: Version = Version::new(2, 30, 7);
 /// Knows `NCCL_NET_MERGE_POLICY`.
 pub const FUSES_RAILS: Version = Version::new(2, 30, 7);
 

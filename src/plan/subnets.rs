@@ -1,0 +1,58 @@
+//! `NCCL_IB_SUBNET_AWARE_ROUTING`: NCCL pairs the NICs of two nodes by their order, and where each cable leads to
+//! another node, as in a ring of DGX Sparks, two of a pair may not reach each other. With this variable, it
+//! takes the NIC that is in the subnet of the peer (`ncclIbFindDevBySubnet`, `src/transport/net_ib/connect.cc`).
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::rule::Rule;
+use super::setting::Proposal;
+use super::{Context, Forecast};
+use crate::fabric::gid::own_network;
+use crate::fabric::{Candidate, own_slots};
+use crate::libraries::nccl::predict::{Fused, Transport};
+use crate::libraries::nccl::version::ROUTES_BY_SUBNET;
+
+const BY_SUBNET: &str = "NCCL_IB_SUBNET_AWARE_ROUTING";
+const PREFIX: &str = "NCCL_IB_SUBNET_PREFIX_LEN";
+
+/// In bits: what NCCL compares of two addresses if [`PREFIX`] is not set.
+const USUAL: u8 = 24;
+
+/// Only for one GPU, for which each NIC is as good as another; with several, a NIC near another GPU may be
+/// slower than a way between the rails. And only for NICs of one port: one of several is not in one subnet.
+pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Vec<Proposal> {
+    let reads = context.user.version().is_some_and(|version| version >= ROUTES_BY_SUBNET);
+    let is_apart = |forecast: &Forecast| {
+        matches!(forecast.prediction.transport, Transport::Verbs(_))
+            && matches!(&forecast.prediction.fused, Fused::Nics(nics) if nics.is_empty())
+    };
+    if context.facts.gpu.count != Some(1)
+        || !reads
+        || context.leaves_alone(BY_SUBNET)
+        || context.user.get(PREFIX).is_some()
+        || forecasts.is_empty()
+        || !forecasts.iter().all(is_apart)
+    {
+        return Vec::new();
+    }
+    let used = ports.iter().filter(|port| port.is_used());
+    let subnet = |port: &Candidate| {
+        let addresses = own_slots(context.facts, port.port).into_iter().map(|gid| gid.address());
+        own_network(context.facts, addresses.into_iter().find(IpAddr::is_ipv4)?)
+    };
+    let Some(subnets) = used.map(subnet).collect::<Option<Vec<IpNet>>>() else { return Vec::new() };
+    let Some(bits) = subnets.first().map(IpNet::prefix_len) else { return Vec::new() };
+    let is_own =
+        |(number, net): (usize, &IpNet)| net.prefix_len() == bits && !subnets[..number].contains(net);
+    if subnets.len() < 2 || bits == 0 || !subnets.iter().enumerate().all(is_own) {
+        return Vec::new();
+    }
+    let length = (bits != USUAL).then(|| (PREFIX, bits.to_string()));
+    if length.is_some() && context.leaves_alone(PREFIX) {
+        return Vec::new();
+    }
+    let all = [(BY_SUBNET, "1".to_owned())].into_iter().chain(length);
+    all.map(|(variable, value)| Proposal::from_facts(variable, value, Rule::SubnetOfItsOwn(bits))).collect()
+}
