@@ -8,7 +8,7 @@ use super::port::{Candidate, SkipReason};
 use super::step::NarrowingStep;
 use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
-use crate::facts::given::GivenDevice;
+use crate::facts::given::{GivenDevice, MOST};
 use crate::facts::rdma::{Hca, LinkLayer};
 
 /// Returns whether a device of a claim is this HCA: by the PCI function, as the HCA may have another name in
@@ -21,20 +21,23 @@ fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
 }
 
 /// Returns whether a function that a device plugin has given is this HCA.
-pub(crate) fn is_given(device: &GivenDevice, hca: &Hca) -> bool {
+fn is_given(device: &GivenDevice, hca: &Hca) -> bool {
     hca.pci_address.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(&device.address))
 }
 
 /// Skips the ports in use that no claim holds, if claims hold others. A claim for the front-end NIC alone
 /// says nothing about the rails, which the Pod may have from a device plugin.
 pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Option<NarrowingStep> {
-    let holds = |port: &Candidate| facts.dra.iter().any(|device| is_it(device, port.hca));
-    let has_claims = ports.iter().any(|port| port.is_used() && holds(port));
     // Only a container with the rights of a privileged one has more uverbs nodes than the plugins have given to
     // it; elsewhere, each node that is there has been given, by this plugin or by one that sets no variable.
     let may_use_all = facts.process.capabilities.bounding.has(CAP_SYS_ADMIN);
-    let is_of_plugin =
-        |port: &Candidate| may_use_all && facts.given.iter().any(|device| is_given(device, port.hca));
+    let given = if may_use_all { facts.given.get(..MOST).unwrap_or(&facts.given) } else { &[] };
+    if facts.dra.is_empty() && given.is_empty() {
+        return None;
+    }
+    let holds = |port: &Candidate| facts.dra.iter().any(|device| is_it(device, port.hca));
+    let has_claims = ports.iter().any(|port| port.is_used() && holds(port));
+    let is_of_plugin = |port: &Candidate| given.iter().any(|device| is_given(device, port.hca));
     let is_claimed = |port: &Candidate| holds(port) || is_of_plugin(port);
     let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
     let is_front_end =

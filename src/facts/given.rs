@@ -13,7 +13,7 @@ const DEVICES: &str = "/sys/bus/pci/devices";
 const PREFIX: &str = "PCIDEVICE_";
 
 /// The most functions to examine; a machine has some dozen NICs, and some hundred virtual functions.
-const MOST: usize = 256;
+pub(crate) const MOST: usize = 256;
 
 /// The longest name of a variable to keep, in bytes. Kubernetes allows 316 for a resource.
 const LONGEST_NAME: usize = 512;

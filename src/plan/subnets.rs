@@ -11,6 +11,7 @@ use super::setting::Proposal;
 use super::{Context, Forecast};
 use crate::fabric::gid::own_network;
 use crate::fabric::{Candidate, own_slots};
+use crate::libraries::nccl::list::most_hcas;
 use crate::libraries::nccl::predict::{Fused, Transport};
 use crate::libraries::nccl::version::ROUTES_BY_SUBNET;
 
@@ -38,6 +39,9 @@ pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candid
         return Vec::new();
     }
     let used = ports.iter().filter(|port| port.is_used());
+    if !(2..=most_hcas(context.version())).contains(&used.clone().count()) {
+        return Vec::new();
+    }
     let subnet = |port: &Candidate| {
         let addresses = own_slots(context.facts, port.port).into_iter().map(|gid| gid.address());
         own_network(context.facts, addresses.into_iter().find(IpAddr::is_ipv4)?)
@@ -46,7 +50,7 @@ pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candid
     let Some(bits) = subnets.first().map(IpNet::prefix_len) else { return Vec::new() };
     let is_own =
         |(number, net): (usize, &IpNet)| net.prefix_len() == bits && !subnets[..number].contains(net);
-    if subnets.len() < 2 || bits == 0 || !subnets.iter().enumerate().all(is_own) {
+    if bits == 0 || !subnets.iter().enumerate().all(is_own) {
         return Vec::new();
     }
     let length = (bits != USUAL).then(|| (PREFIX, bits.to_string()));

@@ -25,6 +25,9 @@ pub(super) enum Step {
 
 type Checked = Result<(), Wrong>;
 
+/// Whether a value can be right.
+type Test = fn(&str) -> bool;
+
 impl Wrong {
     pub(super) fn at(key: &str, why: String) -> Wrong {
         Wrong { place: vec![Step::Key(key.to_owned())], why }
@@ -47,7 +50,7 @@ pub(super) fn check(profile: &Profile) -> Checked {
         return Err(Wrong::at("name", format!("{:?} cannot be the name of a profile", profile.name)));
     }
     constants(&profile.variables).map_err(|wrong| wrong.below_key("variables"))?;
-    let is_name = |text: &str| !text.is_empty() && is_variable_name(text);
+    let is_name: Test = |text| !text.is_empty() && is_variable_name(text);
     let names = [("unset", &profile.unset), ("companions", &profile.companions)];
     for (key, names) in names {
         each(key, names, is_name, "the name of a variable")?;
@@ -144,8 +147,8 @@ fn check_condition(condition: &Condition) -> Checked {
         claimed_attribute,
         not,
     } = condition;
-    let is_text: fn(&str) -> bool = |text| !text.is_empty();
-    let texts: [(&str, &Option<Text>, fn(&str) -> bool, &str); 13] = [
+    let is_text: Test = |text| !text.is_empty();
+    let texts: [(&str, &Option<Text>, Test, &str); 13] = [
         ("hca-name", hca_name, is_text, "the name of an HCA"),
         ("link-layer", link_layer, |text| LINK_LAYERS.contains(&text), "\"InfiniBand\" or \"Ethernet\""),
         ("interface", interface, is_pattern_of_interfaces, INTERFACES),
@@ -205,18 +208,18 @@ const RELEASE: &str = "a release such as \"2.27\"";
 const VARIABLES: &str = "the name of a variable, or a pattern of it";
 
 /// Refuses a value for which the condition is false.
-fn one(key: &str, value: &str, is_right: impl Fn(&str) -> bool, wanted: &str) -> Checked {
+fn one(key: &str, value: &str, is_right: Test, wanted: &str) -> Checked {
     match is_right(value) {
         true => Ok(()),
         false => Err(Wrong::at(key, format!("{value:?} must be {wanted}"))),
     }
 }
 
-fn maybe(key: &str, value: Option<&str>, is_right: impl Fn(&str) -> bool, wanted: &str) -> Checked {
+fn maybe(key: &str, value: Option<&str>, is_right: Test, wanted: &str) -> Checked {
     value.map_or(Ok(()), |value| one(key, value, is_right, wanted))
 }
 
-fn each(key: &str, values: &[String], is_right: impl Fn(&str) -> bool, wanted: &str) -> Checked {
+fn each(key: &str, values: &[String], is_right: Test, wanted: &str) -> Checked {
     match values.iter().position(|value| !is_right(value)) {
         Some(number) => {
             let why = format!("{:?} must be {wanted}", values[number]);
