@@ -4,12 +4,14 @@ mod support;
 
 mod init {
     mod alone;
+    mod container;
     mod crash;
     mod decided;
     mod end;
     mod end_line;
     mod enter;
     mod exec_failure;
+    mod faults;
     mod file_size;
     mod inherited;
     mod killed;

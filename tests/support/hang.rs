@@ -121,7 +121,7 @@ pub(super) fn install(calls: &[libc::c_long], flags: libc::c_ulong) -> io::Resul
 
 /// `SECCOMP_IOCTL_NOTIF_RECV` and `SECCOMP_IOCTL_NOTIF_SEND`: `_IOWR('!', 0 and 1, ...)`.
 const RECEIVE: libc::c_ulong = request(0, size_of::<libc::seccomp_notif>());
-const SEND: libc::c_ulong = request(1, size_of::<libc::seccomp_notif_resp>());
+pub(super) const SEND: libc::c_ulong = request(1, size_of::<libc::seccomp_notif_resp>());
 
 const fn request(number: u64, size: usize) -> libc::c_ulong {
     3 << 30 | (size as u64) << 16 | (b'!' as u64) << 8 | number

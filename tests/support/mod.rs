@@ -3,6 +3,7 @@
 
 pub mod crowd;
 pub mod docker;
+pub mod faults;
 pub mod golden;
 pub mod hang;
 pub mod namespace;
