@@ -33,7 +33,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-nixl test-dist dist follow manual check bench bench-kept order fuzz fuzz-corpus clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-nixl test-dist soak dist follow manual check bench bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -143,6 +143,11 @@ test-admission: build
 test-nixl: build
 	@sh tests/vm/nixl.sh >/dev/null
 	$(TEST) --test vm -- --ignored nixl
+
+# Starts and stops with signals at any moment, for as long as SOAK says; needs root.
+SOAK := 1h
+soak: build
+	RDMA_INIT_TEST_SOAK=$(SOAK) $(TEST) --test init -- --ignored --nocapture soak::
 
 # Man pages, and completions for bash, zsh and fish.
 manual: build

@@ -15,6 +15,7 @@ mod init {
     mod file_size;
     mod inherited;
     mod killed;
+    mod least;
     mod odd_files;
     mod old_kernel;
     mod orphans;
@@ -24,6 +25,7 @@ mod init {
     mod preparation;
     mod refusal;
     mod signals;
+    mod soak;
     mod stderr;
     mod stop;
     mod supervise;

@@ -154,12 +154,14 @@ impl PortErrors {
 
 /// By how much a counter has risen, and whether that is the least.
 fn rise(before: u64, now: u64, width: Width) -> (u64, bool) {
-    const HALF: u64 = 1 << 31;
+    /// A counter of 32 bits that is this close to its end, and then lower, began anew by itself. One that was cleared
+    /// is seldom so close.
+    const CLOSE: u64 = 1 << 28;
+    const END: u64 = 1 << 32;
     match width {
         StopsAt(end) => (now.checked_sub(before).unwrap_or(now), now == end),
-        // A counter that was in its upper half, and has moved on by less than that, began anew by itself.
-        Wraps if now < before && (HALF..2 * HALF).contains(&before) && now + 2 * HALF - before < HALF => {
-            (now + 2 * HALF - before, false)
+        Wraps if now < before && (END - CLOSE..END).contains(&before) && now < CLOSE => {
+            (now + END - before, false)
         }
         // A counter that is lower than before was cleared, or its driver was loaded anew.
         Wraps | Endless => (now.checked_sub(before).unwrap_or(now), false),
@@ -182,8 +184,10 @@ mod tests {
             (u64::MAX, 1, Endless, (1, false)),
             (5, 3, Wraps, (3, false)),
             (0xffff_fff0, 0x10, Wraps, (0x20, false)),
-            (0x8000_0000, 0, Wraps, (0, false)),
-            (0x8000_0001, 0, Wraps, (0x7fff_ffff, false)),
+            (0xf000_0000, 0, Wraps, (0x1000_0000, false)),
+            // Cleared.
+            (0xefff_ffff, 7, Wraps, (7, false)),
+            (0xffff_fff0, 0x1000_0000, Wraps, (0x1000_0000, false)),
             (1 << 40, 3, Wraps, (3, false)),
             (3, 254, StopsAt(255), (251, false)),
             (3, 255, StopsAt(255), (252, true)),

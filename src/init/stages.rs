@@ -18,6 +18,7 @@ use super::stopping::Stopping;
 use super::supervisor::{Supervisor, Tasks};
 use super::survivors::Reach;
 use super::terminal;
+use crate::sys::capabilities::keep_only;
 use crate::sys::fork::{self, Ended};
 use crate::sys::memory;
 use crate::sys::signals::{self, Inherited};
@@ -149,6 +150,7 @@ impl Supervisor {
     fn account(&self, ran: Duration) {
         let Some(note) = self.preparation.note.as_deref().and_then(HandoffMemory::traffic) else { return };
         let _ = fork::within(TRAFFIC_PATIENCE, || {
+            keep_only(&[]);
             (self.tasks.tell_traffic)(&note, ran);
             0
         });

@@ -11,6 +11,7 @@ use super::note::HandoffMemory;
 use super::supervisor::Supervisor;
 use super::survivors::Reach;
 use crate::log::Level;
+use crate::sys::capabilities::keep_only;
 use crate::sys::fork;
 use crate::sys::signals;
 
@@ -34,6 +35,8 @@ impl Supervisor {
             let _ = set_name(NAME);
             // A supervisor that is killed cannot kill the watcher.
             signals::on_parent_death(SIGKILL, supervisor);
+            // All users may read what it reads.
+            keep_only(&[]);
             if let Some(note) = HandoffMemory::traffic(&note) {
                 watch(&note);
             }

@@ -25,6 +25,9 @@ const LONGEST: u64 = 4 * 1024 * 1024;
 /// that enters.
 const LONGEST_OF_OTHERS: u64 = 512 * 1024;
 
+/// In nanoseconds: a minute. A start writes each file at once, even if its preparation takes longer.
+const LONGEST_WRITE: u64 = 60_000_000_000;
+
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
@@ -111,8 +114,21 @@ impl Folder {
         let folder = Folder::at(path, &[user::effective()], true)?;
         if !folder.is_new {
             FILES.iter().try_for_each(|name| folder.clear(name))?;
+            folder.sweep();
         }
         Ok(folder)
+    }
+
+    /// Removes the temporary files of starts that were killed while they wrote.
+    fn sweep(&self) {
+        let entries = self.folder.try_clone().map_err(drop).and_then(|fd| Dir::from_fd(fd).map_err(drop));
+        let Ok(mut entries) = entries else { return };
+        let now = nanoseconds();
+        for entry in entries.iter().flatten() {
+            if is_left(entry.file_name().to_bytes(), now) {
+                let _ = unlinkat(&self.folder, entry.file_name(), UnlinkatFlags::NoRemoveDir);
+            }
+        }
     }
 
     fn at(path: &Path, users: &[Uid], make: bool) -> Result<Folder, Refused> {
@@ -354,8 +370,20 @@ fn new_file() -> OFlag {
 /// Returns a temporary name for a new file, or for what is moved out of its way. The process id alone
 /// would not do: in another container that shares the directory, a process may have the same one.
 fn beside(name: &str) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!(".{name}.{}.{}", std::process::id(), now.as_nanos())
+    format!(".{name}.{}.{}", std::process::id(), nanoseconds())
+}
+
+/// Returns the time since 1970.
+fn nanoseconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}
+
+/// Whether this is a temporary name that is so old that no start writes to the file any more.
+fn is_left(name: &[u8], now: u64) -> bool {
+    let made = || std::str::from_utf8(name).ok()?.rsplit('.').next()?.parse::<u64>().ok();
+    name.starts_with(b".")
+        && FILES.iter().any(|file| is_file(name, file.as_bytes()))
+        && made().is_some_and(|made| now.saturating_sub(made) > LONGEST_WRITE)
 }
 
 fn kind(status: &FileStat) -> SFlag {
@@ -432,6 +460,23 @@ mod tests {
         let new = place.path().join("new");
         Folder::make(&new).unwrap().write("empty", b"", 0o622).unwrap();
         assert_eq!(fs::metadata(new.join("empty")).unwrap().mode() & 0o7777, 0o622);
+    }
+
+    #[test]
+    fn what_a_killed_start_has_left_goes_with_the_next() {
+        let place = place();
+        let path = place.path().join("state");
+        Folder::make(&path).unwrap();
+        let under_way = beside("plan.json");
+        let names =
+            [".plan.json.2.1700000000000000000", ".other.2.1700000000000000000", ".plan.json.x", "plan.json"];
+        for name in names.into_iter().chain([under_way.as_str()]) {
+            fs::write(path.join(name), "half").unwrap();
+        }
+        Folder::make(&path).unwrap();
+        let is_there = |name: &str| path.join(name).exists();
+        assert_eq!(names.map(is_there), [false, true, true, true]);
+        assert!(is_there(&under_way));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! reason at every unsafe block. No policy lives here.
 #![allow(unsafe_code)]
 
+pub(crate) mod capabilities;
 mod children;
 mod crash;
 mod deadline;

@@ -6,17 +6,21 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use caps::Capability;
 use nix::errno::Errno;
 use nix::libc::SIGKILL;
 use nix::unistd::Pid;
 
 use super::stdio::close_inherited;
-use super::{fork, signals};
+use super::{capabilities, fork, signals};
 use crate::exit;
 
+/// What the test of a port may need: to open a device that only root may open, and to pin memory.
+const CAPABILITIES: [Capability; 2] = [Capability::CAP_DAC_OVERRIDE, Capability::CAP_IPC_LOCK];
+
 /// Starts a child that works with its end of a socket, and exits with 0 if the work returns `true`. The
-/// child dies with its parent, and has only these descriptors and the standard ones. Reading the parent's
-/// end does not block.
+/// child dies with its parent, has only these descriptors and the standard ones, and keeps few capabilities.
+/// Reading the parent's end does not block.
 ///
 /// # Errors
 /// As for [`fork::spawn`] and socketpair(2).
@@ -32,6 +36,7 @@ pub(crate) fn start(
     let pid = fork::spawn(move || {
         signals::on_parent_death(SIGKILL, parent);
         close_inherited(&mut kept);
+        capabilities::keep_only(&CAPABILITIES);
         // A panic must not unwind into what the parent was doing.
         match catch_unwind(AssertUnwindSafe(|| work(its))) {
             Ok(true) => 0,
@@ -62,5 +67,29 @@ pub(crate) fn read(socket: &mut UnixStream, mut take: impl FnMut(&[u8]) -> bool)
             Err(error) if error.kind() == ErrorKind::WouldBlock => return ReadState::More,
             Err(_) => return ReadState::All,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use caps::{CapSet, CapsHashSet};
+
+    use super::*;
+
+    #[test]
+    fn a_child_keeps_few_capabilities() {
+        let held = |set| caps::read(None, set).unwrap();
+        let own = held(CapSet::Permitted);
+        let (_, mut socket) = start(&[], move |mut socket| {
+            let kept: CapsHashSet = own.intersection(&CAPABILITIES.into_iter().collect()).copied().collect();
+            socket.write_all(&[u8::from(held(CapSet::Permitted) == kept)]).is_ok()
+        })
+        .unwrap();
+        socket.set_nonblocking(false).unwrap();
+        let mut answer = [0];
+        socket.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [1]);
     }
 }

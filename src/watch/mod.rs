@@ -2,6 +2,8 @@
 
 mod balance;
 mod command;
+#[cfg(test)]
+mod day;
 mod fold;
 mod identity;
 mod judge;

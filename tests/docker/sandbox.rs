@@ -21,7 +21,10 @@ fn restricted_containers_are_filled_in_all_the_same() {
     let Some(engine) = engine() else { return };
     let all =
         ["--user", "1000:1000", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"];
-    for options in [&all[..2], &all[2..3], &all[3..5], &all[5..], &all] {
+    // As in a Pod of Kubernetes' profile `restricted`, whose root file system may be writable.
+    let restricted = [&all[..2], &all[3..]].concat();
+    let of_host = ["--userns", "host"];
+    for options in [&[][..], &all[..2], &all[2..3], &all[3..5], &all[5..], &all, &restricted, &of_host] {
         let host = Host::with_one_hca(engine);
         filled(engine.run(host.options(options), &["env"])).expect_unsaid("warning");
     }

@@ -26,6 +26,7 @@ fn node<'e>(
     let volumes = [
         (repository("tests/examples/standin.sh"), "/usr/local/bin/torchrun"),
         (repository("examples/slurm-pyxis/train.sbatch"), "/train.sbatch"),
+        (repository("examples/slurm-prolog/task-prolog.sh"), "/task-prolog.sh"),
         (binary(), "/usr/local/bin/rdma-init"),
     ];
     let volumes = volumes.map(|(from, to)| format!("{}:{to}:ro", from.display()));
@@ -142,6 +143,13 @@ fn a_step_has_one_verdict_and_leaves_out_a_node_that_does_not_come() {
         assert_eq!(names, ["slurm1", "slurm2", "slurm3"], "{ended:#?}");
         assert_eq!(verdict["pairs"].as_array().unwrap().len(), 2, "{ended:#?}");
     }
+
+    // Slurm's own prolog of a task gives each of them the values of its node, but none that the user has set.
+    let prolog = ["--chdir=/shared", "--nodes=3", "--task-prolog=/task-prolog.sh", "env"];
+    let words: Vec<&str> = ["env", "NCCL_IB_TC=7", "/usr/bin/srun"].into_iter().chain(prolog).collect();
+    let ended = controller.exec(&words).expect_code(0);
+    let count = |line: &str| ended.stdout.lines().filter(|found| *found == line).count();
+    assert_eq!([count("NCCL_IB_HCA==mlx5_0"), count("NCCL_IB_TC=7")], [3, 3], "{ended:#?}");
 
     other.exec(&["chmod", "-x", "/rdma-init"]).expect_code(0);
     let preflight = ["/rdma-init", "preflight", "--wait=20s", "--exclude-file=bad", "--exclude-format=slurm"];

@@ -1,0 +1,109 @@
+//! A day beside a sound job: whatever its counters do by themselves, the watcher says nothing.
+
+use std::time::Duration;
+
+use super::judge::{Judge, PortLook, WatchedPort};
+use crate::facts::fake_root::FakeRoot;
+use crate::facts::port_counters::Counters;
+use crate::facts::port_errors::{self, PortErrors};
+use crate::facts::traffic::{CounterValue, Traffic};
+
+/// The default of `watch-interval`, and how often it fits into a day.
+const INTERVAL: u64 = 10;
+const LOOKS: u64 = 24 * 3600 / INTERVAL;
+/// The default of `watch-after`.
+const AFTER: u64 = 600;
+
+const WRAPS: u64 = 1 << 32;
+
+const FOLDER: &str = "sys/class/infiniband/x_0/ports/1";
+const TIMEOUTS: &str = "hw_counters/local_ack_timeout_err";
+
+/// A port whose counters of errors are files, which are read when they have changed.
+struct Port {
+    files: FakeRoot,
+    sent: u64,
+    errors: PortErrors,
+}
+
+impl Port {
+    fn new(sent: u64, counters: &[(&str, u64)]) -> Port {
+        let mut port = Port { files: FakeRoot::new(), sent, errors: PortErrors::default() };
+        port.files.file(&format!("{FOLDER}/state"), "4: ACTIVE\n");
+        port.set(counters);
+        port
+    }
+
+    fn set(&mut self, counters: &[(&str, u64)]) {
+        for (path, count) in counters {
+            self.files.file(&format!("{FOLDER}/{path}"), format!("{count}\n"));
+        }
+        let reader = self.files.reader();
+        self.errors = port_errors::read(&Counters::new(&reader).of("x_0", 1));
+    }
+
+    fn look(&self) -> PortLook {
+        let sent = CounterValue { bytes: Some(self.sent), packets: None };
+        PortLook { traffic: Traffic { sent, ..Traffic::default() }, errors: self.errors.clone() }
+    }
+}
+
+#[test]
+fn a_day_of_a_sound_job_is_silent() {
+    // The counters of errors stand at their maximum from an earlier trouble on, and one of 32 bits begins anew.
+    let full = Port::new(
+        u64::MAX - (1 << 30),
+        &[
+            (TIMEOUTS, WRAPS - 1000),
+            ("hw_counters/req_transport_retries_exceeded", WRAPS - 1),
+            ("counters/link_downed", 255),
+            ("counters/link_error_recovery", 255),
+            ("counters/local_link_integrity_errors", 15),
+            ("counters/symbol_error", 65535),
+        ],
+    );
+    // A few errors an hour bring this one to its maximum.
+    let filling = Port::new(0, &[("counters/symbol_error", 65000), ("counters/port_rcv_errors", 65400)]);
+    // Its counters are cleared every six hours, wherever they stand.
+    let counters = [
+        (TIMEOUTS, 3 << 30),
+        ("hw_counters/req_rnr_retries_exceeded", 70_000),
+        ("counters/link_downed", 200),
+    ];
+    let cleared = Port::new(1 << 40, &counters);
+    let mut ports = [full, filling, cleared];
+    let watched = ports.iter().enumerate().map(|(index, port)| WatchedPort {
+        hca: format!("mlx5_{index}"),
+        port: 1,
+        is_infiniband: true,
+        first: port.look(),
+    });
+    let mut judge = Judge::new(watched.collect(), Duration::from_secs(AFTER));
+    for look in 1..=LOOKS {
+        // Each hour, the job writes a checkpoint for almost as long as it may rest.
+        let rests = look * INTERVAL % 3600 > 3600 - AFTER;
+        for port in ports.iter_mut().filter(|_| !rests) {
+            port.sent = port.sent.wrapping_add(1 << 20);
+        }
+        if look % 6 == 0 {
+            let minute = look / 6;
+            ports[0].set(&[(TIMEOUTS, (WRAPS - 1000 + 5 * minute) % WRAPS)]);
+            ports[1].set(&[
+                ("counters/symbol_error", (65000 + minute / 2).min(65535)),
+                ("counters/port_rcv_errors", (65400 + minute).min(65535)),
+            ]);
+        }
+        if look % (LOOKS / 4) == 0 {
+            ports[2].sent = 0;
+            ports[2].set(&counters.map(|(path, _)| (path, 0)));
+        }
+        let looks = ports.iter().map(Port::look).collect();
+        let findings = judge.judge(Duration::from_secs(look * INTERVAL), looks);
+        assert!(findings.is_empty(), "{look}: {findings:?}");
+    }
+    // What goes wrong after that day is still said.
+    ports[2].set(&[("counters/link_downed", 1)]);
+    let end = Duration::from_secs((LOOKS + 1) * INTERVAL);
+    let findings = judge.judge(end, ports.iter().map(Port::look).collect());
+    assert!(findings.iter().any(|one| one.message.contains("mlx5_2: 1 time")), "{findings:?}");
+}
