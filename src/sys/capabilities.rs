@@ -1,17 +1,7 @@
 //! Gives up what a process that does one thing does not need.
 
-use caps::Capability;
-use nix::libc;
+use caps::{CapSet, Capability};
 use nix::sys::prctl::set_dumpable;
-
-/// `_LINUX_CAPABILITY_VERSION_3` of `linux/capability.h`: 64 capabilities, in two halves.
-const VERSION: u32 = 0x2008_0522;
-
-#[repr(C)]
-struct Header {
-    version: u32,
-    pid: i32,
-}
 
 /// Gives up all capabilities of this process but these, for good, as far as the kernel allows. From now on, only a
 /// process with CAP_SYS_PTRACE may look into this one: another process of the same user, which has fewer
@@ -22,24 +12,16 @@ pub(crate) fn keep_only(kept: &[Capability]) {
 }
 
 fn give_up_all_but(kept: &[Capability]) {
-    let kept = kept.iter().fold(0, |kept, capability| kept | capability.bitmask());
-    let mut header = Header { version: VERSION, pid: 0 };
-    // For each half: effective, permitted, inheritable.
-    let mut held = [[0_u32; 3]; 2];
-    // SAFETY: both structures are as the kernel has them (capget(2)), and outlive the calls.
-    unsafe {
-        if libc::syscall(libc::SYS_capget, &raw mut header, &raw mut held) == 0 {
-            held[0].iter_mut().for_each(|set| *set &= kept as u32);
-            held[1].iter_mut().for_each(|set| *set &= (kept >> 32) as u32);
-            libc::syscall(libc::SYS_capset, &raw mut header, &raw const held);
-        }
+    // What is effective is permitted, so that set goes last.
+    for set in [CapSet::Effective, CapSet::Inheritable, CapSet::Permitted] {
+        let Ok(mut held) = caps::read(None, set) else { continue };
+        held.retain(|capability| kept.contains(capability));
+        let _ = caps::set(None, set, &held);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use caps::CapSet;
-
     use super::*;
 
     /// Capabilities belong to a thread.

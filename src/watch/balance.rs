@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_rail_that_never_moves_is_a_note() {
-        let message = "Nothing has moved over mlx5_3 in 1m 40s, while much has moved over each of the 3 other rails: the job has not used this rail, or not all of its GPUs took part.";
+        let message = "No data has moved over mlx5_3 in 1m 40s, while much has moved over each of the 3 other rails: the job did not use this rail, or not all of its GPUs took part.";
         let job = [times(4, REST), times(30, [GIB, GIB, GIB, 0])].concat();
         assert_eq!(said(&job), [(14, Severity::Info, message.to_owned())]);
     }

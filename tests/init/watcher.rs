@@ -134,7 +134,7 @@ fn it_tells_what_changes_on_a_port() {
 fn it_tells_that_nothing_moves_and_that_ras_does_not_answer_is_no_news() {
     let host = Host::new();
     let mut running = host.job(&["--watch-after", "300ms"]);
-    running.wait_for_error("nothing has moved over mlx5_0 in the first ");
+    running.wait_for_error("no data has moved over mlx5_0 in the first ");
     host.port("counters/port_xmit_data", "1000");
     running.wait_for_error("Data moves over mlx5_0, after ");
     running.wait_for_error("after data had moved: the job may have stalled.");
