@@ -24,14 +24,19 @@ const NAMES: usize = 4096;
 /// The most bytes of the list of a package's files. That of PyTorch has 1.3 million.
 const LIST: u64 = 4 * 1024 * 1024;
 
+/// Paths by paths. The keys are texts, because a path is hashed part by part.
+type Known = RefCell<HashMap<OsString, Option<PathBuf>>>;
+
 pub struct Tree<'a> {
     reader: &'a Reader,
     /// Which names are kept.
     matters: fn(&str) -> bool,
     listed: RefCell<HashMap<OsString, Rc<Vec<String>>>>,
-    /// What was looked up, and its path without links. Each library is asked for by many names and ways, and most
-    /// paths begin with the same few directories. The keys are texts, because a path is hashed part by part.
-    looked_up: RefCell<HashMap<OsString, Option<PathBuf>>>,
+    /// What was looked up, and its path without links: each library is asked for by many names and ways.
+    looked_up: Known,
+    /// What was on the way to it, and where those of them lead that are links: most paths begin with the same few
+    /// directories.
+    on_the_way: Known,
     /// How many more names may be kept.
     room: Cell<usize>,
 }
@@ -42,7 +47,8 @@ impl<'a> Tree<'a> {
             reader,
             matters,
             listed: RefCell::default(),
-            looked_up: RefCell::default(),
+            looked_up: Known::default(),
+            on_the_way: Known::default(),
             room: Cell::new(NAMES),
         }
     }
@@ -55,7 +61,7 @@ impl<'a> Tree<'a> {
             return real.clone();
         }
         let real = self.walk(path);
-        self.keep(path, real.as_ref());
+        keep(&self.looked_up, path, &real);
         real
     }
 
@@ -71,11 +77,8 @@ impl<'a> Tree<'a> {
                 continue;
             }
             real.push(part);
-            if self.is_known(&real) {
-                continue;
-            }
-            match fs::read_link(self.reader.path(&real)) {
-                Ok(target) => {
+            match self.link(&real) {
+                Ok(Some(target)) => {
                     links += 1;
                     if links > LINKS {
                         return None;
@@ -86,30 +89,26 @@ impl<'a> Tree<'a> {
                     }
                     push_reversed(&mut pending, &target);
                 }
-                // The entry exists, and is not a link.
-                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-                    if !pending.is_empty() {
-                        self.keep(&real, Some(&real));
-                    }
-                }
+                Ok(None) => {}
                 Err(_) => return None,
             }
         }
         real.to_str().is_some().then_some(real)
     }
 
-    /// Returns whether the walk has been here, and it is not a link.
-    fn is_known(&self, entry: &Path) -> bool {
-        let looked_up = self.looked_up.borrow();
-        let real = looked_up.get(entry.as_os_str()).and_then(Option::as_ref);
-        real.is_some_and(|real| real.as_os_str() == entry.as_os_str())
-    }
-
-    fn keep(&self, path: &Path, real: Option<&PathBuf>) {
-        let mut looked_up = self.looked_up.borrow_mut();
-        if looked_up.len() < NAMES {
-            looked_up.insert(path.as_os_str().to_owned(), real.cloned());
+    /// Returns where the entry leads if it is a link.
+    fn link(&self, entry: &Path) -> std::io::Result<Option<PathBuf>> {
+        if let Some(target) = self.on_the_way.borrow().get(entry.as_os_str()) {
+            return Ok(target.clone());
         }
+        let target = match fs::read_link(self.reader.path(entry)) {
+            Ok(target) => Some(target),
+            // The entry exists, and is not a link.
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => None,
+            Err(error) => return Err(error),
+        };
+        keep(&self.on_the_way, entry, &target);
+        Ok(target)
     }
 
     /// Returns the names in a directory that matter, in natural order; none if there is no directory.
@@ -158,6 +157,13 @@ impl<'a> Tree<'a> {
     /// Remembers a file that could not be made sense of.
     pub fn remember(&self, real: &Path, error: &str) {
         self.reader.remember(&self.reader.path(real), error);
+    }
+}
+
+fn keep(known: &Known, path: &Path, value: &Option<PathBuf>) {
+    let mut known = known.borrow_mut();
+    if known.len() < NAMES {
+        known.insert(path.as_os_str().to_owned(), value.clone());
     }
 }
 
