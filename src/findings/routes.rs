@@ -66,7 +66,7 @@ fn of_way(way: &Way, names: &str) -> Option<Finding> {
         Way::OnLink => Some(
             Finding::info(
                 Id::NoRoute,
-                format!("No route leads out of the interface of {names}: the kernel looks for every other node on the interface's own link, by ARP, and connections end with \"Connection timed out\" unless the node, or a router in its place, answers there."),
+                format!("No route leads out of the interface of {names}: the kernel looks for every other node on the interface's own link, by ARP, and connections fail with \"Connection timed out\" unless the node, or a router in its place, answers there."),
             )
             .with_fix(format!("If connections time out, give the interface {WAY_OUT}.")),
         ),
@@ -81,7 +81,7 @@ fn of_way(way: &Way, names: &str) -> Option<Finding> {
         Way::Nowhere => Some(
             Finding::warning(
                 Id::NoRoute,
-                format!("No route leads out of the interface of {names}: connections to other nodes will end with \"Network is unreachable\"."),
+                format!("No route leads out of the interface of {names}: connections to other nodes will fail with \"Network is unreachable\"."),
             )
             .with_fix(format!("Give the interface {WAY_OUT}.")),
         ),
