@@ -1,28 +1,34 @@
 //! Tests the watcher beside a job, on a made-up /sys whose files change while the job runs.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use nix::libc;
 use tempfile::TempDir;
 
-use crate::support::running::{Running, after, as_pid_1, children, rdma_init, send};
-use crate::support::{binary, poll_until};
+use crate::support::running::{Running, after, as_pid_1, children, from_scratch, rdma_init, send};
+use crate::support::{binary, poll_until, repository};
 
 /// The name of the watcher's process.
 const NAME: &str = "rdma-init-watch\n";
 
-/// A machine with one RoCE HCA, mlx5_0, whose GID of its address is at index 1.
-struct Host(TempDir);
+/// A machine with one HCA, mlx5_0: for RoCE, whose GID of its address is at index 1, or for InfiniBand.
+struct Host {
+    folder: TempDir,
+    is_infiniband: bool,
+}
 
 const OWN: &str = "0000:0000:0000:0000:0000:ffff:0a09:0001";
 const EMPTY: &str = "0000:0000:0000:0000:0000:0000:0000:0000";
 
 impl Host {
     fn new() -> Host {
-        let host = Host(tempfile::tempdir().unwrap());
+        let host = Host { folder: tempfile::tempdir().unwrap(), is_infiniband: false };
         for folder in ["class/net", "fs/cgroup", "firmware"] {
-            fs::create_dir_all(host.0.path().join("sys").join(folder)).unwrap();
+            fs::create_dir_all(host.folder.path().join("sys").join(folder)).unwrap();
         }
         host.write("class/infiniband/mlx5_0/node_type", "1: CA");
         host.write("class/infiniband_verbs/uverbs0/ibdev", "mlx5_0");
@@ -46,8 +52,15 @@ impl Host {
         host
     }
 
+    fn with_infiniband() -> Host {
+        let host = Host { is_infiniband: true, ..Host::new() };
+        host.port("link_layer", "InfiniBand");
+        host.port("lid", "0x1");
+        host
+    }
+
     fn write(&self, path: &str, text: &str) {
-        let path = self.0.path().join("sys").join(path);
+        let path = self.folder.path().join("sys").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         // At once, as the kernel's files never are empty.
         let new = path.with_extension("new");
@@ -64,18 +77,21 @@ impl Host {
     fn shows(&self, how: &str, arguments: &[&str]) -> Command {
         let mut ours = rdma_init(arguments);
         ours.env("RDMA_INIT_WATCH", "warn").env("RDMA_INIT_WATCH_INTERVAL", "100ms");
-        // The loopback interface of a network namespace of its own has the address of the GID.
         let first = format!(
             "mount --rbind {}/sys /sys; mount -t tmpfs tmpfs /dev; mkdir /dev/infiniband /dev/shm; mknod -m 666 /dev/null c 1 3; \
-             : >/dev/infiniband/uverbs0; ip addr add 10.9.0.1/24 dev lo; ip link set lo up; {how}",
-            self.0.path().display()
+             : >/dev/infiniband/uverbs0;",
+            self.folder.path().display()
         );
-        let inner = after(&first, ours);
+        if self.is_infiniband {
+            return after(&format!("{first} {how}"), ours);
+        }
+        // The loopback interface of a network namespace of its own has the address of the GID.
+        let inner = after(&format!("{first} ip addr add 10.9.0.1/24 dev lo; ip link set lo up; {how}"), ours);
         let mut outer = Command::new("unshare");
         outer.arg("--net").arg(inner.get_program()).args(inner.get_args());
         outer.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
         outer.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        crate::support::running::from_scratch(&mut outer);
+        from_scratch(&mut outer);
         outer
     }
 
@@ -140,6 +156,31 @@ fn it_tells_that_nothing_moves_and_that_ras_does_not_answer_is_no_news() {
     running.wait_for_error("after data had moved: the job may have stalled.");
     let said = stop(running);
     assert!(!said.contains("RAS"), "{said}");
+}
+
+#[test]
+fn it_asks_ras_when_nothing_moves() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let recorded = fs::read(repository("src/watch/ras/recorded/2.28.9-dead.txt")).unwrap();
+    let served = thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let mut question = Vec::new();
+        while !question.ends_with(b"STATUS\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            question.extend(byte);
+        }
+        stream.write_all(&recorded).unwrap();
+    });
+    let host = Host::with_infiniband();
+    let options = ["--watch-after", "300ms", "--set", &format!("NCCL_RAS_ADDR={address}")];
+    let mut running = host.job(&options);
+    running.wait_for_error("nothing has moved over mlx5_0 in the first ");
+    running.wait_for_error("warning: NCCL's RAS (2.28.9): rank 1 of 3 on ");
+    served.join().unwrap();
+    let said = stop(running);
+    assert_eq!(said.matches("NCCL's RAS (").count(), 1, "it is asked again after a minute: {said}");
 }
 
 #[test]
@@ -213,6 +254,10 @@ fn a_supervisor_leaves_no_zombie_of_it() {
         let supervisor = running.child();
         let watcher = watcher(supervisor);
         let is_there = |pid: i32| fs::exists(format!("/proc/{pid}")).unwrap();
+        let is_zombie = |pid: i32| {
+            let state = fs::read_to_string(format!("/proc/{pid}/stat"));
+            state.is_ok_and(|state| state.contains(") Z ")).then_some(())
+        };
         let of_name = |name: &str| {
             let named = |pid: &i32| {
                 fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name))
@@ -224,15 +269,12 @@ fn a_supervisor_leaves_no_zombie_of_it() {
         let (command, orphan) = (sleepers[0], sleepers[1]);
         if dies_before {
             send(watcher, libc::SIGKILL);
+            poll_until("it has ended", || is_zombie(watcher));
             send(orphan, libc::SIGKILL);
             poll_until("it is reaped while the command runs", || (!is_there(watcher)).then_some(()));
         }
         send(command, libc::SIGTERM);
-        poll_until("the supervisor has ended", || {
-            fs::read_to_string(format!("/proc/{supervisor}/stat"))
-                .is_ok_and(|stat| stat.contains(") Z "))
-                .then_some(())
-        });
+        poll_until("the supervisor has ended", || is_zombie(supervisor));
         assert!(!is_there(watcher), "{dies_before}");
         running.kill(libc::SIGKILL);
         running.end();

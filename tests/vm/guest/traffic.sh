@@ -126,7 +126,7 @@ said 'is at index .* again'
 # The lowest free entry gets the next address, so the old one comes back elsewhere.
 ip addr del 25.11.128.34/27 dev eth2
 said_twice 'is gone from index'
-ip addr add 25.11.128.35/27 dev eth2
+ip addr add 25.11.128.35/32 dev eth2
 ip addr add 25.11.128.34/27 dev eth2
 said 'has moved from index'
 rdma link delete mlx5_2
@@ -148,7 +148,7 @@ expect 'the command gets each warning' "$(cut -d'"' -f 4 /run/told | tr '\n' ' '
 expect 'each line once' "$(grep -cE 'not active any more|active again|is gone\.|in the first' /run/out)" 4
 has_not 'no orphan' 'which is not the command'
 has_not 'the drain does not see it' 'drain-timeout'
-ip addr del 25.11.128.35/27 dev eth2
+ip addr del 25.11.128.35/32 dev eth2
 rdma link add mlx5_2 type rxe netdev eth2
 await 'mlx5_2 is back' grep -q ACTIVE /sys/class/infiniband/mlx5_2/ports/1/state
 job --watch warn --watch-interval 100ms -- sh -c 'ip link set eth2 up; sleep 1; exit 0'
