@@ -7,6 +7,7 @@ mod preflight {
     mod attacks;
     mod beside;
     mod bisection;
+    mod calls;
     mod directions;
     mod failing;
     mod faults;
