@@ -172,7 +172,7 @@ pub fn fail(program: &Path, fails: Option<(Place, i32)>) -> (impl FnOnce() + Sen
         program: (of_program.dev(), of_program.ino()),
         fails,
         pids: [0; PROCESSES],
-        counts: Box::new([[0; NUMBERS]; PROCESSES]),
+        counts: vec![[0; NUMBERS]; PROCESSES].into_boxed_slice(),
         seen: Vec::with_capacity(LONGEST),
     };
     let (send, receive) = channel::<OwnedFd>();
@@ -198,7 +198,7 @@ struct Server {
     program: (u64, u64),
     fails: Option<(Place, i32)>,
     pids: [u32; PROCESSES],
-    counts: Box<[[usize; NUMBERS]; PROCESSES]>,
+    counts: Box<[[usize; NUMBERS]]>,
     seen: Vec<Place>,
 }
 
