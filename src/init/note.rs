@@ -25,7 +25,7 @@ struct TextPlace {
 /// leaves a decision, which is usually short, so it shares the first page with the lengths.
 const DECISION: TextPlace = TextPlace { length_at: 8, start: 16, longest: 16 * 1024 * 1024 };
 
-/// The counters of the ports, in some 200 bytes for each port.
+/// The first look at the ports, in less than 1 KiB for each port.
 const TRAFFIC: TextPlace = TextPlace { length_at: 0, start: 16 + 16 * 1024 * 1024, longest: 64 * 1024 };
 
 impl HandoffMemory {
