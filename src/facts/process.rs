@@ -66,21 +66,24 @@ impl From<CapabilitySet> for String {
 /// cannot be recovered.
 const CUT: &str = "the C library takes LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR and others from a program whose file has a capability (setcap), and the memory of this process does not show them any more: the command starts without them";
 
+/// The lines of `/proc/self/status` from the first capability on (`fs/proc/array.c`, `proc_pid_status`): five sets and
+/// NoNewPrivs, with room for what the kernel may add.
+const FIELDS: usize = 12;
+
 pub(crate) fn read(reader: &Reader) -> Process {
-    let status = reader.text("/proc/self/status").unwrap_or_default();
+    // Its fields are found in it, and no other part of it is shown.
+    let status = reader.exact_text_unless("/proc/self/status", &[]).unwrap_or_default();
     if status.is_empty() {
         reader.remember(&reader.path("/proc/self/status"), "it does not exist; is /proc mounted?");
     }
     if !environ::is_whole() {
         reader.remember(&reader.path("/proc/self/environ"), CUT);
     }
-    let fields: Vec<(&str, &str)> = status
-        .lines()
-        .filter(|line| line.starts_with("Cap") || line.starts_with("NoNewPrivs"))
-        .filter_map(|line| line.split_once(':'))
-        .collect();
+    // The capabilities are beside each other, and the file has fifty more lines.
+    let fields = status.find("\nCapInh:").and_then(|start| status.get(start..)).unwrap_or_default();
     let field = |name: &str| -> Option<&str> {
-        fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.trim())
+        let mut lines = fields.lines().take(FIELDS).filter_map(|line| line.split_once(':'));
+        lines.find(|(known, _)| *known == name).map(|(_, value)| value.trim())
     };
     let set = |name, kind| {
         let told = field(name).and_then(|text| text.to_owned().try_into().ok());
