@@ -74,7 +74,7 @@ def pattern(section):
     file, member, name = match.groups()
     if "._R" in name:
         # The hash of each crate, and the number of a copy.
-        name = re.sub(r"Cs[0-9a-zA-Z]+_", "Cs*_", re.sub(r"\.llvm\.\d+$", "*", name))
+        name = re.sub(r"Cs[0-9a-zA-Z]+_", "Cs*_", re.sub(r"\.(llvm\.)?\d+$", "*", name))
         return f"*({name})"
     return f"*{file}:{member}({name})" if member else None
 
