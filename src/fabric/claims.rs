@@ -47,8 +47,11 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if claimed.is_empty() || (claimed.iter().all(is_front_end) && !others.iter().all(is_front_end)) {
         return None;
     }
-    // The same holds for slower NICs of a plugin, for storage.
-    let fastest = |ports: &[&Candidate]| ports.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max);
+    // The same holds for slower NICs of a plugin, for storage. The front-end NIC is not a rail, however fast.
+    let fastest = |ports: &[&Candidate]| {
+        let rails = ports.iter().copied().filter(|port| !is_front_end(port));
+        rails.map(|port| port.port.gigabits()).fold(0.0, f64::max)
+    };
     if !has_claims && fastest(&claimed) < fastest(&others) {
         return None;
     }

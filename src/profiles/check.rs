@@ -3,6 +3,7 @@
 
 use super::format::{Condition, Constraints, Fabric, Only, Profile, Text, fits};
 use crate::facts::environment::is_variable_name;
+use crate::facts::secret::is_secret;
 use crate::image::flavor::Flavor;
 use crate::libraries::nccl::number::{is_as_it_shows, strtoll};
 use crate::libraries::nccl::ranges;
@@ -59,6 +60,12 @@ pub(super) fn check(profile: &Profile) -> Checked {
     for (variable, source) in &profile.from_environment {
         if !is_name(variable) || !is_name(source) {
             let why = format!("{variable:?} = {source:?} must have two names of variables");
+            return Err(Wrong::at(variable, why).below_key("from-environment"));
+        }
+        if is_secret(source) {
+            let why = format!(
+                "{source:?} may hold a secret, to judge by its name, and rdma-init does not keep its value: use another variable"
+            );
             return Err(Wrong::at(variable, why).below_key("from-environment"));
         }
     }

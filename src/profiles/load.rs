@@ -398,6 +398,10 @@ mod tests {
                 "5: key \"NCCL_DEBUG\": \"NCCL_DEBUG\" = \"a b\" must have two names of variables",
             ),
             (
+                "[from-environment]\nNCCL_DEBUG = \"SITE_TOKEN\"",
+                "5: key \"NCCL_DEBUG\": \"SITE_TOKEN\" may hold a secret, to judge by its name, and rdma-init does not keep its value: use another variable",
+            ),
+            (
                 "[[auto]]\nfile = \"etc/*\"",
                 "5: key \"file\": \"etc/*\" must be the absolute path of a file, without \"*\"",
             ),
