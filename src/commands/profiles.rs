@@ -14,6 +14,7 @@ use crate::pipeline::read;
 use crate::plan::ProfileChoice;
 use crate::plan::evidence::{self, Fit, Held, Table};
 use crate::profiles::{Only, Profile};
+use crate::text::visible;
 
 pub(super) fn run(
     out: &mut impl Write,
@@ -28,7 +29,7 @@ pub(super) fn run(
         }
         let width = profiles.names().map(str::len).max().unwrap_or_default();
         for profile in profiles.iter() {
-            writeln!(out, "{:width$}  {}", profile.name, profile.title)?;
+            writeln!(out, "{:width$}  {}", visible(&profile.name), visible(&profile.title))?;
         }
         return Ok(());
     };
@@ -56,7 +57,7 @@ pub(super) fn why(
         writeln!(
             out,
             "{} (priority {}): {}",
-            fit.profile.name,
+            visible(&fit.profile.name),
             fit.profile.priority,
             verdict(&fit, plan.profile.as_ref())
         )?;

@@ -189,9 +189,11 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
 /// Reports profiles that fit as well as the chosen one.
 pub(super) fn equal_profiles(plan: &Plan) -> Option<Finding> {
     let choice = plan.profile.as_ref().filter(|choice| !choice.equals.is_empty())?;
-    let (name, others) = (&choice.name, choice.equals.join(", "));
+    let name = &choice.name;
+    let (last, between) = choice.equals.split_last()?;
+    let between: String = between.iter().map(|other| format!(", {other}")).collect();
     let message = format!(
-        "The profiles {name} and {others} fit this host and have the same priority; {name} counts because it comes first by name."
+        "The profiles {name}{between} and {last} fit this host and have the same priority; {name} counts because it comes first by name."
     );
     Some(Finding::warning(Id::EqualProfiles, message).with_fix(
         "Give the right profile a higher priority, or name it with the key profile (rdma-init profiles --why shows what fits).",

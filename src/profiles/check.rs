@@ -109,11 +109,16 @@ fn constants<'a>(variables: impl IntoIterator<Item = (&'a String, &'a String)>) 
             return Err(Wrong::at(variable, format!("{variable:?} cannot be an environment variable")));
         }
         let Some(number) = ranges::find(variable).filter(|_| !value.is_empty()) else { continue };
-        let is_right =
-            is_as_it_shows(value) && strtoll(value).is_some_and(|value| number.is_in_range(value, NEWEST));
-        if !is_right {
-            let range = number.range(NEWEST, Flavor::Nccl);
-            return Err(Wrong::at(variable, format!("{value:?} is out of range: it can be {range}")));
+        let range = || number.range(NEWEST, Flavor::Nccl);
+        if !is_as_it_shows(value) {
+            let why = format!(
+                "{value:?} must be a number without a leading 0 and without anything after it: {}",
+                range()
+            );
+            return Err(Wrong::at(variable, why));
+        }
+        if strtoll(value).is_none_or(|value| !number.is_in_range(value, NEWEST)) {
+            return Err(Wrong::at(variable, format!("{value:?} is out of range: it can be {}", range())));
         }
     }
     Ok(())

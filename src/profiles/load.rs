@@ -416,7 +416,7 @@ mod tests {
             ),
             (
                 "[[only]]\nnccl-min = \"2.27\"\n[only.variables]\nNCCL_IB_TIMEOUT = \"022\"",
-                "7: key \"NCCL_IB_TIMEOUT\": \"022\" is out of range: it can be 0 to 31 (the field has 5 bits)",
+                "7: key \"NCCL_IB_TIMEOUT\": \"022\" must be a number without a leading 0 and without anything after it: 0 to 31 (the field has 5 bits)",
             ),
             (
                 "[[auto]]\nhca-name = \"a\"\nnot = [\n  { link-layer = \"RoCE\" }\n]",
