@@ -4,6 +4,7 @@
 use caps::Capability::CAP_SYS_ADMIN;
 
 use super::default_route::{self, OnDefaultRoute};
+use super::gid;
 use super::port::{Candidate, SkipReason};
 use super::step::NarrowingStep;
 use crate::facts::Facts;
@@ -53,6 +54,13 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
         rails.map(|port| port.port.gigabits()).fold(0.0, f64::max)
     };
     if !has_claims && fastest(&claimed) < fastest(&others) {
+        return None;
+    }
+    // A Pod in the node's network gets no CNI, so the functions that its plugin has given have no address.
+    let own = gid::OwnAddresses::of(facts);
+    let has_own_gid =
+        |port: &&Candidate| port.port.link_layer != LinkLayer::Ethernet || !own.slots(port.port).is_empty();
+    if !has_claims && !claimed.iter().any(has_own_gid) && others.iter().any(has_own_gid) {
         return None;
     }
     let mut names = Vec::new();
