@@ -115,12 +115,14 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
         .ok_or_else(|| "expected a duration such as 500ms, 25s or 2m".to_owned())
 }
 
-/// Returns a time between two looks, which must not keep a processor busy.
+/// Returns a time between two looks, which must not keep a processor busy, and which a clock can count.
 pub(super) fn interval(value: &Value) -> Result<Duration, String> {
+    const ALLOWED: std::ops::RangeInclusive<Duration> =
+        Duration::from_millis(100)..=Duration::from_secs(86_400);
     duration(value)
         .ok()
-        .filter(|interval| *interval >= Duration::from_millis(100))
-        .ok_or_else(|| "expected a duration of 100ms or more, such as 10s".to_owned())
+        .filter(|interval| ALLOWED.contains(interval))
+        .ok_or_else(|| "expected a duration between 100ms and 1day, such as 10s".to_owned())
 }
 
 pub(super) fn number(value: &Value) -> Result<u32, String> {
