@@ -56,6 +56,11 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if !has_claims && fastest(&claimed) < fastest(&others) {
         return None;
     }
+    // Nor does a single NIC beside several GPUs: it is rather for storage than the only rail.
+    let has_several_gpus = facts.gpu.count.is_some_and(|count| count > 1);
+    if !has_claims && claimed.len() == 1 && has_several_gpus {
+        return None;
+    }
     // A Pod in the node's network gets no CNI, so the functions that its plugin has given have no address.
     let own = gid::OwnAddresses::of(facts);
     let has_own_gid =
@@ -76,8 +81,14 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use ipnet::IpNet;
+
     use super::*;
     use crate::fabric::{Verdict, candidates, fake};
+    use crate::facts::gid::{Gid, GidType};
+    use crate::facts::net::Interface;
     use crate::facts::process::CapabilitySet;
 
     fn facts(claims: &[(&str, &str)]) -> Facts {
@@ -152,5 +163,38 @@ mod tests {
         assert_eq!(with(&["0000:99:00.0"], FAST, true), None);
         let slow = "100 Gb/sec (4X EDR)";
         assert_eq!(with(&two, [slow, slow, FAST[0], FAST[0]], true), None);
+    }
+
+    #[test]
+    fn one_nic_beside_several_gpus_is_for_storage() {
+        for (gpus, is_narrowed) in [(None, true), (Some(1), true), (Some(8), false)] {
+            let mut facts = facts(&[]);
+            facts.given = vec![GivenDevice { address: "0000:0d:00.0".to_owned(), ..GivenDevice::default() }];
+            facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
+            facts.gpu.count = gpus;
+            let mut ports = candidates(&facts);
+            assert_eq!(leave_out_unclaimed(&facts, &mut ports).is_some(), is_narrowed, "{gpus:?}");
+        }
+    }
+
+    /// As in the node's network: the interfaces of the others have addresses, and those that were given have none.
+    #[test]
+    fn hcas_without_an_address_do_not_replace_those_with_one() {
+        let mut facts = facts(&[]);
+        let device = |address: &str| GivenDevice { address: address.to_owned(), ..GivenDevice::default() };
+        facts.given = vec![device("0000:0d:00.0"), device("0000:1d:00.0")];
+        facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
+        for hca in &mut facts.rdma {
+            hca.ports[0].link_layer = LinkLayer::Ethernet;
+        }
+        let mut ports = candidates(&facts);
+        assert!(leave_out_unclaimed(&facts, &mut ports).is_some(), "none of them has an address");
+        let address = Ipv4Addr::new(10, 1, 0, 2);
+        let gid = Gid { index: 3, gid: address.to_ipv6_mapped(), kind: GidType::RoceV2, netdev: None };
+        facts.rdma[2].ports[0].gids.slots = vec![gid];
+        let addresses = vec![IpNet::new(address.into(), 24).unwrap()];
+        facts.net.interfaces = vec![Interface { name: "eth2".to_owned(), addresses, ..Interface::default() }];
+        let mut ports = candidates(&facts);
+        assert!(leave_out_unclaimed(&facts, &mut ports).is_none());
     }
 }
