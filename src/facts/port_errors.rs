@@ -133,6 +133,10 @@ impl PortErrors {
         before.is_active() && (self.state.is_some_and(|state| state != ACTIVE) || self.is_gone())
     }
 
+    pub(crate) fn has_state(&self, state: Option<u64>) -> bool {
+        self.state == state
+    }
+
     pub(crate) fn is_active(&self) -> bool {
         self.state == Some(ACTIVE)
     }

@@ -57,7 +57,10 @@ pub(crate) fn read(
     // Read first: if the device goes away meanwhile, the state shows that, and the GID counts for nothing.
     let gid = gid.map(|used| place(reader, &format!("/sys/class/infiniband/{hca}/ports/{port}"), used));
     let of = counters.of(hca, port);
-    PortLook { traffic: traffic::read(&of), errors: port_errors::read(&of), rate: of.rate(), gid }
+    let (traffic, errors) = (traffic::read(&of), port_errors::read(&of));
+    // A link that goes down or comes up meanwhile has a rate that means nothing.
+    let rate = of.rate().filter(|_| errors.has_state(of.state()));
+    PortLook { traffic, errors, rate, gid }
 }
 
 /// Reads one file, unless the GID has left its place.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use nix::libc::SIGKILL;
 use nix::unistd::Pid;
 
 use crate::facts::reader::of_kernel;
@@ -74,6 +75,17 @@ fn signal_descendants(signal: i32) {
             // No descriptor is left, or the kernel has no pidfd.
             Err(_) => signals::kill(Pid::from_raw(*pid), signal),
         };
+    }
+}
+
+/// Kills the children of a process, each with the process group that it leads; none if /proc does not show them.
+pub(super) fn kill_children_of(process: Pid) {
+    if !Reach::Descendants.can_see() {
+        return;
+    }
+    for child in processes().filter(|pid| parent(*pid) == Some(process.as_raw())) {
+        let group = signals::kill(Pid::from_raw(-child), SIGKILL);
+        let _ = group.or_else(|_| signals::kill(Pid::from_raw(child), SIGKILL));
     }
 }
 

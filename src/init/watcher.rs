@@ -3,13 +3,13 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
-use nix::libc::SIGKILL;
+use nix::libc::{SIGKILL, SIGSTOP};
 use nix::sys::prctl::set_name;
 use nix::unistd::Pid;
 
 use super::note::HandoffMemory;
 use super::supervisor::Supervisor;
-use super::survivors::Reach;
+use super::survivors::{Reach, kill_children_of};
 use crate::log::Level;
 use crate::sys::capabilities::keep_only;
 use crate::sys::fork;
@@ -61,6 +61,12 @@ impl Supervisor {
     /// here. It may hang in a driver, so the wait is short.
     pub(super) fn end_watcher(&mut self) {
         let Some(watcher) = self.watcher.take() else { return };
+        if self.reach == Reach::Descendants {
+            // What root executes has the capabilities again that the watcher gave up, and the kernel then forgets the
+            // parent-death signal. A watcher that is stopped starts no other command.
+            let _ = signals::kill(watcher, SIGSTOP);
+            kill_children_of(watcher);
+        }
         let _ = signals::kill(watcher, SIGKILL);
         if self.reach == Reach::Descendants {
             fork::reap_unseen(watcher, PATIENCE);

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::finding::{Finding, Id};
+use crate::finding::{Finding, Id, Severity};
 use crate::text::counted;
 
-/// More lines of one kind in an hour are counted instead.
+/// In an hour, lines of one kind and severity are said after so many looks, and later ones are counted instead: the
+/// ports of one look belong together, and notes use up no room for warnings.
 const MOST: usize = 6;
 const WINDOW: Duration = Duration::from_secs(3600);
 
@@ -14,8 +15,11 @@ pub(super) struct Fold(Vec<Window>);
 
 struct Window {
     id: Id,
+    severity: Severity,
     began: Duration,
-    said: usize,
+    /// The looks after which something was said, and the last one of them.
+    looks: usize,
+    last: Duration,
     left_out: usize,
 }
 
@@ -27,17 +31,22 @@ impl Fold {
         let over: Vec<Window> = over;
         let left_out = over.iter().filter(|window| window.left_out > 0);
         let mut said: Vec<Finding> = left_out.map(sum).collect();
-        said.extend(findings.into_iter().filter(|finding| self.admits(at, finding.id)));
+        said.extend(findings.into_iter().filter(|finding| self.admits(at, finding)));
         said
     }
 
-    fn admits(&mut self, at: Duration, id: Id) -> bool {
-        let Some(window) = self.0.iter_mut().find(|window| window.id == id) else {
-            self.0.push(Window { id, began: at, said: 1, left_out: 0 });
+    fn admits(&mut self, at: Duration, finding: &Finding) -> bool {
+        let (id, severity) = (finding.id, finding.severity);
+        let Some(window) = self.0.iter_mut().find(|window| (window.id, window.severity) == (id, severity))
+        else {
+            self.0.push(Window { id, severity, began: at, looks: 1, last: at, left_out: 0 });
             return true;
         };
-        if window.said < MOST {
-            window.said += 1;
+        if window.last == at {
+            return true;
+        }
+        if window.looks < MOST {
+            (window.looks, window.last) = (window.looks + 1, at);
             return true;
         }
         window.left_out += 1;
@@ -77,5 +86,16 @@ mod tests {
             ["2 more lines of this kind followed within an hour and were omitted.", "It happened."]
         );
         assert_eq!(said(3601, Id::LinkDown), ["It happened."]);
+    }
+
+    #[test]
+    fn the_ports_of_a_look_are_one_and_notes_leave_room_for_warnings() {
+        let mut fold = Fold::default();
+        let mut count = |seconds, finding: fn(Id, String) -> Finding| {
+            let findings = (0..8).map(|_| finding(Id::LinkDown, "It happened.".to_owned())).collect();
+            fold.pass(Duration::from_secs(seconds), findings).len()
+        };
+        assert_eq!([0, 1, 2, 3, 4, 5, 6].map(|second| count(second, Finding::info)), [8, 8, 8, 8, 8, 8, 0]);
+        assert_eq!(count(7, Finding::warning), 8);
     }
 }

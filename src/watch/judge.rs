@@ -93,6 +93,11 @@ impl Judge {
         self.fold.pass(at, findings)
     }
 
+    /// Returns which of these findings of another judge are said.
+    pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
+        self.fold.pass(at, findings)
+    }
+
     /// Whether it has told that nothing moves, and nothing has moved since.
     pub(super) fn rests(&self) -> bool {
         self.has_told_rest

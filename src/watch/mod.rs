@@ -65,7 +65,8 @@ pub(crate) fn run(
             say(&finding);
             command.take(&finding);
         }
-        if let Some(finding) = ranks.as_mut().and_then(|ranks| ranks.ask(judge.rests())) {
+        let of_ranks = ranks.as_mut().and_then(|ranks| ranks.ask(judge.rests()));
+        for finding in judge.pass(started.elapsed(), of_ranks.into_iter().collect()) {
             say(&finding);
             command.take(&finding);
         }
