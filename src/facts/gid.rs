@@ -168,10 +168,11 @@ fn size(gids: &AttributeFolder) -> u32 {
 /// far.
 pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
     let gids = reader.folder(format!("{port}/gids"));
-    reader.remember_unopened(&gids);
     let size = size(&gids);
     let mut table = GidTable { size, ..GidTable::default() };
     if size == 0 {
+        // If entries cannot be looked up, the list tells why.
+        reader.names_in(&gids);
         return table;
     }
     let attributes = |name| reader.folder(format!("{port}/gid_attrs/{name}"));

@@ -177,15 +177,6 @@ impl Reader {
         self.unless_absent(&folder.path(name), absent, text)
     }
 
-    /// Remembers why a directory could not be opened, unless it is absent.
-    pub fn remember_unopened(&self, folder: &AttributeFolder) {
-        if let Err(errno) = folder.open
-            && errno != Errno::ENOENT
-        {
-            self.remember(&folder.path, describe(errno));
-        }
-    }
-
     /// Returns the text of a file as a number. A text that is not a number is remembered.
     pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         let text = self.text(&path)?;
