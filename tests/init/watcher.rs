@@ -280,3 +280,36 @@ fn a_supervisor_leaves_no_zombie_of_it() {
         running.end();
     }
 }
+
+/// Root gets its capabilities again with each program that it executes, and the kernel then forgets that the program
+/// was to end with the watcher.
+#[test]
+fn the_command_of_a_finding_ends_with_the_job() {
+    let host = Host::new();
+    let place = tempfile::tempdir().unwrap();
+    let script = place.path().join("tell");
+    fs::write(&script, "#!/bin/sh\nsleep 1000\n:\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&script, mode).unwrap();
+    let option = script.to_str().unwrap();
+    let arguments = ["--supervise", "--on-finding", option, "--", "sh", "-c", "echo ready; exec sleep 1000"];
+    let mut running = as_pid_1(host.shows("\"$@\" & exec sleep 1000;", &arguments));
+    running.wait_for("ready");
+    let supervisor = running.child();
+    let watcher = watcher(supervisor);
+    host.port("state", "1: DOWN");
+    let hook = poll_until("the command runs", || children(watcher).first().copied());
+    let sleeper = poll_until("it has a child", || children(hook).first().copied());
+    let command = children(supervisor).into_iter().find(|pid| *pid != watcher).unwrap();
+    send(command, libc::SIGKILL);
+    let has_ended = |pid: i32| {
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        (state.is_empty() || state.contains(") Z ")).then_some(())
+    };
+    poll_until("the supervisor has ended", || has_ended(supervisor));
+    for pid in [hook, sleeper] {
+        poll_until("nothing of the command is left", || has_ended(pid));
+    }
+    running.kill(libc::SIGKILL);
+    running.end();
+}
