@@ -97,7 +97,7 @@ const START: &[(&str, &[OptionRow])] = &[
             OptionRow("watch", One("MODE"), "Watch the ports: off (default), warn"),
             OptionRow("watch-interval", One("TIME"), "Time between checks [default: 10s]"),
             OptionRow("watch-after", One("TIME"), "Report idle ports after [default: 10m]"),
-            OptionRow("on-finding", One("COMMAND"), "Run this for each warning of the watch"),
+            OptionRow("on-finding", One("COMMAND"), "Run this for each warning of the watcher"),
         ],
     ),
     (

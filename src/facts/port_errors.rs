@@ -141,7 +141,7 @@ impl PortErrors {
         self.state == Some(ACTIVE)
     }
 
-    /// Returns the counters that have reached their maximum, and count no further.
+    /// Returns the counters that have reached their maximum and no longer count.
     pub(crate) fn full(&self) -> impl Iterator<Item = &'static str> {
         let all = COUNTERS.iter().zip(&self.counts);
         all.filter_map(|(Counter(_, _, counter, width), count)| match width {

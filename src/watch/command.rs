@@ -64,7 +64,7 @@ impl OnFinding {
                     }
                 }
                 Reaped::Ended(_, Ended::Exited(code)) => {
-                    failed = (code != 0).then(|| format!("ended with exit code {code}"));
+                    failed = (code != 0).then(|| format!("exited with code {code}"));
                     self.running = None;
                 }
                 Reaped::Ended(_, Ended::Killed(signal)) => {
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "the command of the key on-finding ended with exit code 127. Later failures of it are not reported."
+                "the command of the key on-finding exited with code 127. Later failures of it are not reported."
             ]
         );
     }

@@ -62,7 +62,7 @@ impl Identity {
                 GidPlace::Gone { has_address } => {
                     let why = match has_address {
                         true => "it is at no index of the table",
-                        false => "no interface here has this address any more",
+                        false => "no interface here still has this address",
                     };
                     let message = format!(
                         "The GID of {hca} ({address}), which the job uses, is gone from index {index}: {why}."
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_address_that_leaves_and_comes_back_is_told_once_each() {
-        let gone = "The GID of mlx5_3 (10.0.0.3), which the job uses, is gone from index 3: no interface here has this address any more.";
+        let gone = "The GID of mlx5_3 (10.0.0.3), which the job uses, is gone from index 3: no interface here still has this address.";
         let back = "The GID of mlx5_3 (10.0.0.3) is at index 3 again, after 30s.";
         let still = (GidPlace::Gone { has_address: true }, true);
         assert_eq!(

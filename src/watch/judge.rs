@@ -103,7 +103,7 @@ impl Judge {
         self.has_told_rest
     }
 
-    /// Ports that are not active any more, are gone, or are active again.
+    /// Ports that are no longer active, are gone, or are active again.
     fn links(&mut self, at: Duration, looks: &[PortLook]) -> Vec<Finding> {
         let (mut down, mut gone, mut back) = (Vec::new(), Vec::new(), Vec::new());
         for ((port, look), since) in self.ports.iter().zip(looks).zip(&mut self.lost_since) {
@@ -117,7 +117,7 @@ impl Judge {
             *since = is_lost.then_some(at);
         }
         let mut findings = Vec::new();
-        for (ports, what) in [(down, "not active any more"), (gone, "gone")] {
+        for (ports, what) in [(down, "no longer active"), (gone, "gone")] {
             if !ports.is_empty() {
                 let message = format!("{} {} {what}.", listed(&ports), is_or_are(ports.len()));
                 findings.push(
@@ -258,7 +258,7 @@ mod tests {
         let mut judge = judge(600);
         let down = || look(Some("1: DOWN\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 1)]);
         let again = || look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 1)]);
-        assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_2 is not active any more."]);
+        assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_2 is no longer active."]);
         assert!(said(&mut judge, 20, [up(2), down()]).is_empty());
         assert_eq!(said(&mut judge, 30, [up(3), again()]), ["mlx5_2 is active again, after 20s."]);
         assert!(said(&mut judge, 40, [up(4), again()]).is_empty());

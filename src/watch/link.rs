@@ -30,7 +30,10 @@ impl Links {
                 let is_slow = value < at_first;
                 match told.slow_since {
                     None if is_slow => {
-                        slow.push((format!("{now}, and not {first} as at the start"), port.hca.clone()));
+                        slow.push((
+                            format!("{now} instead of {first}, the rate at the start"),
+                            port.hca.clone(),
+                        ));
                     }
                     Some(since) if !is_slow => {
                         let time = duration(at.saturating_sub(since));
@@ -57,7 +60,7 @@ impl Links {
         findings.extend(grouped(back).into_iter().map(|group| runs(group, Finding::info)));
         for (counters, hcas) in grouped(full) {
             let message = format!(
-                "Counters of {} have reached their maximum, and count no further: {counters}.",
+                "Counters of {} have reached their maximum and no longer count: {counters}.",
                 visible(&condensed(&hcas))
             );
             findings.push(Finding::info(Id::LinkErrors, message).about_ports(about(ports, &hcas)));
@@ -135,7 +138,7 @@ mod tests {
                 (
                     2,
                     Severity::Warning,
-                    "mlx5_1, mlx5_2 run at 50 Gb/sec (1X HDR), and not 200 Gb/sec (4X HDR) as at the start."
+                    "mlx5_1, mlx5_2 run at 50 Gb/sec (1X HDR) instead of 200 Gb/sec (4X HDR), the rate at the start."
                         .to_owned()
                 ),
                 (4, Severity::Info, "mlx5_2 runs at 200 Gb/sec (4X HDR) again, after 20s.".to_owned()),
@@ -154,7 +157,7 @@ mod tests {
         ];
         let told = |number, hca: &str| {
             let message =
-                format!("Counters of {hca} have reached their maximum, and count no further: link_downed.");
+                format!("Counters of {hca} have reached their maximum and no longer count: link_downed.");
             (number, Severity::Info, message)
         };
         assert_eq!(said(&looks), [told(1, "mlx5_2"), told(2, "mlx5_1")]);

@@ -123,11 +123,13 @@ fn it_tells_what_changes_on_a_port() {
     let host = Host::new();
     let mut running = host.job(&[]);
     host.port("state", "1: DOWN");
-    running.wait_for_error("mlx5_0 is not active any more.");
+    running.wait_for_error("mlx5_0 is no longer active.");
     host.port("state", "4: ACTIVE");
     running.wait_for_error("mlx5_0 is active again");
     host.port("rate", "50 Gb/sec (1X HDR)");
-    running.wait_for_error("mlx5_0 runs at 50 Gb/sec (1X HDR), and not 200 Gb/sec (4X HDR) as at the start.");
+    running.wait_for_error(
+        "mlx5_0 runs at 50 Gb/sec (1X HDR) instead of 200 Gb/sec (4X HDR), the rate at the start.",
+    );
     host.port("rate", "200 Gb/sec (4X HDR)");
     running.wait_for_error("mlx5_0 runs at 200 Gb/sec (4X HDR) again");
     host.port("hw_counters/req_transport_retries_exceeded", "2");
@@ -141,7 +143,7 @@ fn it_tells_what_changes_on_a_port() {
     host.port("gids/1", OWN);
     running.wait_for_error("The GID of mlx5_0 (10.9.0.1) is at index 1 again");
     let said = stop(running);
-    for once in ["not active any more", "is active again", "(1X HDR)", "has moved from", "is gone"] {
+    for once in ["no longer active", "is active again", "(1X HDR)", "has moved from", "is gone"] {
         assert_eq!(said.matches(once).count(), 1, "{once}: {said}");
     }
 }
@@ -194,7 +196,7 @@ fn a_command_gets_each_warning() {
     fs::set_permissions(&script, mode).unwrap();
     let mut running = host.job(&["--on-finding", &format!("{} told:", script.display())]);
     host.port("state", "1: DOWN");
-    let json = r#"told: {"id":"link-down","severity":"warning","message":"mlx5_0 is not active any more.","about":{"ports":["mlx5_0:1"]}}"#;
+    let json = r#"told: {"id":"link-down","severity":"warning","message":"mlx5_0 is no longer active.","about":{"ports":["mlx5_0:1"]}}"#;
     running.wait_for_error(json);
     host.port("state", "4: ACTIVE");
     running.wait_for_error("mlx5_0 is active again");
@@ -211,11 +213,11 @@ fn the_failure_of_that_command_is_told_once() {
     let mut running = host.job(&["--on-finding", "/no/such/command"]);
     for _ in 0..2 {
         host.port("state", "1: DOWN");
-        running.wait_for_error("mlx5_0 is not active any more.");
+        running.wait_for_error("mlx5_0 is no longer active.");
         host.port("state", "4: ACTIVE");
         running.wait_for_error("mlx5_0 is active again");
     }
-    running.wait_for_error("the command of the key on-finding ended with exit code 127.");
+    running.wait_for_error("the command of the key on-finding exited with code 127.");
     let said = stop(running);
     assert_eq!(said.matches("on-finding").count(), 1, "{said}");
 }

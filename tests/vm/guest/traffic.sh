@@ -116,7 +116,7 @@ said() { i=0; until grep -q -- "$1" /run/out; do i=$((i + 1)); [ $i -lt 100 ] ||
 said_twice() { i=0; until [ "$(grep -c -- "$1" /run/out)" = 2 ]; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done; }
 said 'no data has moved over mlx5_1, mlx5_2 in the first '
 ip link set eth2 down
-said 'mlx5_2 is not active any more'
+said 'mlx5_2 is no longer active'
 ip link set eth2 up
 said 'mlx5_2 is active again'
 ip addr del 25.11.128.34/27 dev eth2
@@ -138,14 +138,14 @@ printf '#!/bin/sh\ncat >>/run/told\n' >/run/tell
 chmod +x /run/tell
 job --watch warn --watch-interval 300ms --watch-after 1s --on-finding /run/tell --drain-timeout 10s --warn-on-reap -- sh /run/watched_job
 has 'it sees that nothing moves' '^rdma-init: warning: RDMA was planned, but no data has moved over mlx5_1, mlx5_2 in the first '
-has 'a link goes down' '^rdma-init: warning: mlx5_2 is not active any more\.$'
+has 'a link goes down' '^rdma-init: warning: mlx5_2 is no longer active\.$'
 has 'and comes back' '^rdma-init: note: mlx5_2 is active again, after '
-has 'an address leaves' '^rdma-init: warning: The GID of mlx5_2 (25.11.128.34), which the job uses, is gone from index [0-9]*: no interface here has this address any more\.$'
+has 'an address leaves' '^rdma-init: warning: The GID of mlx5_2 (25.11.128.34), which the job uses, is gone from index [0-9]*: no interface here still has this address\.$'
 has 'and comes back' '^rdma-init: note: The GID of mlx5_2 (25.11.128.34) is at index [0-9]* again, after '
 has 'elsewhere' '^rdma-init: warning: The GID of mlx5_2 (25.11.128.34) has moved from index [0-9]*, which the job uses, to [0-9]*: NCCL '
 has 'a device is removed' '^rdma-init: warning: mlx5_2 is gone\.$'
 expect 'the command gets each warning' "$(cut -d'"' -f 4 /run/told | tr '\n' ' ')" 'no-traffic link-down gid-changed gid-changed gid-changed link-down '
-expect 'each line once' "$(grep -cE 'not active any more|active again|is gone\.|in the first' /run/out)" 4
+expect 'each line once' "$(grep -cE 'no longer active|active again|is gone\.|in the first' /run/out)" 4
 has_not 'no orphan' 'which is not the command'
 has_not 'the drain does not see it' 'drain-timeout'
 ip addr del 25.11.128.35/32 dev eth2
