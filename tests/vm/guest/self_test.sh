@@ -40,7 +40,7 @@ export NCCL_IB_GID_INDEX=99
 probe 60s mlx5_1 --size 1048576
 unset NCCL_IB_GID_INDEX
 outcomes 'the loopback fails' 'passed passed failed'
-has 'the slot is named' 'slot 99 of the GID table is empty'
+has 'the slot is named' 'entry 99 of the GID table is empty'
 
 echo '--- 64 KiB of memory, and no capability'
 chmod 0666 /dev/infiniband/uverbs*
