@@ -1,6 +1,6 @@
 //! Which facts a decision can depend on. The start-up does not read the others, because the
-//! user waits for it: on a host without RDMA, the network takes 0.2 ms to read, and the image
-//! another 1.4 ms, and all else that the start adds takes 1.3 ms (docs/decisions.md).
+//! user waits for it: on a host without RDMA, the network and the image would double what the start adds
+//! (docs/decisions.md).
 
 use super::{Options, ProfileOption, User, over_tcp};
 use crate::facts::{Facts, Need};
