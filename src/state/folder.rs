@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -14,6 +13,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat, rename
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 
+use super::temporary::{beside, is_left, is_ours, nanoseconds};
 use super::{FILES, mount};
 use crate::facts::reader::describe;
 use crate::sys::user;
@@ -24,9 +24,6 @@ const LONGEST: u64 = 4 * 1024 * 1024;
 /// In bytes, of a file that another container may have written: it is parsed by each process
 /// that enters.
 const LONGEST_OF_OTHERS: u64 = 512 * 1024;
-
-/// In nanoseconds: a minute. A start writes each file at once, even if its preparation takes longer.
-const LONGEST_WRITE: u64 = 60_000_000_000;
 
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
@@ -367,25 +364,6 @@ fn new_file() -> OFlag {
     OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC
 }
 
-/// Returns a temporary name for a new file, or for what is moved out of its way. The process id alone
-/// would not do: in another container that shares the directory, a process may have the same one.
-fn beside(name: &str) -> String {
-    format!(".{name}.{}.{}", std::process::id(), nanoseconds())
-}
-
-/// Returns the time since 1970.
-fn nanoseconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
-}
-
-/// Whether this is a temporary name that is so old that no start writes to the file any more.
-fn is_left(name: &[u8], now: u64) -> bool {
-    let made = || std::str::from_utf8(name).ok()?.rsplit('.').next()?.parse::<u64>().ok();
-    name.starts_with(b".")
-        && FILES.iter().any(|file| is_file(name, file.as_bytes()))
-        && made().is_some_and(|made| now.saturating_sub(made) > LONGEST_WRITE)
-}
-
 fn kind(status: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT
 }
@@ -404,16 +382,10 @@ fn holds_only_ours(folder: &OwnedFd) -> bool {
         return false;
     };
     entries.iter().all(|entry| {
-        let is_ours = |name: &[u8]| FILES.iter().any(|file| is_file(name, file.as_bytes()));
         entry.is_ok_and(|entry| {
             matches!(entry.file_name().to_bytes(), b"." | b"..") || is_ours(entry.file_name().to_bytes())
         })
     })
-}
-
-/// Returns whether this is the name of the file, or a temporary name for it.
-fn is_file(name: &[u8], file: &[u8]) -> bool {
-    name == file || name.strip_prefix(b".").is_some_and(|rest| rest.starts_with(file))
 }
 
 fn check(status: &FileStat, users: &[Uid], is_last: bool) -> Result<(), Refused> {

@@ -15,6 +15,7 @@ pub(crate) mod phase;
 pub(crate) mod pid1;
 pub(crate) mod preparation;
 pub(crate) mod run;
+mod temporary;
 
 use std::path::{Path, PathBuf};
 
