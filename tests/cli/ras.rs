@@ -1,37 +1,13 @@
 //! `status --ras`, with a server that answers what NCCL's own has answered. tests/nccl has NCCL's.
 
-use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
-use std::thread::{self, JoinHandle};
 
 use serde_json::Value;
 
 use super::run::run;
 use crate::support::process::rdma_init;
-use crate::support::repository;
-
-/// Answers one question after the other. Returns the address.
-fn server(answers: &[&str]) -> (String, JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let recorded =
-        |name: &&str| std::fs::read(repository(format!("src/watch/ras/recorded/{name}.txt"))).unwrap();
-    let answers: Vec<Vec<u8>> = answers.iter().map(recorded).collect();
-    let served = thread::spawn(move || {
-        for answer in answers {
-            let mut stream = listener.accept().unwrap().0;
-            let mut question = Vec::new();
-            while !question.ends_with(b"STATUS\n") {
-                let mut byte = [0];
-                stream.read_exact(&mut byte).unwrap();
-                question.extend(byte);
-            }
-            stream.write_all(&answer).unwrap();
-        }
-    });
-    (address, served)
-}
+use crate::support::ras::server;
 
 /// Runs a command, which ends with this code. Returns its standard output.
 fn said(command: Command, code: i32) -> String {

@@ -1,16 +1,15 @@
 //! Tests the watcher beside a job, on a made-up /sys whose files change while the job runs.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::thread;
 
 use nix::libc;
 use tempfile::TempDir;
 
+use crate::support::ras::server;
 use crate::support::running::{Running, after, as_pid_1, children, from_scratch, rdma_init, send};
-use crate::support::{binary, poll_until, repository};
+use crate::support::{binary, poll_until};
 
 /// The name of the watcher's process.
 const NAME: &str = "rdma-init-watch\n";
@@ -113,6 +112,14 @@ fn watcher(supervisor: i32) -> i32 {
     })
 }
 
+/// Makes a program of these lines for the shell, for the key `on-finding`.
+fn script(place: &TempDir, lines: &str) -> String {
+    let script = place.path().join("tell");
+    fs::write(&script, format!("#!/bin/sh\n{lines}\n")).unwrap();
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    script.to_str().unwrap().to_owned()
+}
+
 fn stop(running: Running) -> String {
     running.kill(libc::SIGTERM);
     running.end().expect_code(143).stderr
@@ -162,19 +169,7 @@ fn it_tells_that_nothing_moves_and_that_ras_does_not_answer_is_no_news() {
 
 #[test]
 fn it_asks_ras_when_nothing_moves() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let recorded = fs::read(repository("src/watch/ras/recorded/2.28.9-dead.txt")).unwrap();
-    let served = thread::spawn(move || {
-        let mut stream = listener.accept().unwrap().0;
-        let mut question = Vec::new();
-        while !question.ends_with(b"STATUS\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            question.extend(byte);
-        }
-        stream.write_all(&recorded).unwrap();
-    });
+    let (address, served) = server(&["2.28.9-dead"]);
     let host = Host::with_infiniband();
     let options = ["--watch-after", "300ms", "--set", &format!("NCCL_RAS_ADDR={address}")];
     let mut running = host.job(&options);
@@ -189,12 +184,9 @@ fn it_asks_ras_when_nothing_moves() {
 fn a_command_gets_each_warning() {
     let host = Host::new();
     let place = tempfile::tempdir().unwrap();
-    let script = place.path().join("tell");
     // The second word on standard output is not the job's.
-    fs::write(&script, "#!/bin/sh\necho \"$1 $(cat)\"\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&script, mode).unwrap();
-    let mut running = host.job(&["--on-finding", &format!("{} told:", script.display())]);
+    let script = script(&place, "echo \"$1 $(cat)\"");
+    let mut running = host.job(&["--on-finding", &format!("{script} told:")]);
     host.port("state", "1: DOWN");
     let json = r#"told: {"id":"link-down","severity":"warning","message":"mlx5_0 is no longer active.","about":{"ports":["mlx5_0:1"]}}"#;
     running.wait_for_error(json);
@@ -289,12 +281,8 @@ fn a_supervisor_leaves_no_zombie_of_it() {
 fn the_command_of_a_finding_ends_with_the_job() {
     let host = Host::new();
     let place = tempfile::tempdir().unwrap();
-    let script = place.path().join("tell");
-    fs::write(&script, "#!/bin/sh\nsleep 1000\n:\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&script, mode).unwrap();
-    let option = script.to_str().unwrap();
-    let arguments = ["--supervise", "--on-finding", option, "--", "sh", "-c", "echo ready; exec sleep 1000"];
+    let script = script(&place, "sleep 1000\n:");
+    let arguments = ["--supervise", "--on-finding", &script, "--", "sh", "-c", "echo ready; exec sleep 1000"];
     let mut running = as_pid_1(host.shows("\"$@\" & exec sleep 1000;", &arguments));
     running.wait_for("ready");
     let supervisor = running.child();

@@ -10,6 +10,7 @@ pub mod namespace;
 pub mod nccl;
 pub mod nodes;
 pub mod process;
+pub mod ras;
 pub mod refused_call;
 pub mod running;
 pub mod screen;

@@ -1,0 +1,29 @@
+//! A server that answers as NCCL's RAS has answered. tests/nccl has NCCL's own.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread::{self, JoinHandle};
+
+use super::repository;
+
+/// Answers one question after the other with the recorded texts of these names. Returns the address.
+pub fn server(answers: &[&str]) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let recorded =
+        |name: &&str| std::fs::read(repository(format!("src/watch/ras/recorded/{name}.txt"))).unwrap();
+    let answers: Vec<Vec<u8>> = answers.iter().map(recorded).collect();
+    let served = thread::spawn(move || {
+        for answer in answers {
+            let mut stream = listener.accept().unwrap().0;
+            let mut question = Vec::new();
+            while !question.ends_with(b"STATUS\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                question.extend(byte);
+            }
+            stream.write_all(&answer).unwrap();
+        }
+    });
+    (address, served)
+}
