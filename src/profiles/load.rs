@@ -377,7 +377,7 @@ mod tests {
         let every_host = "a table without a condition other than \"not\" would match every host";
         let interface = "must be the whole name of an interface, without \"*\"";
         for (text, wanted) in [
-            ("extends = \"nobody\"", "4: key \"extends\": there is no profile \"nobody\""),
+            ("extends = \"absent\"", "4: key \"extends\": there is no profile \"absent\""),
             ("extends = \"site\"", "4: key \"extends\": the profile extends itself: site -> site"),
             ("[[auto]]\nhca-name = \"a\"\n[[auto]]", &format!("6: key \"auto\": {every_host}")),
             ("[[auto]]\nnot = [{ no-hca = true }]", &format!("4: key \"auto\": {every_host}")),

@@ -3,7 +3,7 @@
 use caps::{CapSet, Capability};
 use nix::sys::prctl::set_dumpable;
 
-/// Gives up all capabilities of this process but these, for good, as far as the kernel allows. From now on, only a
+/// Gives up all capabilities of this process but these. A program that root executes has them again. From now on, only a
 /// process with CAP_SYS_PTRACE may look into this one: another process of the same user, which has fewer
 /// capabilities than this one had, could otherwise read the environment here.
 pub(crate) fn keep_only(kept: &[Capability]) {
