@@ -6,7 +6,7 @@ use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 
 use super::brief::Brief;
-use crate::facts::reader::natural;
+use crate::facts::natural::natural;
 use crate::facts::secret::shown;
 use crate::self_test::check::Outcome;
 use crate::self_test::report::Rail;

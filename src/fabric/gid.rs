@@ -7,11 +7,8 @@ use ipnet::IpNet;
 
 use super::port::Candidate;
 use crate::facts::Facts;
-use crate::facts::gid::{Gid, GidType};
+use crate::facts::gid::{Gid, GidType, LARGEST_INDEX};
 use crate::facts::rdma::{LinkLayer, Port};
-
-/// `sgid_index` of a queue pair has eight bits (`ibv_global_route`).
-pub(crate) const LARGEST_INDEX: u32 = 255;
 
 /// The addresses of this container, in which those of the GIDs of many ports are looked up.
 pub(crate) struct OwnAddresses(BTreeSet<IpAddr>);

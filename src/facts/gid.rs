@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::reader::{self, AttributeFolder, Reader};
+use super::attributes::AttributeFolder;
+use super::reader::{self, Reader};
 
 /// The GID table of a port. Only entries that are in use are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,14 @@ pub struct Gid {
     /// from a container's.
     #[serde(default)]
     pub netdev: Option<String>,
+}
+
+/// `sgid_index` of a queue pair has eight bits (`ibv_global_route`).
+pub(crate) const LARGEST_INDEX: u32 = 255;
+
+/// Returns the IP address that a RoCE v2 GID stands for.
+pub(crate) fn address(gid: Ipv6Addr) -> IpAddr {
+    gid.to_ipv4_mapped().map_or(IpAddr::V6(gid), IpAddr::V4)
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +91,7 @@ impl Gid {
     pub fn address(&self) -> IpAddr {
         #[cfg(test)]
         super::steps::step();
-        self.gid.to_ipv4_mapped().map_or(IpAddr::V6(self.gid), IpAddr::V4)
+        address(self.gid)
     }
 
     /// Returns whether the GID is that of an address in 169.254.0.0/16, which a host gives itself, and no
@@ -172,7 +181,7 @@ pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
     let mut table = GidTable { size, ..GidTable::default() };
     if size == 0 {
         // If entries cannot be looked up, the list tells why.
-        reader.names_in(&gids);
+        gids.names();
         return table;
     }
     let attributes = |name| reader.folder(format!("{port}/gid_attrs/{name}"));

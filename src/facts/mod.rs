@@ -5,6 +5,7 @@
 //! Values that a later kernel may extend are kept as the kernel wrote them.
 
 pub(crate) mod amd;
+mod attributes;
 pub(crate) mod coherent;
 pub(crate) mod counters;
 pub(crate) mod data_direct;
@@ -29,6 +30,7 @@ pub(crate) mod launchers;
 pub(crate) mod limits;
 pub(crate) mod named_files;
 pub(crate) mod names;
+pub(crate) mod natural;
 pub mod net;
 mod netlink;
 pub(crate) mod node;

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::reader::{AttributeFolder, Reader};
+use super::attributes::AttributeFolder;
+use super::reader::Reader;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

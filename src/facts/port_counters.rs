@@ -5,8 +5,9 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
+use super::attributes::AttributeFolder;
 use super::rdma_statistics::Statistics;
-use super::reader::{AttributeFolder, Reader};
+use super::reader::Reader;
 
 /// The directories of the counters below a port's: those of the InfiniBand specification, and those of the
 /// hardware.
@@ -54,8 +55,8 @@ pub(crate) struct PortCounters<'a> {
     looked: &'a Counters<'a>,
     /// As the kernel names it, without the reader's root.
     folder: String,
-    of_port: AttributeFolder,
-    of_hardware: AttributeFolder,
+    of_port: AttributeFolder<'a>,
+    of_hardware: AttributeFolder<'a>,
     hca: String,
     port: u32,
     /// What RDMA netlink reports about the hardware.
@@ -101,20 +102,15 @@ impl PortCounters<'_> {
 
     /// Returns all counters of `counters`, by the kernel's names.
     pub(crate) fn all_of_port(&self) -> BTreeMap<String, u64> {
-        self.files(&self.of_port)
+        all(&self.of_port)
     }
 
     /// Returns all counters of the hardware, by the driver's names.
     pub(crate) fn all_of_hardware(&self) -> BTreeMap<String, u64> {
-        let mut all = self.files(&self.of_hardware);
+        let mut all = all(&self.of_hardware);
         // The time between two readings of the device, which is not a count.
         all.remove("lifespan");
         if all.is_empty() { self.told().clone() } else { all }
-    }
-
-    fn files(&self, folder: &AttributeFolder) -> BTreeMap<String, u64> {
-        let names = self.looked.reader.names_in(folder).into_iter();
-        names.filter_map(|name| count(folder, &name).map(|count| (name, count))).collect()
     }
 
     fn told(&self) -> &BTreeMap<String, u64> {
@@ -127,6 +123,11 @@ impl PortCounters<'_> {
 
 fn count(folder: &AttributeFolder, name: &str) -> Option<u64> {
     folder.attribute(name).ok()?.trim().parse().ok()
+}
+
+fn all(folder: &AttributeFolder) -> BTreeMap<String, u64> {
+    let names = folder.names().into_iter();
+    names.filter_map(|name| count(folder, &name).map(|count| (name, count))).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::gid::{Gid, GidType};
+use super::gid::{GidType, LARGEST_INDEX, address};
 use super::net;
 use super::port_counters::Counters;
 use super::port_errors::{self, PortErrors};
@@ -42,9 +42,6 @@ pub(crate) enum GidPlace {
         has_address: bool,
     },
 }
-
-/// A queue pair keeps eight bits of an index (`ibv_global_route`).
-const LARGEST_INDEX: u32 = 255;
 
 /// Looks at a port now.
 pub(crate) fn read(
@@ -83,7 +80,7 @@ fn place(reader: &Reader, port: &str, used: &UsedGid) -> GidPlace {
     let own =
         if reader.is_of_this_machine() { net::system_addresses().unwrap_or_default() } else { Vec::new() };
     let mut own = own.iter().filter_map(|entry| Some(entry.address?.addr())).peekable();
-    let address = Gid { index: 0, gid: used.gid, kind: GidType::RoceV2, netdev: None }.address();
+    let address = address(used.gid);
     GidPlace::Gone { has_address: own.peek().is_none() || own.any(|known| known == address) }
 }
 

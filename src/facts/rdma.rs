@@ -226,7 +226,7 @@ pub fn read(reader: &Reader, looked: &Looked) -> Vec<Hca> {
 fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String, String>) -> Hca {
     let folder = format!("{CLASS}/{name}");
     let (own, device) = (reader.folder(&folder), reader.folder(format!("{folder}/device")));
-    let text = |file: &str| reader.text_in(&own, file).filter(|text| !text.is_empty());
+    let text = |file: &str| own.text(file).filter(|text| !text.is_empty());
     // libibverbs must not be the first to try: it waits for seconds on a node that the device
     // cgroup denies.
     let access = |node: &String| try_open(reader, &format!("/dev/infiniband/{node}"));
@@ -251,7 +251,7 @@ fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String,
         pci_address,
         pci_path: reader.resolved(format!("{folder}/device")),
         pci_link: pci::read(&device),
-        numa_node: reader.number_in(&device, "numa_node"),
+        numa_node: device.number("numa_node"),
         node_type: text("node_type").unwrap_or_default().into(),
         node_guid: text("node_guid"),
         system_guid: text("sys_image_guid"),
@@ -271,7 +271,7 @@ fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String,
 fn port(reader: &Reader, wanted: gid::GidQuery, hca: &str, number: u32) -> Port {
     let path = &format!("{CLASS}/{hca}/ports/{number}");
     let folder = &reader.folder(path);
-    let text = |file: &str| reader.text_in(folder, file).unwrap_or_default();
+    let text = |file: &str| folder.text(file).unwrap_or_default();
     let link_layer: LinkLayer = text("link_layer").into();
     let has_partitions = wanted.is_usable && link_layer == LinkLayer::InfiniBand;
     let has_class = wanted.is_usable && link_layer == LinkLayer::Ethernet;
@@ -281,8 +281,8 @@ fn port(reader: &Reader, wanted: gid::GidQuery, hca: &str, number: u32) -> Port 
         state: after_colon(&text("state")),
         physical_state: after_colon(&text("phys_state")),
         // A port that is down may not report its rate.
-        rate: reader.text_in_unless(folder, "rate", &[Errno::EINVAL]).unwrap_or_default(),
-        lid: reader.text_in(folder, "lid").and_then(|lid| hexadecimal(&lid)),
+        rate: folder.text_unless("rate", &[Errno::EINVAL]).unwrap_or_default(),
+        lid: folder.text("lid").and_then(|lid| hexadecimal(&lid)),
         gids: gid::read(reader, path, wanted),
         pkeys: if has_partitions { pkey::read(reader, path) } else { None },
         traffic_class: if has_class { traffic_class::read(reader, hca, number) } else { None },

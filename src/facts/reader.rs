@@ -1,22 +1,24 @@
 //! Reads small kernel files below a root, without trusting them.
 
 use std::cell::RefCell;
-use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag};
+use nix::fcntl::OFlag;
 use nix::libc;
 use nix::sys::stat::Mode;
-use nix::unistd::{AccessFlags, access, faccessat, gethostname};
+use nix::unistd::{AccessFlags, access, gethostname};
 use rustix::fs::RawDir;
 use serde::{Deserialize, Serialize};
+
+use super::attributes::AttributeFolder;
+use super::natural::sort;
 
 /// In bytes: no file that is read here is longer, so a longer one is not what it seems to be.
 const LIMIT: u64 = 256 * 1024;
@@ -112,7 +114,12 @@ impl Reader {
         self.unless_absent(&path, &[], open_regular(&path, OpenFor::Read, Links::Followed))
     }
 
-    fn unless_absent<T>(&self, path: &Path, absent: &[Errno], result: Result<T, ReadFailure>) -> Option<T> {
+    pub(super) fn unless_absent<T>(
+        &self,
+        path: &Path,
+        absent: &[Errno],
+        result: Result<T, ReadFailure>,
+    ) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(ReadFailure::Errno(Errno::ENOENT | Errno::ENOTDIR)) => None,
@@ -158,23 +165,9 @@ impl Reader {
         short_text(open(path, OpenFor::Read, Links::Followed)?)
     }
 
-    /// Returns a directory with very many attributes. It may not be there: then each of them is missing.
-    pub fn folder(&self, path: impl AsRef<Path>) -> AttributeFolder {
-        let path = self.path(path);
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let open = nix::fcntl::open(&path, flags, Mode::empty());
-        AttributeFolder { path, open }
-    }
-
-    /// Returns the text of an attribute in a directory; `None` as for [`Reader::text`].
-    pub fn text_in(&self, folder: &AttributeFolder, name: &str) -> Option<String> {
-        self.text_in_unless(folder, name, &[])
-    }
-
-    /// As [`Reader::text_in`], but these errors mean that the attribute is absent.
-    pub fn text_in_unless(&self, folder: &AttributeFolder, name: &str, absent: &[Errno]) -> Option<String> {
-        let text = folder.attribute(name).map_err(ReadFailure::Errno);
-        self.unless_absent(&folder.path(name), absent, text)
+    /// Returns a directory with many attributes. It may not be there: then each of them is missing.
+    pub fn folder(&self, path: impl AsRef<Path>) -> AttributeFolder<'_> {
+        AttributeFolder::open(self, self.path(path))
     }
 
     /// Returns the text of a file as a number. A text that is not a number is remembered.
@@ -183,13 +176,11 @@ impl Reader {
         self.parsed(&text, || self.path(path))
     }
 
-    /// Returns an attribute in a directory as a number. A text that is not a number is remembered.
-    pub fn number_in<T: std::str::FromStr>(&self, folder: &AttributeFolder, name: &str) -> Option<T> {
-        let text = self.text_in(folder, name)?;
-        self.parsed(&text, || folder.path(name))
-    }
-
-    fn parsed<T: std::str::FromStr>(&self, text: &str, path: impl FnOnce() -> PathBuf) -> Option<T> {
+    pub(super) fn parsed<T: std::str::FromStr>(
+        &self,
+        text: &str,
+        path: impl FnOnce() -> PathBuf,
+    ) -> Option<T> {
         let number = text.trim().parse().ok();
         if number.is_none() {
             self.remember(&path(), format!("it is not a number: {text:?}"));
@@ -203,12 +194,7 @@ impl Reader {
         self.sorted_names(&self.path(path))
     }
 
-    /// As [`Reader::names`], of a directory that was opened.
-    pub fn names_in(&self, folder: &AttributeFolder) -> Vec<String> {
-        self.sorted_names(&folder.path)
-    }
-
-    fn sorted_names(&self, path: &Path) -> Vec<String> {
+    pub(super) fn sorted_names(&self, path: &Path) -> Vec<String> {
         let mut names = Vec::new();
         self.each_name_at(path, &mut |name| names.push(name.to_owned()));
         sort(&mut names);
@@ -290,39 +276,6 @@ impl Reader {
     }
 }
 
-/// A directory of the kernel. The path to an attribute in it is not looked up again for each: that
-/// is most of the work of reading one.
-pub struct AttributeFolder {
-    path: PathBuf,
-    open: Result<OwnedFd, Errno>,
-}
-
-impl AttributeFolder {
-    /// Returns the path of an attribute.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.path.join(name)
-    }
-
-    /// Returns whether the directory was there when it was opened.
-    pub fn is_there(&self) -> bool {
-        self.open.is_ok()
-    }
-
-    /// Returns whether the directory has an attribute of this name.
-    pub fn has(&self, name: &str) -> bool {
-        let there = |folder| faccessat(folder, name, AccessFlags::F_OK, AtFlags::empty());
-        self.open.as_ref().is_ok_and(|folder| there(folder).is_ok())
-    }
-
-    /// As [`Reader::attribute`].
-    pub fn attribute(&self, name: &str) -> Result<String, Errno> {
-        let folder = self.open.as_ref().map_err(|errno| *errno)?;
-        // As `open` below has them.
-        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        short_text(nix::fcntl::openat(folder, name, flags, Mode::empty())?.into())
-    }
-}
-
 /// Returns the path without links as the kernel itself has followed them, with three system calls instead of one
 /// for each part; `None` if nothing is there, or /proc does not show it.
 fn resolved_by_kernel(path: &Path) -> Option<String> {
@@ -334,7 +287,7 @@ fn resolved_by_kernel(path: &Path) -> Option<String> {
 }
 
 /// Returns the text of an attribute, up to 256 bytes.
-fn short_text(mut file: File) -> Result<String, Errno> {
+pub(super) fn short_text(mut file: File) -> Result<String, Errno> {
     let mut buffer = [0; 256];
     let length = file.read(&mut buffer).map_err(errno)?;
     Ok(clean(buffer.get(..length).unwrap_or_default().to_vec()))
@@ -482,54 +435,10 @@ fn clean(bytes: Vec<u8>) -> String {
         .collect()
 }
 
-/// Sorts in natural order.
-pub(crate) fn sort(names: &mut [String]) {
-    names.sort_by(|a, b| natural(a, b));
-}
-
-/// Compares names; runs of digits count as numbers.
-pub(crate) fn natural(a: &str, b: &str) -> Ordering {
-    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
-    loop {
-        match (a.first(), b.first()) {
-            (None, None) => return Ordering::Equal,
-            (None, _) => return Ordering::Less,
-            (_, None) => return Ordering::Greater,
-            (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
-                let (number_a, rest_a) = digits(a);
-                let (number_b, rest_b) = digits(b);
-                // Without leading zeros, the longer number is the larger one.
-                let order = number_a.len().cmp(&number_b.len()).then(number_a.cmp(number_b));
-                if order != Ordering::Equal {
-                    return order;
-                }
-                (a, b) = (rest_a, rest_b);
-            }
-            (Some(x), Some(y)) if x == y => (a, b) = (&a[1..], &b[1..]),
-            (Some(x), Some(y)) => return x.cmp(y),
-        }
-    }
-}
-
-fn digits(text: &[u8]) -> (&[u8], &[u8]) {
-    let end = text.iter().position(|c| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, rest) = text.split_at(end);
-    let zeros = number.iter().take_while(|c| **c == b'0').count();
-    (&number[zeros..], rest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
-
-    #[test]
-    fn names_sort_as_people_count() {
-        let mut names = vec!["mlx5_10", "mlx5_2", "mlx5_bond_0", "mlx5_1", "erdma_0"];
-        names.sort_by(|a, b| natural(a, b));
-        assert_eq!(names, ["erdma_0", "mlx5_1", "mlx5_2", "mlx5_10", "mlx5_bond_0"]);
-        assert_eq!(natural("a01", "a1"), Ordering::Equal);
-    }
 
     #[test]
     fn absence_is_nothing_and_everything_else_is_remembered() {

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::fabric::Candidate;
-use crate::fabric::gid::LARGEST_INDEX;
 use crate::facts::Facts;
-use crate::facts::gid::GidType;
+use crate::facts::gid::{GidType, LARGEST_INDEX};
 use crate::finding::{Finding, Id};
 use crate::image::flavor::Flavor;
 use crate::libraries::nccl::devices::LIST;

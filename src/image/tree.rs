@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
-use crate::facts::reader::{self, Reader};
+use crate::facts::natural::sort;
+use crate::facts::reader::Reader;
 
 /// The most links of a path that are followed, as many as the kernel follows
 /// (`include/linux/namei.h`, `MAXSYMLINKS`).
@@ -124,7 +125,7 @@ impl<'a> Tree<'a> {
             }
         });
         self.room.set(self.room.get() - names.len());
-        reader::sort(&mut names);
+        sort(&mut names);
         let names = Rc::new(names);
         self.listed.borrow_mut().insert(real.into_os_string(), Rc::clone(&names));
         names

@@ -1,0 +1,74 @@
+//! Directories of the kernel with many attributes. The path to an attribute in one is not looked up again for each:
+//! that is most of the work of reading it.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, faccessat};
+
+use super::reader::{ReadFailure, Reader, short_text};
+
+pub struct AttributeFolder<'a> {
+    reader: &'a Reader,
+    path: PathBuf,
+    open: Result<OwnedFd, Errno>,
+}
+
+impl<'a> AttributeFolder<'a> {
+    /// `path` has the reader's root before it.
+    pub(super) fn open(reader: &'a Reader, path: PathBuf) -> AttributeFolder<'a> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let open = nix::fcntl::open(&path, flags, Mode::empty());
+        AttributeFolder { reader, path, open }
+    }
+
+    /// Returns the path of an attribute.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Returns whether the directory was there when it was opened.
+    pub fn is_there(&self) -> bool {
+        self.open.is_ok()
+    }
+
+    /// Returns whether the directory has an attribute of this name.
+    pub fn has(&self, name: &str) -> bool {
+        let there = |folder| faccessat(folder, name, AccessFlags::F_OK, AtFlags::empty());
+        self.open.as_ref().is_ok_and(|folder| there(folder).is_ok())
+    }
+
+    /// As [`Reader::names`].
+    pub fn names(&self) -> Vec<String> {
+        self.reader.sorted_names(&self.path)
+    }
+
+    /// As [`Reader::attribute`].
+    pub fn attribute(&self, name: &str) -> Result<String, Errno> {
+        let folder = self.open.as_ref().map_err(|errno| *errno)?;
+        // As the reader opens files.
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        short_text(openat(folder, name, flags, Mode::empty())?.into())
+    }
+
+    /// Returns the text of an attribute; `None` as for [`Reader::text`].
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.text_unless(name, &[])
+    }
+
+    /// As [`AttributeFolder::text`], but these errors mean that the attribute is absent.
+    pub fn text_unless(&self, name: &str, absent: &[Errno]) -> Option<String> {
+        let text = self.attribute(name).map_err(ReadFailure::Errno);
+        self.reader.unless_absent(&self.path(name), absent, text)
+    }
+
+    /// Returns an attribute as a number. A text that is not a number is remembered.
+    pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        let text = self.text(name)?;
+        self.reader.parsed(&text, || self.path(name))
+    }
+}
