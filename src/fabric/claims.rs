@@ -12,6 +12,9 @@ use crate::facts::dra::ClaimedDevice;
 use crate::facts::given::{GivenDevice, MOST};
 use crate::facts::rdma::{Hca, LinkLayer};
 
+/// The class of all network controllers, as sysfs begins it (`include/linux/pci_ids.h`, `PCI_BASE_CLASS_NETWORK`).
+const NETWORK: &str = "0x02";
+
 /// Returns whether a device of a claim is this HCA: by the PCI function, as the HCA may have another name in
 /// the container; by its name if the driver reports no function.
 fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
@@ -58,7 +61,9 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     }
     // Nor does a single NIC beside several GPUs: it is rather for storage than the only rail.
     let has_several_gpus = facts.gpu.count.is_some_and(|count| count > 1);
-    if !has_claims && claimed.len() == 1 && has_several_gpus {
+    let nics =
+        given.iter().filter(|device| device.class.as_ref().is_none_or(|class| class.starts_with(NETWORK)));
+    if !has_claims && has_several_gpus && nics.count() == 1 {
         return None;
     }
     // A Pod in the node's network gets no CNI, so the functions that its plugin has given have no address.
