@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::cli::StatArguments;
-use crate::facts;
 use crate::facts::Reader;
 use crate::facts::port_counters::Counters;
 use crate::facts::port_errors::PortErrors;
-use crate::facts::port_sample;
-use crate::facts::traffic::{self, Traffic};
+use crate::facts::port_look::{self, PortLook};
+use crate::facts::{port_sample, traffic};
 use crate::finding::Finding;
 use crate::findings::port_errors::{self, PortRises};
 use crate::log::say;
@@ -34,13 +33,13 @@ pub(super) fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Re
     if before.is_empty() {
         bail!("there is no RDMA device here (/sys/class/infiniband)");
     }
-    if !before.iter().any(|one| one.traffic.is_known()) {
+    if !before.iter().any(|one| one.look.traffic.is_known()) {
         bail!(
             "the RDMA devices show no counters here, neither in /sys nor by RDMA netlink. Run rdma-init stat on the \
              node, or in a container with the host's network"
         );
     }
-    if before.iter().any(|one| !one.traffic.is_known()) {
+    if before.iter().any(|one| !one.look.traffic.is_known()) {
         say("the counters of a port that shows - cannot be read here.");
     }
     let mut since = Instant::now();
@@ -52,8 +51,9 @@ pub(super) fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Re
         let rows: Vec<Row> = now
             .iter()
             .map(|one| {
-                let earlier = before.iter().find(|known| known.is(one)).map(|earlier| earlier.traffic);
-                Row { hca: &one.hca, port: one.port, moved: one.traffic.since(earlier.unwrap_or_default()) }
+                let earlier = before.iter().find(|known| known.is(one)).map(|earlier| earlier.look.traffic);
+                let moved = one.look.traffic.since(earlier.unwrap_or_default());
+                Row { hca: &one.hca, port: one.port, moved }
             })
             .collect();
         match arguments.json {
@@ -74,40 +74,31 @@ pub(super) fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Re
 }
 
 /// A port at one moment.
-struct Look {
+struct Port {
     hca: String,
     port: u32,
-    traffic: Traffic,
-    errors: PortErrors,
+    look: PortLook,
 }
 
-impl Look {
-    fn is(&self, other: &Look) -> bool {
+impl Port {
+    fn is(&self, other: &Port) -> bool {
         (&self.hca, self.port) == (&other.hca, other.port)
     }
 
     /// Returns what went wrong until a later look, in which the port may be missing.
-    fn until(&self, later: Option<&Look>) -> PortRises {
+    fn until(&self, later: Option<&Port>) -> PortRises {
         let gone = PortErrors::default();
-        let later = later.map_or(&gone, |later| &later.errors);
-        PortRises {
-            hca: self.hca.clone(),
-            port: self.port,
-            is_lost: later.is_lost_since(&self.errors),
-            rises: later.since(&self.errors),
-        }
+        let later = later.map_or(&gone, |later| &later.look.errors);
+        PortRises::between(&self.hca, self.port, &self.look.errors, later)
     }
 }
 
-/// Reads the counters of all ports. A device may come or go between two looks.
-fn look(reader: &Reader) -> Vec<Look> {
+/// Looks at all ports. A device may come or go between two looks.
+fn look(reader: &Reader) -> Vec<Port> {
     let counters = Counters::new(reader);
-    let ports = traffic::ports(reader).into_iter();
-    ports
-        .map(|(hca, port)| {
-            let of = counters.of(&hca, port);
-            let (traffic, errors) = (traffic::read(&of), facts::port_errors::read(&of));
-            Look { hca, port, traffic, errors }
-        })
-        .collect()
+    let look = |(hca, port): (String, u32)| {
+        let look = port_look::read(reader, &counters, &hca, port, None);
+        Port { hca, port, look }
+    };
+    traffic::ports(reader).into_iter().map(look).collect()
 }

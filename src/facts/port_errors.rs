@@ -137,6 +137,10 @@ impl PortErrors {
         self.state == state
     }
 
+    pub(crate) fn state(&self) -> Option<u64> {
+        self.state
+    }
+
     pub(crate) fn is_active(&self) -> bool {
         self.state == Some(ACTIVE)
     }

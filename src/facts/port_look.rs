@@ -12,7 +12,7 @@ use super::port_errors::{self, PortErrors};
 use super::reader::Reader;
 use super::traffic::{self, Traffic};
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PortLook {
     pub traffic: Traffic,
     pub errors: PortErrors,

@@ -1,44 +1,51 @@
-//! A port at one moment: its state, and its counters since the driver was loaded.
+//! A port at one moment, with all its counters since the driver was loaded: a look, and what only metrics show.
 
 use std::collections::BTreeMap;
 
 use super::port_counters::Counters;
+use super::port_look::{self, PortLook};
 use super::reader::Reader;
-use super::traffic::{self, Traffic};
+use super::traffic;
 
-/// A field is `None` if the kernel does not show it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PortSample {
     pub hca: String,
     pub port: u32,
-    /// `enum ib_port_state` and `enum ib_port_phys_state` of `rdma/ib_verbs.h`.
-    pub state: Option<u64>,
+    pub look: PortLook,
+    /// `enum ib_port_phys_state` of `rdma/ib_verbs.h`.
     pub physical_state: Option<u64>,
-    /// In bytes per second.
-    pub rate: Option<u64>,
-    pub traffic: Traffic,
     /// By the kernel's names: those of `counters`, and those of `hw_counters`.
     pub of_port: BTreeMap<String, u64>,
     pub of_hardware: BTreeMap<String, u64>,
 }
 
+impl PortSample {
+    /// Returns the rate in bytes per second.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        self.look.rate.as_deref().and_then(bytes_per_second)
+    }
+}
+
 /// Returns all ports that exist now, in natural order.
 pub(crate) fn all(reader: &Reader) -> Vec<PortSample> {
     let counters = Counters::new(reader);
-    traffic::ports(reader).into_iter().map(|(hca, port)| one(&counters, hca, port)).collect()
+    let look = |(hca, port): (String, u32)| {
+        let look = port_look::read(reader, &counters, &hca, port, None);
+        with_all(&counters, &hca, port, look)
+    };
+    traffic::ports(reader).into_iter().map(look).collect()
 }
 
-fn one(counters: &Counters, hca: String, port: u32) -> PortSample {
-    let of = counters.of(&hca, port);
+/// Adds to a look at a port what else the port shows now.
+pub(crate) fn with_all(counters: &Counters, hca: &str, port: u32, look: PortLook) -> PortSample {
+    let of = counters.of(hca, port);
     PortSample {
-        state: of.state(),
+        hca: hca.to_owned(),
+        port,
+        look,
         physical_state: of.physical_state(),
-        rate: of.rate().and_then(|text| bytes_per_second(&text)),
-        traffic: traffic::read(&of),
         of_port: of.all_of_port(),
         of_hardware: of.all_of_hardware(),
-        hca,
-        port,
     }
 }
 
@@ -68,12 +75,13 @@ mod tests {
         let all = all(&root.reader());
         assert_eq!(all.len(), 2);
         assert_eq!(
-            (all[0].state, all[0].physical_state, all[0].rate),
+            (all[0].look.errors.state(), all[0].physical_state, all[0].rate()),
             (Some(4), Some(5), Some(50_000_000_000))
         );
-        assert_eq!(all[0].traffic.received.bytes, Some(40));
+        assert_eq!(all[0].look.traffic.received.bytes, Some(40));
         assert_eq!((all[0].of_port.len(), all[0].of_hardware.len()), (1, 1));
-        assert_eq!(all[1], PortSample { hca: "x_0".into(), port: 2, ..PortSample::default() });
+        assert_eq!((all[1].hca.as_str(), all[1].port, all[1].look.errors.is_gone()), ("x_0", 2, true));
+        assert!(all[1].of_port.is_empty() && all[1].of_hardware.is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::facts::port_errors::{Rise, Trouble};
+use crate::facts::port_errors::{PortErrors, Rise, Trouble};
 use crate::finding::{Finding, Id, Severity};
 use crate::text::{condensed, counted, duration, grouped, visible};
 
@@ -14,6 +14,19 @@ pub(crate) struct PortRises {
     /// Whether the port was ACTIVE at the start and is not at the end.
     pub is_lost: bool,
     pub rises: Vec<Rise>,
+}
+
+impl PortRises {
+    /// Returns what a port has counted between two looks.
+    pub(crate) fn between(hca: &str, port: u32, before: &PortErrors, now: &PortErrors) -> PortRises {
+        let (is_lost, rises) = (now.is_lost_since(before), now.since(before));
+        PortRises { hca: hca.to_owned(), port, is_lost, rises }
+    }
+}
+
+/// Whether so many in this time are worth a finding.
+pub(crate) fn is_worth_telling(rise: &Rise, time: Duration) -> bool {
+    threshold(rise.trouble).is_passed(rise.count, time)
 }
 
 /// How many are worth a finding: at least this many, and this many in each of these times.
@@ -62,10 +75,8 @@ fn of_lost(ports: &[&PortRises]) -> Finding {
 
 fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
     let told = ports.iter().filter_map(|port| {
-        let rises = port
-            .rises
-            .iter()
-            .filter(|rise| id_of(rise.trouble) == id && threshold(rise.trouble).is_passed(rise.count, time));
+        let rises =
+            port.rises.iter().filter(|rise| id_of(rise.trouble) == id && is_worth_telling(rise, time));
         let texts: Vec<String> = rises.map(text).collect();
         (!texts.is_empty()).then(|| (texts.join(", "), port))
     });

@@ -106,10 +106,18 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::traffic::{CounterValue, Traffic};
+    use crate::facts::fake_root::FakeRoot;
+    use crate::facts::port_sample;
 
     fn ports() -> Vec<PortSample> {
-        let sent = CounterValue { bytes: Some(4000), packets: None };
+        let root = FakeRoot::new();
+        let files = [
+            ("state", "4: ACTIVE\n"),
+            ("rate", "400 Gb/sec (4X NDR)\n"),
+            ("counters/port_xmit_data", "1000\n"),
+        ];
+        root.files("sys/class/infiniband/mlx5_0/ports/1", &files);
+        let look = port_sample::all(&root.reader()).remove(0).look;
         let of = |counts: &[(&str, u64)]| {
             counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
@@ -117,9 +125,7 @@ mod tests {
             PortSample {
                 hca: "mlx5_0".into(),
                 port: 1,
-                state: Some(4),
-                rate: Some(50_000_000_000),
-                traffic: Traffic { sent, ..Traffic::default() },
+                look,
                 of_port: of(&[("link_downed", 1), ("VL15_dropped", 2)]),
                 of_hardware: of(&[("rx_write_requests", 7), ("brand_new", 8)]),
                 ..PortSample::default()

@@ -55,7 +55,7 @@ pub(super) const FIELDS: &[Field] = &[
         "state_id",
         Kind::Gauge,
         "The state of the port: 1 is down, 2 is initializing, 3 is armed, 4 is active.",
-        |port| port.state,
+        |port| port.look.errors.state(),
     ),
     Field::told(
         "physical_state_id",
@@ -63,18 +63,18 @@ pub(super) const FIELDS: &[Field] = &[
         "The physical state of the port: 2 is polling, 3 is disabled, 5 is up.",
         |port| port.physical_state,
     ),
-    Field::told("rate_bytes_per_second", Kind::Gauge, "The rate of the port.", |port| port.rate),
+    Field::told("rate_bytes_per_second", Kind::Gauge, "The rate of the port.", PortSample::rate),
     Field::told("port_data_received_bytes", Kind::Counter, "Bytes that the port has received.", |port| {
-        port.traffic.received.bytes
+        port.look.traffic.received.bytes
     }),
     Field::told("port_data_transmitted_bytes", Kind::Counter, "Bytes that the port has sent.", |port| {
-        port.traffic.sent.bytes
+        port.look.traffic.sent.bytes
     }),
     Field::told("port_packets_received", Kind::Counter, "Packets that the port has received.", |port| {
-        port.traffic.received.packets
+        port.look.traffic.received.packets
     }),
     Field::told("port_packets_transmitted", Kind::Counter, "Packets that the port has sent.", |port| {
-        port.traffic.sent.packets
+        port.look.traffic.sent.packets
     }),
     // Soft-RoCE counts it with the counters of the hardware.
     Field::counter("link_downed", "Times that the link went down.", &["link_downed"], &["link_downed"]),
