@@ -105,6 +105,9 @@ pub fn assignments(texts: &[String]) -> Option<Value> {
 /// The key whose source is remembered.
 const PROFILE: &str = "profile";
 
+/// The key whose value must differ from another key's.
+const FABRIC_EXIT_CODE: &str = "fabric-exit-code";
+
 /// Merges the layers and checks every value.
 ///
 /// # Errors
@@ -121,6 +124,13 @@ pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, Confi
         if key.name == PROFILE {
             config.profile_source = layers::source(&figment, PROFILE);
         }
+    }
+    if config.fabric_exit_code == Some(config.refuse_exit_code) {
+        let source = layers::source(&figment, FABRIC_EXIT_CODE);
+        return Err(ConfigError(format!(
+            "the key {FABRIC_EXIT_CODE} has the value {} in {source}, as refuse-exit-code has: choose two different codes",
+            config.refuse_exit_code
+        )));
     }
     Ok(config)
 }
@@ -182,6 +192,7 @@ impl Config {
             parent_death_signal: self.parent_death_signal,
             warn_on_reap: self.warn_on_reap,
             watch: self.watch == WatchOption::Warn,
+            fabric_exit_code: self.fabric_exit_code,
         }
     }
 
@@ -317,6 +328,18 @@ mod tests {
             error("refuse-exit-code = 256", &[], vec![]),
             "the key refuse-exit-code has the value 256 in the file c.toml: expected a number from 1 to 255"
         );
+        for reserved in ["1", "121", "125", "126", "127", "128", "143", "0", "256", "x"] {
+            assert_eq!(
+                error("", &[("RDMA_INIT_FABRIC_EXIT_CODE", reserved)], vec![]),
+                format!(
+                    "the key fabric-exit-code has the value {reserved:?} in the variable RDMA_INIT_FABRIC_EXIT_CODE: expected a number from 2 to 124 except 121: rdma-init, the shell and signals use the other exit codes"
+                )
+            );
+        }
+        assert_eq!(
+            error("fabric-exit-code = 42\nrefuse-exit-code = 42", &[], vec![]),
+            "the key fabric-exit-code has the value 42 in the file c.toml, as refuse-exit-code has: choose two different codes"
+        );
         assert_eq!(
             error("", &[("RDMA_INIT_SET", "NCCL_DEBUG")], vec![]),
             "the key set in the variable RDMA_INIT_SET: line 1: expected VARIABLE=VALUE, with a name of letters, digits and _"
@@ -359,12 +382,14 @@ mod tests {
             parent_death_signal: Some(9),
             warn_on_reap: true,
             watch: true,
+            fabric_exit_code: Some(42),
         };
-        let file = "kill-group = true\nwatch = \"warn\"\nstop-timeout = \"25s\"\ndrain-timeout = \"500ms\"\nwarn-on-reap = true\n\
+        let file = "kill-group = true\nfabric-exit-code = 42\nwatch = \"warn\"\nstop-timeout = \"25s\"\ndrain-timeout = \"500ms\"\nwarn-on-reap = true\n\
                     rewrite-signal = [\"TERM:INT\", \"HUP:0\"]\nremap-exit = [143, \"3:9\"]\nparent-death-signal = 9\n";
         assert_eq!(config(file, &[], vec![]).unwrap().supervision(), wanted);
         let variables = [
             ("RDMA_INIT_KILL_GROUP", "1"),
+            ("RDMA_INIT_FABRIC_EXIT_CODE", "42"),
             ("RDMA_INIT_WATCH", "warn"),
             ("RDMA_INIT_STOP_TIMEOUT", "25s"),
             ("RDMA_INIT_DRAIN_TIMEOUT", "500ms"),
@@ -382,6 +407,7 @@ mod tests {
         let list = |items: [&str; 2]| Value::from(items.map(str::to_owned).to_vec());
         let flags = vec![
             ("kill-group", true.into()),
+            ("fabric-exit-code", "42".into()),
             ("watch", "warn".into()),
             ("stop-timeout", "25s".into()),
             ("drain-timeout", "500ms".into()),

@@ -2,11 +2,12 @@
 //! messages are about.
 
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::json;
 use crate::sys::stdio::Stderr;
 
 /// How long all messages together wait for a reader.
@@ -126,6 +127,19 @@ impl Log {
             Format::Json => tracing::info!("{message}"),
             Format::Text => self.stderr.put(format!("rdma-init: {message}\n").as_bytes()),
         }
+    }
+
+    /// Writes an object with fields of any type as a line of JSON, as an event of the level INFO: tracing has no arrays.
+    pub fn object(&self, event: &impl Serialize) {
+        #[derive(Serialize)]
+        struct Line<'a, T> {
+            timestamp: String,
+            level: &'static str,
+            #[serde(flatten)]
+            event: &'a T,
+        }
+        let timestamp = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
+        self.stderr.put(&json::line(&Line { timestamp, level: "INFO", event }));
     }
 
     /// Writes everything in one piece, so that lines of several containers do not mix.

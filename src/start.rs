@@ -84,7 +84,7 @@ fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, par
 const TASKS: Tasks = Tasks {
     execute_decided: pipeline::execute_decided,
     execute_untouched: pipeline::execute_untouched,
-    tell_traffic: pipeline::tell_traffic,
+    give_account: pipeline::give_account,
     watch: pipeline::watch,
     refusing: pipeline::refusing,
     leave_reason: pipeline::leave_reason,
@@ -206,7 +206,7 @@ impl<'a> Guard<'a> {
     /// Leaves the note for when the command has exited.
     fn leave_note(&self, note: &[u8]) {
         if let Watcher::Link(link, _) = self.watcher {
-            link.leave_traffic(note);
+            link.leave_ports(note);
         }
     }
 
@@ -250,7 +250,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
         vouches = guard.leave_state(state);
     }
     guard.leave();
-    // The note is left late, because PID 1 tells no traffic of a command that it starts itself.
+    // The note is left late, because PID 1 gives no account of a command that it starts itself.
     if let Ok(Prepared::Command { note, .. }) = &result {
         guard.leave_note(note);
     }

@@ -144,9 +144,9 @@ pub(crate) fn microseconds(time: u64) -> String {
     }
 }
 
-/// `64 KiB`, `8 MiB`, `1.5 GiB`.
+/// `64 KiB`, `8 MiB`, `1.5 GiB`, `4.1 TiB`.
 pub(crate) fn amount(bytes: u64) -> String {
-    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (size, unit) in units {
         if bytes >= size {
             let tenths = u128::from(bytes) * 10 / u128::from(size);

@@ -3,6 +3,7 @@
 mod support;
 
 mod init {
+    mod account;
     mod alone;
     mod container;
     mod crash;

@@ -13,7 +13,8 @@ use crate::facts::environment::Environment;
 use crate::finding::Finding;
 use crate::json;
 use crate::libraries::leads_to_gid;
-use crate::pipeline::{changed_since, read};
+use crate::pipeline::{account_so_far, changed_since, read};
+use crate::report::account::{self, When};
 use crate::report::ras::Report;
 use crate::state::find::{Found, find};
 use crate::state::phase;
@@ -54,6 +55,9 @@ struct Document<'a> {
     /// The number of the command's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<i32>,
+    /// What the job has moved so far, and what was wrong, if its supervisor has noted the counters at the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<account::Document>,
     /// What NCCL says about the ranks of the job, if it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     ras: Option<&'a Report>,
@@ -81,9 +85,12 @@ pub(super) fn run(
         .or_else(|| changed.as_ref().map(|finding| finding.message.clone()));
     let fix = changed.as_ref().and_then(|finding| finding.fix.as_deref());
     let run = found.as_ref().ok().map(|found| &found.run);
+    let so_far = run.filter(|run| run.is_running()).and_then(|run| account_so_far(run.pid));
     if json {
         let asked = ask_ras.map(|pause| ras::report(run, environment, pause, |_| Ok(()))).transpose()?;
-        let document = Document { ras: asked.as_ref(), ..document(found.as_ref().ok(), why.as_deref(), fix) };
+        let account = so_far.map(|account| account::Document::new(&account, When::Running));
+        let document =
+            Document { account, ras: asked.as_ref(), ..document(found.as_ref().ok(), why.as_deref(), fix) };
         json::write_line(out, &document)?;
     } else {
         if let Ok(Found { run, .. }) = &found {
@@ -111,6 +118,8 @@ pub(super) fn run(
         if let Some(fix) = fix {
             writeln!(out, "    fix: {}", visible(fix))?;
         }
+        let lines = so_far.iter().flat_map(|account| account::lines(account, When::Running));
+        lines.map(|line| writeln!(out, "{line}")).collect::<Result<(), _>>()?;
         if let Some(pause) = ask_ras {
             out.flush()?;
             let asked = ras::report(run, environment, pause, |line| ras::progress(out, line, pause))?;
@@ -162,6 +171,7 @@ fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>, fix: Option<&'a 
         filled: run.map(Run::decided),
         env_plugin: run.and_then(env_plugin),
         pid: run.map(|run| run.pid),
+        account: None,
         ras: None,
     }
 }

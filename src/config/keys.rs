@@ -190,6 +190,12 @@ keys! {
     /// After which time without traffic the watcher says so.
     "watch-after" => watch_after: Duration = Duration::from_secs(600), values::duration;
 
+    /// The file that the watcher keeps for node_exporter's textfile collector.
+    "watch-metrics" => watch_metrics: Option<PathBuf> = None, values::optional(values::path);
+
+    /// The exit code in place of the command's, if that fails after the fabric broke.
+    "fabric-exit-code" => fabric_exit_code: Option<i32> = None, values::optional(values::free_exit_code);
+
     /// The command that the watcher starts for each warning and each error, with its arguments.
     "on-finding" [may_hold_secrets] => on_finding: Vec<String> = Vec::new(), values::command;
 }

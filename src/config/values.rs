@@ -10,6 +10,7 @@ use figment::value::{Dict, Num, Value};
 use indexmap::IndexMap;
 use serde::de::DeserializeOwned;
 
+use crate::exit;
 use crate::facts::environment::is_variable_name;
 use crate::init::{Remap, Rewrite};
 use crate::libraries::{self, Wanted};
@@ -147,6 +148,18 @@ pub(super) fn exit_code(value: &Value) -> Result<i32, String> {
         .and_then(|text| text.parse().ok())
         .filter(|code| (1..=255).contains(code))
         .ok_or_else(|| "expected a number from 1 to 255".to_owned())
+}
+
+/// A code that means nothing else: see docs/configuration.md.
+pub(super) fn free_exit_code(value: &Value) -> Result<i32, String> {
+    let is_free = |code: &i32| (2..exit::FAILED).contains(code) && *code != exit::REFUSED;
+    text(value).and_then(|text| text.parse().ok()).filter(is_free).ok_or_else(|| {
+        format!(
+            "expected a number from 2 to {} except {}: rdma-init, the shell and signals use the other exit codes",
+            exit::FAILED - 1,
+            exit::REFUSED
+        )
+    })
 }
 
 /// A signal's name or number.

@@ -160,6 +160,40 @@ impl PortErrors {
     }
 }
 
+/// What a port has counted over several looks: the sum of each counter's rises, and whether that is the least. So a
+/// counter that begins anew on the way, or is full for a while, loses little.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tally(
+    /// In the order of [`COUNTERS`].
+    Vec<(u64, bool)>,
+);
+
+impl Tally {
+    pub(crate) fn add(&mut self, rises: &[Rise]) {
+        self.0.resize(COUNTERS.len(), (0, false));
+        for rise in rises {
+            let is_it =
+                |Counter(trouble, _, name, _): &Counter| (*trouble, *name) == (rise.trouble, rise.counter);
+            let place = COUNTERS.iter().position(is_it);
+            if let Some((sum, is_least)) = place.and_then(|place| self.0.get_mut(place)) {
+                *sum = sum.saturating_add(rise.count);
+                *is_least |= rise.is_least;
+            }
+        }
+    }
+
+    pub(crate) fn rises(&self) -> Vec<Rise> {
+        let risen = COUNTERS.iter().zip(&self.0).filter(|(_, (count, _))| *count > 0);
+        let rise = |(Counter(trouble, _, counter, _), (count, is_least)): (&Counter, &(u64, bool))| Rise {
+            trouble: *trouble,
+            counter,
+            count: *count,
+            is_least: *is_least,
+        };
+        risen.map(rise).collect()
+    }
+}
+
 /// By how much a counter has risen, and whether that is the least.
 fn rise(before: u64, now: u64, width: Width) -> (u64, bool) {
     /// A counter of 32 bits that is this close to its end, and then lower, began anew by itself. One that was cleared
@@ -242,6 +276,21 @@ mod tests {
         assert_eq!((before.full().count(), after.full().collect::<Vec<_>>()), (0, vec!["link_downed"]));
         assert!(!after.is_lost_since(&before));
         assert!(look(&[("state", "1: DOWN\n")]).is_lost_since(&before));
+    }
+
+    #[test]
+    fn a_tally_survives_counters_that_begin_anew() {
+        let of = |counter, count, is_least| Rise { trouble: Trouble::LinkDown, counter, count, is_least };
+        let mut tally = Tally::default();
+        assert_eq!(tally.rises(), []);
+        tally.add(&[of("link_downed", 3, false)]);
+        tally.add(&[]);
+        tally.add(&[of("link_downed", 200, true), of("no such counter", 1, false)]);
+        assert_eq!(tally.rises(), [of("link_downed", 203, true)]);
+        let text = serde_json::to_string(&tally).unwrap();
+        assert_eq!(serde_json::from_str::<Tally>(&text).unwrap(), tally);
+        // One of another release is no reason to fail.
+        assert_eq!(serde_json::from_str::<Tally>("[[1,false]]").unwrap().rises().len(), 1);
     }
 
     #[test]

@@ -29,14 +29,21 @@ impl Traffic {
         Traffic {
             sent: self.sent.since(before.sent),
             received: self.received.since(before.received),
-            requests: since(self.requests, before.requests),
+            requests: self.requests.zip(before.requests).map(|(now, before)| more_requests(now, before)),
+        }
+    }
+
+    /// Returns the sum with what moved before, or elsewhere. What only one of them counts is as that one has it.
+    pub(crate) fn plus(self, other: Traffic) -> Traffic {
+        Traffic {
+            sent: self.sent.plus(other.sent),
+            received: self.received.plus(other.received),
+            requests: sum(self.requests, other.requests),
         }
     }
 
     /// Returns what has gone in either direction.
     pub(crate) fn both(self) -> CounterValue {
-        let sum =
-            |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).reduce(u64::saturating_add);
         CounterValue {
             bytes: sum(self.sent.bytes, self.received.bytes),
             packets: sum(self.sent.packets, self.received.packets),
@@ -53,6 +60,22 @@ impl Traffic {
     }
 }
 
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).reduce(u64::saturating_add)
+}
+
+/// mlx5 counts writes, reads and atomic operations with 32 bits each. If the sum has fallen by nearly as much, one of
+/// the counters began anew by itself.
+fn more_requests(now: u64, before: u64) -> u64 {
+    const END: u64 = 1 << 32;
+    const CLOSE: u64 = 1 << 28;
+    match before.saturating_sub(now) {
+        0 => now - before,
+        fell if (END - CLOSE..END).contains(&fell) => END - fell,
+        _ => now,
+    }
+}
+
 /// A counter that is lower than before has begun anew, with the driver.
 fn since(now: Option<u64>, before: Option<u64>) -> Option<u64> {
     let (now, before) = (now?, before?);
@@ -62,6 +85,10 @@ fn since(now: Option<u64>, before: Option<u64>) -> Option<u64> {
 impl CounterValue {
     fn since(self, before: CounterValue) -> CounterValue {
         CounterValue { bytes: since(self.bytes, before.bytes), packets: since(self.packets, before.packets) }
+    }
+
+    fn plus(self, other: CounterValue) -> CounterValue {
+        CounterValue { bytes: sum(self.bytes, other.bytes), packets: sum(self.packets, other.packets) }
     }
 
     fn is_known(self) -> bool {
@@ -231,5 +258,19 @@ mod tests {
         assert_eq!(moved(Some(5), Some(7)), CounterValue { bytes: Some(2), packets: Some(0) });
         assert_eq!(moved(Some(5), Some(3)).bytes, Some(3));
         assert_eq!(moved(None, Some(3)).bytes, None);
+    }
+
+    #[test]
+    fn requests_that_peers_have_made_wrap_and_sums_keep_what_is_known() {
+        let of = |requests| Traffic { requests, ..Traffic::default() };
+        let more = |before, now| of(Some(now)).since(of(Some(before))).requests.unwrap();
+        assert_eq!((more(5, 5), more(5, 9), more(7, 5)), (0, 4, 5));
+        assert_eq!(more(u64::from(u32::MAX), 5), 6, "one of 32 bits began anew");
+        assert_eq!(more((1 << 32) + 90, 100), 10, "and the others did not");
+        assert_eq!(more(1 << 31, 5), 5, "cleared");
+        let sent = |bytes| Traffic { sent: CounterValue { bytes, packets: None }, ..Traffic::default() };
+        assert_eq!(sent(Some(3)).plus(sent(Some(4))), sent(Some(7)));
+        assert_eq!(sent(Some(3)).plus(sent(None)), sent(Some(3)));
+        assert_eq!(sent(None).plus(sent(None)), Traffic::default());
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct CommandEnd {
     pub signal: Option<(i32, Duration)>,
     /// Why all remaining processes were killed, if they were.
     pub killed: Option<Killed>,
+    /// The code is that of the key `fabric-exit-code`, because the fabric broke while the command ran.
+    pub is_of_fabric: bool,
 }
 
 /// Which time had run out when the processes were killed.
@@ -73,17 +75,27 @@ impl CommandEnd {
                 Some(Killed::DrainTimeout(_)) => Some("drain-timeout"),
                 None => None,
             },
+            fabric_broke = self.is_of_fabric.then_some(true),
             "{line}"
         );
     }
 
-    fn line(&self, command: Option<&str>) -> String {
+    /// Returns the end with this code, because the fabric broke. A command that succeeded keeps its code, and so does
+    /// one that was asked to end or that a forwarded signal killed.
+    pub(super) fn of_broken_fabric(&self, code: Option<i32>) -> Option<CommandEnd> {
+        let code = code.filter(|_| self.code != 0 && self.signal.is_none())?;
+        Some(CommandEnd { code, is_of_fabric: true, ..self.clone() })
+    }
+
+    /// Says in a sentence how the command ended.
+    pub(super) fn line(&self, command: Option<&str>) -> String {
         let who = command.unwrap_or("the preparation of the command");
         let ran = shown(self.ran);
         let own = self.ended.code();
+        let why = if self.is_of_fabric { ", because the fabric broke while it ran" } else { "" };
         let remapped = |before, after| match self.code == own {
             true => String::new(),
-            false => format!("{before}turned into {}{after}", self.code),
+            false => format!("{before}turned into {}{why}{after}", self.code),
         };
         let mut line = match self.ended {
             Ended::Exited(code) => {
@@ -118,7 +130,23 @@ mod tests {
 
     fn end(ended: Ended) -> CommandEnd {
         let (code, ran) = (ended.code(), Duration::from_millis(7_384_512));
-        CommandEnd { ended, code, ran, signal: None, killed: None }
+        CommandEnd { ended, code, ran, signal: None, killed: None, is_of_fabric: false }
+    }
+
+    #[test]
+    fn a_broken_fabric_changes_the_code_of_a_command_that_failed_by_itself() {
+        let broken =
+            |end: &CommandEnd| end.of_broken_fabric(Some(42)).map(|end| (end.code, end.line(TORCHRUN)));
+        let failed = "torchrun ended with exit code 1 (turned into 42, because the fabric broke while it ran) after 2h 3m 4s.";
+        assert_eq!(broken(&end(Ended::Exited(1))), Some((42, failed.to_owned())));
+        let killed = "torchrun was killed by SIGABRT (exit code 134, turned into 42, because the fabric broke while it ran) after 2h 3m 4s.";
+        assert_eq!(broken(&end(Ended::Killed(6))), Some((42, killed.to_owned())));
+        assert_eq!(broken(&end(Ended::Exited(0))), None);
+        // remap-exit says that this code is a success.
+        assert_eq!(broken(&CommandEnd { code: 0, ..end(Ended::Exited(3)) }), None);
+        let stopped = CommandEnd { signal: Some((15, Duration::ZERO)), ..end(Ended::Exited(1)) };
+        assert_eq!(broken(&stopped), None);
+        assert_eq!(end(Ended::Exited(1)).of_broken_fabric(None), None);
     }
 
     #[test]

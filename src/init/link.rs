@@ -96,10 +96,10 @@ impl Link {
         let _ = (&self.pipe).write_all(&message.encode());
     }
 
-    /// Saves the counters that the traffic report needs when the command has ended.
-    pub(crate) fn leave_traffic(&self, note: &[u8]) {
+    /// Saves the first look at the ports, which the account needs when the command has ended.
+    pub(crate) fn leave_ports(&self, note: &[u8]) {
         if let Some(memory) = self.note.as_deref() {
-            memory.leave_traffic(note);
+            memory.leave_ports(note);
         }
     }
 

@@ -23,7 +23,7 @@ const NO_NUMBER: i32 = -1;
 
 impl InitMessage {
     /// In bytes: one that says what it is, then room for orders.
-    pub(super) const LENGTH: usize = 1 + 3 * 8 + 2 * 4 + 9 + Rewrite::SIZE + Remap::SIZE;
+    pub(super) const LENGTH: usize = 1 + 3 * 8 + 3 * 4 + 9 + Rewrite::SIZE + Remap::SIZE;
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(InitMessage::LENGTH);
@@ -56,7 +56,8 @@ fn put(orders: &Orders, bytes: &mut Vec<u8>) {
         let nanoseconds = time.map_or(NO_TIME, |t| t.as_nanos().try_into().unwrap_or(NO_TIME - 1));
         bytes.extend(nanoseconds.to_le_bytes());
     }
-    for number in [terms.refuse.map(|refusal| refusal.code), supervision.parent_death_signal] {
+    let code = terms.refuse.map(|refusal| refusal.code);
+    for number in [code, supervision.parent_death_signal, supervision.fabric_exit_code] {
         bytes.extend(number.unwrap_or(NO_NUMBER).to_le_bytes());
     }
     let asked_by = terms.refuse.map(|refusal| refusal.asked_by).unwrap_or_default();
@@ -79,7 +80,7 @@ fn put(orders: &Orders, bytes: &mut Vec<u8>) {
 }
 
 fn orders(bytes: &[u8]) -> Option<Orders> {
-    let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 9]);
+    let (mut times, mut numbers, mut flags) = ([None; 3], [None; 3], [false; 9]);
     let mut rest = bytes;
     for time in &mut times {
         let nanoseconds = u64::from_le_bytes(*take(&mut rest)?);
@@ -93,7 +94,7 @@ fn orders(bytes: &[u8]) -> Option<Orders> {
         *flag = *take::<1>(&mut rest)? == [1];
     }
     let [deadline, stop_timeout, drain_timeout] = times;
-    let [code, parent_death_signal] = numbers;
+    let [code, parent_death_signal, fabric_exit_code] = numbers;
     let [kill_group, warn_on_reap, watch, json, quiet, require_rdma, memlock, self_test, preflight] = flags;
     let asked_by = Enforcing { require_rdma, memlock, self_test, preflight };
     let refuse = code.map(|code| Refusal { code, asked_by });
@@ -110,6 +111,7 @@ fn orders(bytes: &[u8]) -> Option<Orders> {
             parent_death_signal,
             warn_on_reap,
             watch,
+            fabric_exit_code,
         },
         voice: Voice { json, quiet },
     })
@@ -161,6 +163,7 @@ mod tests {
                 parent_death_signal: Some(9),
                 warn_on_reap: true,
                 watch: true,
+                fabric_exit_code: Some(42),
             },
             voice: Voice { json: true, quiet: false },
         };

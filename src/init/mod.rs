@@ -30,10 +30,11 @@ mod watcher;
 pub(crate) use link::Link;
 #[cfg(any(test, fuzzing))]
 pub(crate) use message::fuzz;
+pub(crate) use note::HandoffMemory;
 pub(crate) use orders::{
     DEFAULT_PREPARE_TIMEOUT, Enforcing, FailureOrders, Orders, Refusal, Supervision, Voice,
 };
 pub(crate) use preparing::{IN_PLACE, WITH_WHAT_WAS_DECIDED};
 pub(crate) use signal_map::{Remap, Rewrite};
 pub(crate) use stages::{Alone, supervise};
-pub(crate) use supervisor::Tasks;
+pub(crate) use supervisor::{AccountOutcome, AtEnd, Tasks};

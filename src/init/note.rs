@@ -1,17 +1,23 @@
 //! What the child that prepares leaves for its init, in memory that both share. The init only
 //! keeps it for processes that it forks later, and does not look at what the bytes mean.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
+use nix::libc::O_NONBLOCK;
 use nix::sys::memfd::MFdFlags;
 
+use super::survivors::parent;
+use crate::state::pid1::{is_memory, runs_this_program};
 use crate::sys::memfd;
 
-pub(super) struct HandoffMemory(File);
+/// The name of the memory, which /proc shows.
+const NAME: &str = "rdma-init";
 
-/// The place of one of the two texts in a note. All figures are bytes.
+pub(crate) struct HandoffMemory(File);
+
+/// The place of one of the texts in a note. All figures are bytes.
 struct TextPlace {
     /// Where the length of the text plus 1 is written; 0 means that there is no text.
     length_at: u64,
@@ -23,27 +29,57 @@ struct TextPlace {
 
 /// The decided environment as JSON. The kernel accepts no environment of this length. Every start
 /// leaves a decision, which is usually short, so it shares the first page with the lengths.
-const DECISION: TextPlace = TextPlace { length_at: 8, start: 16, longest: 16 * 1024 * 1024 };
+const DECISION: TextPlace = TextPlace { length_at: 8, start: 40, longest: 16 * 1024 * 1024 };
 
 /// The first look at the ports, in less than 1 KiB for each port.
-const TRAFFIC: TextPlace = TextPlace { length_at: 0, start: 16 + 16 * 1024 * 1024, longest: 64 * 1024 };
+const PORTS: TextPlace = TextPlace { length_at: 0, start: END_OF_DECISION, longest: LONGEST_PORTS };
+
+/// What the watcher has seen, in less than 2 KiB for each port: the text before, and the text now, of which one is
+/// whole whenever the watcher is killed.
+const SEEN: [TextPlace; 2] = [
+    TextPlace { length_at: 16, start: END_OF_PORTS, longest: LONGEST_SEEN },
+    TextPlace { length_at: 24, start: END_OF_PORTS + LONGEST_SEEN as u64, longest: LONGEST_SEEN },
+];
+
+/// Where it says which of them is the text now: its index.
+const SEEN_NOW_AT: u64 = 32;
+
+const END_OF_DECISION: u64 = DECISION.start + DECISION.longest as u64;
+const LONGEST_PORTS: usize = 64 * 1024;
+const END_OF_PORTS: u64 = END_OF_DECISION + LONGEST_PORTS as u64;
+const LONGEST_SEEN: usize = 2 * LONGEST_PORTS;
 
 impl HandoffMemory {
-    /// `None` before Linux 3.17, which has no memfd_create(2). Then no process reports the traffic when
+    /// `None` before Linux 3.17, which has no memfd_create(2). Then no process gives an account when
     /// the command has ended, and PID 1 does not know what a preparation that failed had decided.
     pub(super) fn new() -> Option<HandoffMemory> {
-        memfd::create(c"rdma-init", MFdFlags::empty()).ok().map(|memory| HandoffMemory(memory.into()))
+        memfd::create(NAME, MFdFlags::empty()).ok().map(|memory| HandoffMemory(memory.into()))
+    }
+
+    /// Returns the supervisor of a command in this container, and its memory for reading, if this process may look
+    /// into it.
+    pub(crate) fn beside(command: i32) -> Option<(i32, HandoffMemory)> {
+        let supervisor = parent(command)?;
+        Some((supervisor, HandoffMemory::of_supervisor(supervisor)?))
+    }
+
+    fn of_supervisor(supervisor: i32) -> Option<HandoffMemory> {
+        runs_this_program(supervisor).then_some(())?;
+        let entries = fs::read_dir(format!("/proc/{supervisor}/fd")).ok()?;
+        let path = entries.flatten().map(|entry| entry.path()).find(|path| is_memory(path, NAME))?;
+        let memory = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).ok()?;
+        Some(HandoffMemory(memory))
     }
 
     pub(super) fn raw_fd(&self) -> i32 {
         self.0.as_raw_fd()
     }
 
-    /// Saves the counters that the traffic report needs when the command has ended. Empty
+    /// Saves the first look at the ports, which the account needs when the command has ended. Empty
     /// bytes leave nothing.
-    pub(super) fn leave_traffic(&self, bytes: &[u8]) {
+    pub(super) fn leave_ports(&self, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.put(&TRAFFIC, bytes);
+            self.put(&PORTS, bytes);
         }
     }
 
@@ -52,9 +88,19 @@ impl HandoffMemory {
         self.put(&DECISION, bytes);
     }
 
-    /// Returns the counters, if they were left.
-    pub(super) fn traffic(&self) -> Option<Vec<u8>> {
-        self.get(&TRAFFIC)
+    /// Leaves what the watcher has seen, in place of what it left before.
+    pub(super) fn leave_seen(&self, bytes: &[u8]) {
+        let next = 1 - self.seen_now();
+        if let Some(place) = SEEN.get(next)
+            && self.put(place, bytes)
+        {
+            let _ = self.0.write_all_at(&(next as u64).to_le_bytes(), SEEN_NOW_AT);
+        }
+    }
+
+    /// Returns the first look at the ports, if it was left.
+    pub(crate) fn ports(&self) -> Option<Vec<u8>> {
+        self.get(&PORTS)
     }
 
     /// Returns the decision, if it was left.
@@ -62,19 +108,32 @@ impl HandoffMemory {
         self.get(&DECISION)
     }
 
-    /// Writes the length last, so that no process reads half a text.
-    fn put(&self, part: &TextPlace, bytes: &[u8]) {
-        if bytes.len() <= part.longest && self.0.write_all_at(bytes, part.start).is_ok() {
-            let length = bytes.len() as u64 + 1;
-            let _ = self.0.write_all_at(&length.to_le_bytes(), part.length_at);
-        }
+    /// Returns what the watcher has seen, if it has left that.
+    pub(crate) fn seen(&self) -> Option<Vec<u8>> {
+        SEEN.get(self.seen_now()).and_then(|place| self.get(place))
+    }
+
+    fn seen_now(&self) -> usize {
+        usize::from(self.number(SEEN_NOW_AT) == Some(1))
+    }
+
+    /// Writes the length last, so that no process reads half a text. Returns whether all was written.
+    fn put(&self, part: &TextPlace, bytes: &[u8]) -> bool {
+        let length = bytes.len() as u64 + 1;
+        bytes.len() <= part.longest
+            && self.0.write_all_at(bytes, part.start).is_ok()
+            && self.0.write_all_at(&length.to_le_bytes(), part.length_at).is_ok()
+    }
+
+    fn number(&self, at: u64) -> Option<u64> {
+        // All processes share one file position, so this reads at explicit offsets.
+        let mut bytes = [0; 8];
+        self.0.read_exact_at(&mut bytes, at).ok()?;
+        Some(u64::from_le_bytes(bytes))
     }
 
     fn get(&self, part: &TextPlace) -> Option<Vec<u8>> {
-        // Both processes share one file position, so this reads at explicit offsets.
-        let mut length = [0; 8];
-        self.0.read_exact_at(&mut length, part.length_at).ok()?;
-        let length = usize::try_from(u64::from_le_bytes(length)).ok()?.checked_sub(1)?;
+        let length = usize::try_from(self.number(part.length_at)?).ok()?.checked_sub(1)?;
         if length > part.longest {
             return None;
         }
@@ -91,25 +150,50 @@ mod tests {
     #[test]
     fn what_is_left_is_there_as_a_whole() {
         let note = HandoffMemory::new().unwrap();
-        assert_eq!((note.traffic(), note.decision()), (None, None));
+        assert_eq!((note.ports(), note.decision()), (None, None));
         for decision in [&b""[..], b"short", b"longer than that"] {
             note.leave_decision(decision);
-            assert_eq!((note.traffic(), note.decision().as_deref()), (None, Some(decision)));
+            assert_eq!((note.ports(), note.decision().as_deref()), (None, Some(decision)));
         }
-        for none in [Vec::new(), vec![b'x'; TRAFFIC.longest + 1]] {
-            note.leave_traffic(&none);
-            assert_eq!(note.traffic(), None);
+        for none in [Vec::new(), vec![b'x'; PORTS.longest + 1]] {
+            note.leave_ports(&none);
+            assert_eq!(note.ports(), None);
         }
-        for traffic in [b"mlx5_1".to_vec(), vec![b'x'; TRAFFIC.longest]] {
-            note.leave_traffic(&traffic);
+        for ports in [b"mlx5_1".to_vec(), vec![b'x'; PORTS.longest]] {
+            note.leave_ports(&ports);
             // The decision stays: until the exec, PID 1 may still have to use it.
             assert_eq!(
-                (note.traffic(), note.decision().as_deref()),
-                (Some(traffic), Some(&b"longer than that"[..]))
+                (note.ports(), note.decision().as_deref()),
+                (Some(ports), Some(&b"longer than that"[..]))
             );
         }
         // A file that was cut has no whole text.
         note.0.set_len(DECISION.start).unwrap();
         assert_eq!(note.decision(), None);
+    }
+
+    #[test]
+    fn what_the_watcher_has_seen_is_its_last_text_as_a_whole() {
+        let note = HandoffMemory::new().unwrap();
+        assert_eq!(note.seen(), None);
+        for seen in [&b"one"[..], b"", b"three, and longer"] {
+            note.leave_seen(seen);
+            assert_eq!(note.seen().as_deref(), Some(seen));
+        }
+        note.leave_seen(&vec![b'x'; LONGEST_SEEN + 1]);
+        assert_eq!(note.seen().as_deref(), Some(&b"three, and longer"[..]));
+        // The watcher is killed while it writes the next text.
+        note.0.write_all_at(b"hal", SEEN[1 - note.seen_now()].start).unwrap();
+        assert_eq!(note.seen().as_deref(), Some(&b"three, and longer"[..]));
+        assert_eq!((note.ports(), note.decision()), (None, None));
+    }
+
+    #[test]
+    fn another_process_reads_the_memory_of_this_program() {
+        let own = std::process::id().cast_signed();
+        let note = HandoffMemory::new().unwrap();
+        note.leave_ports(b"mlx5_1");
+        assert!(HandoffMemory::of_supervisor(own).is_some());
+        assert!(HandoffMemory::of_supervisor(i32::MAX).is_none());
     }
 }

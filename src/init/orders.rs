@@ -87,6 +87,8 @@ pub struct Supervision {
     pub warn_on_reap: bool,
     /// Start a watcher of the job's ports.
     pub watch: bool,
+    /// The exit code in place of the command's, if that fails after the fabric broke.
+    pub fabric_exit_code: Option<i32>,
 }
 
 impl Supervision {
@@ -101,6 +103,7 @@ impl Supervision {
             ("remap-exit", self.remap != default.remap),
             ("warn-on-reap", self.warn_on_reap),
             ("watch", self.watch),
+            ("fabric-exit-code", self.fabric_exit_code.is_some()),
         ];
         set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
     }
@@ -161,6 +164,7 @@ mod tests {
             parent_death_signal: Some(9),
             warn_on_reap: true,
             watch: true,
+            fabric_exit_code: Some(42),
         };
         assert_eq!(
             full.without_effect_in_place(),
@@ -171,7 +175,8 @@ mod tests {
                 "rewrite-signal",
                 "remap-exit",
                 "warn-on-reap",
-                "watch"
+                "watch",
+                "fabric-exit-code"
             ]
         );
         let parent = Supervision { parent_death_signal: Some(9), ..Supervision::default() };

@@ -93,7 +93,7 @@ impl Preparation {
 
     /// Frees what the preparation has not used, and returns the descriptors of the rest.
     pub(super) fn descriptors_for_later(&mut self) -> Vec<RawFd> {
-        self.note.take_if(|note| note.traffic().is_none());
+        self.note.take_if(|note| note.ports().is_none());
         self.left.take_if(|left| !left.is_sealed());
         let untouched = self.untouched.as_ref().map(Watch::raw_fds).into_iter().flatten();
         let note = self.note.as_deref().map(HandoffMemory::raw_fd);

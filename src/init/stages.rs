@@ -10,12 +10,11 @@ use nix::unistd::{Pid, getpgrp};
 use super::end::CommandEnd;
 use super::forwarding::Forwarding;
 use super::link::{self, Link, Watch};
-use super::note::HandoffMemory;
 use super::orders::Orders;
 use super::preparing::{Preparation, PreparingEnd};
 use super::spawn::{Inheritance, cannot_start, spawn};
 use super::stopping::Stopping;
-use super::supervisor::{Supervisor, Tasks};
+use super::supervisor::{AccountOutcome, AtEnd, Supervisor, Tasks};
 use super::survivors::Reach;
 use super::terminal;
 use crate::sys::capabilities::keep_only;
@@ -23,8 +22,12 @@ use crate::sys::fork::{self, Ended};
 use crate::sys::memory;
 use crate::sys::signals::{self, Inherited};
 
-/// The longest time by which telling the traffic may delay the end of the container.
-const TRAFFIC_PATIENCE: Duration = Duration::from_secs(2);
+/// The longest time by which the account may delay the end of the container: two seconds for the counters, and as
+/// much for the file in which Kubernetes looks for the reason of a failure.
+const ACCOUNT_PATIENCE: Duration = Duration::from_secs(4);
+
+/// The answer of the account's process if the fabric broke.
+const BROKEN: u8 = 1;
 
 /// No process can be started for the preparation, so this one is not needed beside the command.
 #[derive(Debug)]
@@ -113,10 +116,9 @@ impl Supervisor {
             ran: at - self.preparation.started,
             signal: signal.map(|(signal, when)| (signal, at.saturating_duration_since(when))),
             killed: self.stopping.why_killed(),
+            is_of_fabric: false,
         };
-        if was_command {
-            self.account(end.ran);
-        }
+        let end = if was_command { self.account(end) } else { end };
         end.report(self.orders.voice, || was_command.then(|| self.command_name()));
         end.code
     }
@@ -143,16 +145,31 @@ impl Supervisor {
         }
     }
 
-    /// Says what went over RDMA since the command was started, if the preparation has left a
-    /// note for that. A child of PID 1 says it: it reads counters, which PID 1 itself does not do, and
-    /// which may hang. Signals that arrive during this time are not forwarded: the command is
-    /// gone.
-    fn account(&self, ran: Duration) {
-        let Some(note) = self.preparation.note.as_deref().and_then(HandoffMemory::traffic) else { return };
-        let _ = fork::within(TRAFFIC_PATIENCE, || {
+    /// Gives the account of the job's ports since the command was started, if the preparation has left a note for
+    /// that, and returns the end with the code that follows from it. A child of PID 1 gives the account: it reads
+    /// counters, which PID 1 itself does not do, and which may hang. Signals that arrive during this time are not
+    /// forwarded: the command is gone.
+    fn account(&self, end: CommandEnd) -> CommandEnd {
+        let Some(memory) = self.preparation.note.as_deref() else { return end };
+        let Some(note) = memory.ports() else { return end };
+        let broken = end.of_broken_fabric(self.orders.supervision.fabric_exit_code);
+        let answer = fork::within(ACCOUNT_PATIENCE, || {
             keep_only(&[]);
-            (self.tasks.tell_traffic)(&note, ran);
-            0
+            let ended = |outcome: AccountOutcome| {
+                let end = broken.as_ref().filter(|_| outcome == AccountOutcome::Broken).unwrap_or(&end);
+                end.line(Some(&self.command_name()))
+            };
+            let has_failed = end.ended != Ended::Exited(0);
+            let at_end = AtEnd {
+                seen: memory.seen(),
+                ran: end.ran,
+                failed: if has_failed { Some(&ended) } else { None },
+            };
+            match (self.tasks.give_account)(&note, &at_end) {
+                AccountOutcome::Sound => 0,
+                AccountOutcome::Broken => BROKEN,
+            }
         });
+        broken.filter(|_| answer == Ok(BROKEN)).unwrap_or(end)
     }
 }

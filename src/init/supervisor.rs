@@ -32,15 +32,34 @@ pub(crate) struct Tasks {
     pub execute_decided: fn(&[u8], Vec<CString>, Option<Refusal>) -> i32,
     /// Becomes the command as it would have started without rdma-init.
     pub execute_untouched: fn(Vec<CString>) -> i32,
-    /// Tells what the job has moved since this note was made, and how long ago that was.
-    pub tell_traffic: fn(&[u8], Duration),
-    /// Watches the ports that this note names until its process is killed.
-    pub watch: fn(&[u8]),
+    /// Gives the account of the ports that this note names, at the end of the job.
+    pub give_account: fn(&[u8], &AtEnd) -> AccountOutcome,
+    /// Watches the ports that this note names until its process is killed. It gets how long ago the supervisor was
+    /// started, and leaves what it has seen for the account.
+    pub watch: fn(&[u8], Duration, &dyn Fn(&[u8])),
     /// The sentence that says why the command is refused, with the exit code.
     pub refusing: fn(&str, i32) -> String,
     /// Writes the reason to where Kubernetes shows it; runs in a child. Returns what to say if
     /// that fails.
     pub leave_reason: fn(&str) -> Option<String>,
+}
+
+/// What the account goes by, besides the note of the preparation.
+pub(crate) struct AtEnd<'a> {
+    /// What the watcher has seen, if it has left that.
+    pub seen: Option<Vec<u8>>,
+    /// From the start of the supervisor to the end of the command.
+    pub ran: Duration,
+    /// If the command has failed: returns how it ended, as a sentence, if the fabric broke or did not.
+    pub failed: Option<&'a dyn Fn(AccountOutcome) -> String>,
+}
+
+/// What the supervisor learns of the account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AccountOutcome {
+    Sound,
+    /// A link went down, a queue pair failed, or an HCA is gone.
+    Broken,
 }
 
 /// What a supervisor knows in every stage. What belongs to one stage is in the module of that

@@ -95,7 +95,7 @@ fn processes() -> impl Iterator<Item = i32> {
 }
 
 /// Returns the fourth field of `stat`; the second is a name that may hold anything.
-fn parent(pid: i32) -> Option<i32> {
+pub(super) fn parent(pid: i32) -> Option<i32> {
     let stat = of_kernel(format!("/proc/{pid}/stat"))?;
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()

@@ -7,7 +7,6 @@ use nix::libc::{SIGKILL, SIGSTOP};
 use nix::sys::prctl::set_name;
 use nix::unistd::Pid;
 
-use super::note::HandoffMemory;
 use super::supervisor::Supervisor;
 use super::survivors::{Reach, kill_children_of};
 use crate::log::Level;
@@ -28,21 +27,21 @@ impl Supervisor {
         if !self.orders.supervision.watch {
             return;
         }
-        let Some(note) = self.preparation.note.clone() else { return };
-        let (watch, supervisor) = (self.tasks.watch, Pid::this());
-        let started = fork::spawn_unseen(|| {
+        let Some(memory) = self.preparation.note.clone() else { return };
+        let (watch, supervisor, started) = (self.tasks.watch, Pid::this(), self.preparation.started);
+        let watcher = fork::spawn_unseen(|| {
             // By this name, other processes tell it from a start that is under way.
             let _ = set_name(NAME);
             // A supervisor that is killed cannot kill the watcher.
             signals::on_parent_death(SIGKILL, supervisor);
             // All users may read what it reads.
             keep_only(&[]);
-            if let Some(note) = HandoffMemory::traffic(&note) {
-                watch(&note);
+            if let Some(note) = memory.ports() {
+                watch(&note, started.elapsed(), &|seen| memory.leave_seen(seen));
             }
             0
         });
-        match started {
+        match watcher {
             Ok(watcher) => self.watcher = Some(watcher),
             Err(error) => {
                 let message =

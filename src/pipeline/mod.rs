@@ -5,6 +5,7 @@ mod enter;
 mod execute;
 mod leave;
 mod master;
+mod metrics_file;
 mod not_run;
 pub(crate) mod preflight;
 pub mod read;
@@ -18,7 +19,8 @@ pub use enter::enter;
 pub use execute::{PartialPreparation, execute, execute_decided, execute_filled, execute_untouched};
 pub use not_run::exec_failed;
 pub use refuse::{last_words, leave_behind, leave_reason, refuse, refuse_and_tell, refusing};
-pub use traffic::{tell as tell_traffic, watch};
+pub use traffic::watch;
+pub(crate) use traffic::{account_so_far, give_account};
 pub use under_way::UnderWay;
 
 use std::ffi::CString;
@@ -26,7 +28,7 @@ use std::ffi::CString;
 use nix::unistd::Pid;
 
 use crate::apply::{environment, memlock as raise};
-use crate::config::{Config, Demand};
+use crate::config::{Config, Demand, WatchOption};
 use crate::env_plugin::answer::MARKER;
 use crate::env_plugin::copies;
 use crate::facts::Facts;
@@ -119,6 +121,14 @@ pub fn prepare(
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
 
     report::start::plan(log, &plan, memlock.as_ref());
+    if config.watch == WatchOption::Off
+        && config.watch_metrics.is_some()
+        && keeper != LookedAfterBy::NoProcess
+    {
+        log.warn(
+            "watch-metrics has no effect without the watcher, which writes the file. Set watch = \"warn\".",
+        );
+    }
     let refused = |reason: String| {
         let public = facts.settings.without_private_values(&reason);
         Ok(Prepared::Refused { reason, public, code: config.refuse_exit_code })
@@ -188,7 +198,8 @@ pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     if let Some(signal) = config.parent_death_signal {
         signals::on_parent_death(signal, parent);
     }
-    let lost = config.supervision().without_effect_in_place();
+    let mut lost = config.supervision().without_effect_in_place();
+    lost.extend(config.watch_metrics.is_some().then_some("watch-metrics"));
     if !lost.is_empty() {
         log.warn(&format!(
             "rdma-init is not PID 1 here and does not stay beside the command, so these settings have no effect: {}. Add --supervise, or make rdma-init the container's first process.",

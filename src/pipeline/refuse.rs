@@ -43,9 +43,20 @@ fn left_behind(known: &Environment, reason: &str) -> Option<String> {
     words.leave().err().map(|why| format!("{failed}: {why}"))
 }
 
+/// Leaves where Kubernetes shows it how the command failed, unless the command itself has left a text there. Says
+/// nothing if that fails: the same is on standard error.
+pub(super) fn leave_account(text: &str) {
+    let environment = Environment::new(&environ::entries());
+    let _ = termination_log::account(&format!("rdma-init: {text}\n"), configured(&environment)).leave();
+}
+
+fn configured(known: &Environment) -> Option<&Path> {
+    known.get(TERMINATION_LOG_VARIABLE).filter(|path| !path.is_empty()).map(Path::new)
+}
+
 /// Returns the text for Kubernetes' file, and what to say if it cannot be written.
 pub fn last_words(known: &Environment, reason: &str) -> (LastWords, String) {
-    let path = known.get(TERMINATION_LOG_VARIABLE).filter(|path| !path.is_empty()).map(Path::new);
+    let path = configured(known);
     let words = termination_log::last_words(&format!("rdma-init: {reason}\n"), path);
     let path = path.unwrap_or(Path::new(termination_log::DEFAULT));
     (words, format!("cannot write the reason to {}", path.display()))

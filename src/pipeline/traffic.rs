@@ -1,19 +1,20 @@
 //! The job's RDMA traffic, and the errors of its ports. The counters before the job are noted
-//! for the init of the command, which reports the difference when the command has ended.
+//! for the init of the command, which gives an account of the difference when the command has ended.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::metrics_file::MetricsFile;
+use super::refuse::leave_account;
 use crate::config::Config;
+use crate::facts::identity::{age, started};
 use crate::facts::port_counters::Counters;
 use crate::facts::port_look::{self, PortLook, UsedGid};
 use crate::facts::rdma::LinkLayer;
 use crate::facts::{Facts, Reader};
-use crate::findings;
-use crate::findings::port_errors::PortRises;
-use crate::findings::traffic::{self, PortTraffic};
+use crate::init::{AccountOutcome, AtEnd, HandoffMemory};
 use crate::json;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::predict::GidUse;
@@ -21,7 +22,9 @@ use crate::libraries::nccl::ras::{Ras, ras};
 use crate::libraries::nccl::version::SEARCHES_GIDS;
 use crate::log::{Format, Level, Log};
 use crate::plan::{Plan, PortVerdict};
+use crate::report::account::{When, lines};
 use crate::report::start;
+use crate::watch::account::{Account, Seen};
 use crate::watch::{self, WatchOrders, WatchedPort};
 
 /// What the init of the command keeps until the end.
@@ -32,14 +35,13 @@ struct Note {
     /// The ports that the job will use, before the job.
     ports: Vec<WatchedPort>,
     watch: WatchOrders,
+    /// The file for node_exporter.
+    metrics: Option<PathBuf>,
 }
 
 /// Returns the counters of the ports that the job will use, and how to speak of them. Empty if
-/// there is nothing to tell: no such port, or none whose counters show.
+/// there is nothing to tell: no such port, or none that shows anything.
 pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan) -> Vec<u8> {
-    if config.log_level < Level::Warn {
-        return Vec::new();
-    }
     let reader = Reader::new(Path::new("/"));
     let counters = Counters::new(&reader);
     let used = plan.ports.iter().filter(|port| port.used);
@@ -55,7 +57,7 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan) -> Vec<u8> {
             }
         })
         .collect();
-    match ports.iter().any(|port| port.first.traffic.is_known()) {
+    match ports.iter().any(|port| !port.first.errors.is_gone()) {
         true => {
             let level = config.log_level.min(Level::Info);
             let watch = WatchOrders {
@@ -64,7 +66,8 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan) -> Vec<u8> {
                 ras: ras_address(config, facts, plan),
                 on_finding: config.on_finding.clone(),
             };
-            json::line(&Note { format: config.log_format, level, ports, watch })
+            let metrics = config.watch_metrics.clone();
+            json::line(&Note { format: config.log_format, level, ports, watch, metrics })
         }
         false => Vec::new(),
     }
@@ -92,31 +95,57 @@ fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
     Some(UsedGid { index: u32::try_from(*index).ok()?, gid: gid.gid, is_searched })
 }
 
-/// Reports the traffic since the note was made, `ran` ago. Call this in a separate process:
-/// a driver may take long.
-pub fn tell(note: &[u8], ran: Duration) {
-    let Ok(Note { format, level, ports, .. }) = json::read(note) else { return };
-    let since = |(port, now): (&WatchedPort, PortLook)| {
-        let wrong = PortRises {
-            hca: port.hca.clone(),
-            port: port.port,
-            is_lost: now.errors.is_lost_since(&port.first.errors),
-            rises: now.errors.since(&port.first.errors),
-        };
-        (port.moved(&now, &port.first), wrong)
-    };
-    let (moved, wrong): (Vec<PortTraffic>, Vec<PortRises>) =
-        ports.iter().zip(looks(&ports)).map(since).unzip();
-    let mut findings = findings::port_errors::findings(&wrong, ran);
-    findings.extend(traffic::finding(&moved, ran));
-    start::traffic(&Log::start(format, level, Log::patient()), &moved, &findings);
+/// Gives the account of the job since the note was made. Call this in a separate process: a driver may take long.
+pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
+    let Ok(Note { format, level, ports, .. }) = json::read(note) else { return AccountOutcome::Sound };
+    let account = account(&ports, at_end.seen.as_deref(), at_end.ran);
+    start::account(&Log::start(format, level, Log::patient()), &account);
+    let outcome = if account.is_broken() { AccountOutcome::Broken } else { AccountOutcome::Sound };
+    // A text about a sound fabric would only take the place of what Kubernetes shows otherwise, such as the log's end.
+    if let Some(ended) = at_end.failed
+        && !account.is_well()
+    {
+        let lines = lines(&account, When::AtEnd).into_iter().map(|line| format!(" {line}."));
+        leave_account(&(ended(outcome) + &lines.collect::<String>()));
+    }
+    outcome
 }
 
-/// Watches the ports of the note until this process is killed. Call this in a process of its own.
-pub fn watch(note: &[u8]) {
-    let Ok(Note { format, level, ports, watch }) = json::read(note) else { return };
+/// Returns the account of a job whose command still runs; `None` if its supervisor cannot be asked, or has no note.
+pub(crate) fn account_so_far(command: i32) -> Option<Account> {
+    let (supervisor, memory) = HandoffMemory::beside(command)?;
+    let Note { ports, .. } = json::read(&memory.ports()?).ok()?;
+    let ran = Duration::from_secs(age(started(supervisor)?)?);
+    Some(account(&ports, memory.seen().as_deref(), ran))
+}
+
+fn account(ports: &[WatchedPort], seen: Option<&[u8]>, ran: Duration) -> Account {
+    let seen = seen.and_then(|seen| json::read(seen).ok());
+    Account::new(ports, seen, &looks(ports), ran)
+}
+
+/// Watches the ports of the note until this process is killed. `ran`: how long ago the supervisor was started;
+/// `leave` keeps what is seen for the account. Call this in a process of its own.
+pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
+    let Ok(Note { format, level, ports, watch, metrics }) = json::read(note) else { return };
     let log = Log::start(format, level, Log::patient());
-    watch::run(ports, watch, looks, |finding| start::finding(&log, finding), |message| log.warn(message))
+    let began = Instant::now();
+    let mut seen = Seen::new(&ports);
+    let mut file = metrics.map(MetricsFile::new);
+    let mut renew = |ports: &[WatchedPort], looks: &[PortLook]| {
+        let failed = file.as_mut().and_then(|file| file.renew(ports, looks));
+        failed.iter().for_each(|message| log.warn(message));
+    };
+    let first: Vec<PortLook> = ports.iter().map(|port| port.first.clone()).collect();
+    renew(&ports, &first);
+    let look = |ports: &[WatchedPort]| {
+        let looks = looks(ports);
+        seen.watch(ran + began.elapsed(), ports, &looks);
+        leave(&json::line(&seen));
+        renew(ports, &looks);
+        looks
+    };
+    watch::run(ports, watch, look, |finding| start::finding(&log, finding), |message| log.warn(message))
 }
 
 /// Looks at the ports with a new reader, because a reader keeps what it could not read.

@@ -1,6 +1,7 @@
 //! What people and programs read: everything writes to an `impl Write` or
 //! returns text, and nothing here decides anything.
 
+pub(crate) mod account;
 mod against;
 pub(crate) mod compare;
 pub(crate) mod environment;
@@ -19,5 +20,4 @@ pub(crate) mod self_test;
 pub(crate) mod start;
 pub(crate) mod stat;
 pub(crate) mod topology;
-pub(crate) mod traffic;
 pub(crate) mod why;

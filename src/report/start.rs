@@ -3,16 +3,17 @@
 
 use std::io::Write;
 
+use serde::Serialize;
+
+use super::account::{self, Document, When};
 use super::forecast;
 use super::plan::{self, Detail, Memlock};
 use super::self_test;
-use super::traffic;
-use crate::facts::traffic::Traffic;
 use crate::finding::{Finding, Severity};
-use crate::findings::traffic::PortTraffic;
 use crate::log::{Format, Level, Log};
 use crate::plan::{EnvPlugin, Fabric, Plan, SettingOutcome};
 use crate::self_test::report::Report;
+use crate::watch::account::Account;
 
 /// The decision and the findings.
 pub(crate) fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
@@ -45,35 +46,32 @@ pub(crate) fn self_test(log: &Log, report: &Report) {
     }
 }
 
-/// The RDMA traffic, and what is wrong with it.
-pub(crate) fn traffic(log: &Log, moved: &[PortTraffic], findings: &[Finding]) {
+/// The account at the end of the job, and what is wrong with it.
+pub(crate) fn account(log: &Log, account: &Account) {
+    let findings = account.findings();
     let shown = || findings.iter().filter(|finding| plan::shows(log.level(), finding.severity));
-    let lines = traffic::lines(moved);
+    let is_told = log.level() >= Level::Info;
     match log.format() {
         Format::Json => {
-            for (port, line) in moved.iter().filter(|port| port.traffic.is_known()).zip(lines) {
-                let Traffic { sent, received, requests } = port.traffic;
-                tracing::info!(
-                    event = "traffic",
-                    hca = port.hca,
-                    port = port.port,
-                    sent_bytes = sent.bytes,
-                    sent_packets = sent.packets,
-                    received_bytes = received.bytes,
-                    received_packets = received.packets,
-                    served_requests = requests,
-                    "{line}"
-                );
+            if is_told && !account.rails.is_empty() {
+                log.object(&AccountEvent { event: "account", account: Document::new(account, When::AtEnd) });
             }
             shown().for_each(event);
         }
         Format::Text => log.put(|out| {
-            for line in lines.iter().filter(|_| log.level() >= Level::Info) {
+            for line in account::lines(account, When::AtEnd).iter().filter(|_| is_told) {
                 writeln!(out, "rdma-init: {line}.")?;
             }
             shown().try_for_each(|finding| write_alone(out, finding))
         }),
     }
+}
+
+#[derive(Serialize)]
+struct AccountEvent {
+    event: &'static str,
+    #[serde(flatten)]
+    account: Document,
 }
 
 /// A finding that is made after the decision was reported.

@@ -43,32 +43,34 @@ pub(crate) enum Answer {
 
 /// Asks PID 1 for the state of the start.
 pub(crate) fn ask() -> Answer {
-    if std::process::id() == 1 || !is_our_init() {
+    if std::process::id() == 1 || !runs_this_program(1) {
         return Answer::Silent;
     }
     let Ok(entries) = fs::read_dir(FOLDER) else { return Answer::Silent };
-    let memory = entries.flatten().find(|entry| is_the_memory(&entry.path()));
+    let memory = entries.flatten().find(|entry| is_memory(&entry.path(), NAME));
     let held = memory.and_then(|entry| read(&entry.path()));
     held.map_or(Answer::Nothing, |(run, owner)| Answer::Left(Box::new(run), owner))
 }
 
-/// Returns whether PID 1 runs this very program in this very mount namespace. In a PID namespace that
+/// Returns whether a process runs this very program in this very mount namespace. In a PID namespace that
 /// several containers share, PID 1 is a process of one of them, or of none.
-fn is_our_init() -> bool {
+pub(crate) fn runs_this_program(pid: i32) -> bool {
+    let pid = pid.to_string();
     let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     let program = |pid: &str| {
         let status = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
         Some((status.dev(), status.ino()))
     };
-    mounts("1").is_some()
-        && mounts("1") == mounts("self")
-        && program("1").is_some()
-        && program("1") == program("self")
+    mounts(&pid).is_some()
+        && mounts(&pid) == mounts("self")
+        && program(&pid).is_some()
+        && program(&pid) == program("self")
 }
 
-fn is_the_memory(path: &Path) -> bool {
+/// Returns whether this descriptor of a process, as /proc shows it, is memory of this name.
+pub(crate) fn is_memory(path: &Path, name: &str) -> bool {
     let link = fs::read_link(path).unwrap_or_default();
-    link.to_str().is_some_and(|link| link.trim_end_matches(" (deleted)") == format!("/memfd:{NAME}"))
+    link.to_str().is_some_and(|link| link.trim_end_matches(" (deleted)") == format!("/memfd:{name}"))
 }
 
 /// Returns the state in this memory; `None` as long as it can be changed.

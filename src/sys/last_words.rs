@@ -35,6 +35,8 @@ pub enum FileKind {
     /// The file that the kubelet mounts for this purpose: its content may be overwritten. If it does not
     /// exist, nothing is written, and that is not an error.
     OfKubelet,
+    /// The same file, but only if it is empty: the command itself may have written to it.
+    OfKubeletIfEmpty,
     /// A file that the user has named: it must be empty or begin like the text. If it does not
     /// exist, it is created.
     OfUser,
@@ -98,15 +100,18 @@ impl LastWords {
         // the process that made it must not choose the file that is written.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let flags = match self.file {
-            FileKind::OfKubelet => flags | OFlag::O_WRONLY,
+            FileKind::OfKubelet | FileKind::OfKubeletIfEmpty => flags | OFlag::O_WRONLY,
             FileKind::OfUser => flags | OFlag::O_RDWR | OFlag::O_CREAT,
         };
         let file = match open(self.path.as_c_str(), flags, Mode::from_bits_truncate(0o644)) {
-            Err(Errno::ENOENT) if self.file == FileKind::OfKubelet => return Ok(()),
+            Err(Errno::ENOENT) if self.file != FileKind::OfUser => return Ok(()),
             file => file?,
         };
         if !self.may_replace(&file)? {
             return Err(LastWordsError::NotForThis);
+        }
+        if self.file == FileKind::OfKubeletIfEmpty && fstat(&file)?.st_size > 0 {
+            return Ok(());
         }
         ftruncate(&file, 0)?;
         let mut left = &self.text[..];
@@ -126,7 +131,7 @@ impl LastWords {
         if status.st_mode & libc::S_IFMT != libc::S_IFREG || status.st_nlink > 1 {
             return Ok(false);
         }
-        if self.file == FileKind::OfKubelet || status.st_size == 0 {
+        if self.file != FileKind::OfUser || status.st_size == 0 {
             return Ok(true);
         }
         let mut start = [0; IN_COMMON];
@@ -157,6 +162,20 @@ mod tests {
             fs::write(&path, before).unwrap();
             assert_eq!(words(file).leave(), Ok(()));
             assert_eq!(fs::read_to_string(&path).unwrap(), "rdma-init: why\n");
+        }
+    }
+
+    #[test]
+    fn what_the_command_has_written_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let left = || LastWords::new(&path, FileKind::OfKubeletIfEmpty, "rdma-init: why\n").leave();
+        assert_eq!(left(), Ok(()));
+        assert!(!path.exists());
+        for (before, after) in [("", "rdma-init: why\n"), ("Traceback\n", "Traceback\n")] {
+            fs::write(&path, before).unwrap();
+            assert_eq!(left(), Ok(()));
+            assert_eq!(fs::read_to_string(&path).unwrap(), after);
         }
     }
 

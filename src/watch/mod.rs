@@ -1,5 +1,6 @@
 //! What happens while the job runs.
 
+pub(crate) mod account;
 mod balance;
 mod command;
 #[cfg(test)]
@@ -42,7 +43,7 @@ pub(crate) struct WatchOrders {
 pub(crate) fn run(
     ports: Vec<WatchedPort>,
     orders: WatchOrders,
-    look: impl Fn(&[WatchedPort]) -> Vec<PortLook>,
+    mut look: impl FnMut(&[WatchedPort]) -> Vec<PortLook>,
     say: impl Fn(&Finding),
     warn: impl Fn(&str),
 ) -> ! {

@@ -15,7 +15,7 @@ use crate::support::{binary, poll_until};
 const NAME: &str = "rdma-init-watch\n";
 
 /// A machine with one HCA, mlx5_0: for RoCE, whose GID of its address is at index 1, or for InfiniBand.
-struct Host {
+pub struct Host {
     folder: TempDir,
     is_infiniband: bool,
 }
@@ -24,7 +24,7 @@ const OWN: &str = "0000:0000:0000:0000:0000:ffff:0a09:0001";
 const EMPTY: &str = "0000:0000:0000:0000:0000:0000:0000:0000";
 
 impl Host {
-    fn new() -> Host {
+    pub fn new() -> Host {
         let host = Host { folder: tempfile::tempdir().unwrap(), is_infiniband: false };
         for folder in ["class/net", "fs/cgroup", "firmware"] {
             fs::create_dir_all(host.folder.path().join("sys").join(folder)).unwrap();
@@ -68,12 +68,12 @@ impl Host {
     }
 
     /// Changes a file of the port.
-    fn port(&self, file: &str, text: &str) {
+    pub fn port(&self, file: &str, text: &str) {
         self.write(&format!("class/infiniband/mlx5_0/ports/1/{file}"), text);
     }
 
     /// Makes a shell that shows this host to a start of the program with these arguments, by `how`.
-    fn shows(&self, how: &str, arguments: &[&str]) -> Command {
+    pub fn shows(&self, how: &str, arguments: &[&str]) -> Command {
         let mut ours = rdma_init(arguments);
         ours.env("RDMA_INIT_WATCH", "warn").env("RDMA_INIT_WATCH_INTERVAL", "100ms");
         let first = format!(
@@ -95,7 +95,7 @@ impl Host {
     }
 
     /// Starts a job that waits to be stopped, with the program as PID 1.
-    fn job(&self, options: &[&str]) -> Running {
+    pub fn job(&self, options: &[&str]) -> Running {
         let command = ["--", "sh", "-c", "echo ready; exec sleep 1000"];
         let mut running = as_pid_1(self.shows("exec", &[options, &command].concat()));
         running.wait_for("ready");

@@ -22,31 +22,30 @@ has_not() {
 
 echo '--- a job that moves nothing'
 job -- true
-has 'a line for each HCA' '^rdma-init: mlx5_1 sent 0 packets and received 0 packets\.$'
-has 'and for the other' '^rdma-init: mlx5_2 sent 0 packets and received 0 packets\.$'
+has 'one line for both HCAs' '^rdma-init: 2 rails (mlx5_1, mlx5_2) moved no data, without an error\.$'
 has 'it is warned of' '^rdma-init: warning: RDMA was planned, but no data has moved over mlx5_1, mlx5_2 in '
 job --log-level warn -- true
-has_not 'less is told' 'mlx5_1 sent'
+has_not 'less is told' 'without an error'
 has 'but the warning' 'no data has moved'
 job --log-level error -- true
 expect 'nothing is told' "$(cat /run/out)" ''
 job --log-format json -- true
-has 'as JSON' '"event":"traffic".*"hca":"mlx5_1".*"sent_packets":0'
+has 'as JSON' '"event":"account".*"rails":\[{"hca":"mlx5_1".*"sent_packets":0'
 has 'with the warning' '"id":"no-traffic"'
 job --profile none --set NCCL_IB_DISABLE=1 -- true
-has_not 'without RDMA there is nothing to tell' 'mlx5_1 sent'
+has_not 'without RDMA there is nothing to tell' 'without an error'
 
 echo '--- a self-test'
 job -- "$init" self-test --only verbs-loopback >/run/self_test
-has 'it shows' '^rdma-init: mlx5_1 sent [1-9][0-9]* packets and received [1-9]'
+has 'it shows' '^rdma-init: 2 rails (mlx5_1, mlx5_2) sent [1-9][0-9]* packets and received [1-9].* packets, .* % each, without an error\.$'
 has_not 'no warning' 'no data has moved'
 # Before the job, it is not the job's.
 job --self-test enforce --prepare-timeout 60s -- true
-has 'it is not counted' '^rdma-init: mlx5_1 sent 0 packets'
+has 'it is not counted' 'moved no data, without an error'
 code=0
 "$init" --supervise -- "$init" self-test --only verbs-loopback >/run/self_test 2>/run/out || code=$?
 expect 'under --supervise' "$code" 0
-has 'the same' '^rdma-init: mlx5_2 sent [1-9]'
+has 'the same' '^rdma-init: 2 rails (mlx5_1, mlx5_2) sent [1-9]'
 
 echo '--- the rates'
 "$init" stat >/run/idle
@@ -94,13 +93,22 @@ echo '--- ib_write_bw as the job'
 serve --iters 50
 # shellcheck disable=SC2086
 job -- $bandwidth --iters 50 25.11.128.2 >/run/client
-has 'what it has moved' '^rdma-init: mlx5_1 sent [1-9][0-9]* packets and received [1-9]'
-has 'over one HCA alone' '^rdma-init: mlx5_2 sent 0 packets'
+has 'what it has moved, over one HCA alone' '^rdma-init: 2 rails (mlx5_1, mlx5_2) sent [1-9][0-9]* packets and received [1-9][0-9]* packets, 100 %, without an error; mlx5_2 moved nothing\.$'
 has_not 'no warning' 'no data has moved'
 
 echo '--- a link that goes down and comes up again'
 job -- sh -c 'ip link set eth2 down; ip link set eth2 up'
 has 'it is told' '^rdma-init: warning: The link went down in .*: mlx5_2: 1 time\.$'
+has 'in the account as well' '^rdma-init: mlx5_2 sent .*: its link went down 1 time\.$'
+has 'and the other was sound' '^rdma-init: mlx5_1 .*, without an error\.$'
+code=0
+unshare --pid --fork --mount-proc "$init" --fabric-exit-code 42 -- sh -c 'ip link set eth2 down; ip link set eth2 up; exit 3' 2>/run/out || code=$?
+cat /run/out
+expect 'a code of its own' "$code" 42
+has 'and why' '^rdma-init: sh ended with exit code 3 (turned into 42, because the fabric broke while it ran) after '
+code=0
+unshare --pid --fork --mount-proc "$init" --fabric-exit-code 42 -- sh -c 'exit 3' 2>/run/out || code=$?
+expect 'nothing broke' "$code" 3
 job -- true
 has_not 'it was told once' 'went down'
 job -- sh -c 'ip link set eth2 down'
@@ -151,7 +159,19 @@ has_not 'the drain does not see it' 'drain-timeout'
 ip addr del 25.11.128.35/32 dev eth2
 rdma link add mlx5_2 type rxe netdev eth2
 await 'mlx5_2 is back' grep -q ACTIVE /sys/class/infiniband/mlx5_2/ports/1/state
-job --watch warn --watch-interval 100ms -- sh -c 'ip link set eth2 up; sleep 1; exit 0'
+# With the metrics, and what status says meanwhile.
+cat >/run/measured_job <<J
+set -eu
+ip link set eth2 up
+i=0; until grep -q link_downed /run/rdma.prom; do i=\$((i + 1)); [ \$i -lt 100 ] || exit 9; sleep 0.1; done
+"$init" status >/run/status || true
+sleep 1
+J
+job --watch warn --watch-interval 100ms --watch-metrics /run/rdma.prom -- sh /run/measured_job
+grep -q 'without an error' /run/status || fail "no account in the status: $(cat /run/status)"
+echo 'ok: an account in the status'
+grep -q '^node_infiniband_port_packets_transmitted_total{device="mlx5_2",port="1"} ' /run/rdma.prom || fail "$(cat /run/rdma.prom)"
+echo 'ok: metrics'
 has_not 'a sound job is silent' 'active\|gone\|went down\|in the first'
 # The command ends with 7 once it has found and killed the other process of our program that is not PID 1.
 cat >/run/killer <<'J'

@@ -1,0 +1,95 @@
+//! The file that the watcher keeps for node_exporter's textfile collector.
+
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use crate::facts::Reader;
+use crate::facts::port_counters::Counters;
+use crate::facts::port_look::PortLook;
+use crate::facts::port_sample::{PortSample, with_all};
+use crate::facts::reader::describe;
+use crate::report::metrics::{self, Exposition};
+use crate::state::folder::Folder;
+use crate::text::visible;
+use crate::watch::WatchedPort;
+
+/// node_exporter has a user of its own.
+const MODE: u32 = 0o644;
+
+pub(super) struct MetricsFile {
+    path: PathBuf,
+    has_told: bool,
+}
+
+impl MetricsFile {
+    pub(super) fn new(path: PathBuf) -> MetricsFile {
+        MetricsFile { path, has_told: false }
+    }
+
+    /// Writes what the ports show now, all at once: a reader finds the old text or the new one. A port that is gone
+    /// has no metrics. Returns what to say of the first failure.
+    pub(super) fn renew(&mut self, ports: &[WatchedPort], looks: &[PortLook]) -> Option<String> {
+        let why = write(&self.path, &text(ports, looks)).err()?;
+        let is_first = !std::mem::replace(&mut self.has_told, true);
+        is_first.then(|| {
+            let path = visible(&self.path.display().to_string());
+            format!(
+                "cannot write the metrics to {path} (watch-metrics): {}. rdma-init tries again at each look, and does not repeat this message.",
+                describe(why)
+            )
+        })
+    }
+}
+
+fn text(ports: &[WatchedPort], looks: &[PortLook]) -> Vec<u8> {
+    let reader = Reader::new(Path::new("/"));
+    let counters = Counters::new(&reader);
+    let there = ports.iter().zip(looks).filter(|(_, look)| !look.errors.is_gone());
+    let samples: Vec<PortSample> =
+        there.map(|(port, look)| with_all(&counters, &port.hca, port.port, look.clone())).collect();
+    let mut text = Vec::new();
+    // Memory takes anything.
+    let _ = metrics::write(&mut text, &samples, Exposition::Prometheus);
+    text
+}
+
+fn write(path: &Path, text: &[u8]) -> Result<(), Errno> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or(Errno::EINVAL)?;
+    Folder::shared(folder)?.write(name, text, MODE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_file_is_replaced_as_a_whole_and_an_error_is_told_once() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("rdma.prom");
+        let mut file = MetricsFile::new(path.clone());
+        assert_eq!(file.renew(&[], &[]), None);
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        let mut reader = fs::File::open(&path).unwrap();
+        assert_eq!(file.renew(&[], &[]), None);
+        assert_eq!(std::io::read_to_string(&mut reader).unwrap(), "old", "who has it open keeps it");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, MODE);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left");
+
+        let mut file = MetricsFile::new("/no/such/folder/rdma.prom".into());
+        let message = file.renew(&[], &[]).unwrap();
+        assert!(
+            message.starts_with("cannot write the metrics to /no/such/folder/rdma.prom (watch-metrics): "),
+            "{message}"
+        );
+        assert_eq!(file.renew(&[], &[]), None);
+    }
+}

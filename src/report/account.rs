@@ -1,0 +1,366 @@
+//! The account of a job's ports: lines for people, and a document.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::facts::port_errors::{Rise, Trouble};
+use crate::facts::traffic::{CounterValue, Traffic};
+use crate::text::{amount, condensed, counted, duration, visible};
+use crate::watch::account::{Account, Rail, Unit};
+
+/// When the account is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// While the job runs.
+    Running,
+    /// When its command has ended.
+    AtEnd,
+}
+
+/// Returns a line for all rails that were well, and one for each other rail, without the full stop. Empty if nothing
+/// is counted, and nothing was wrong.
+pub(crate) fn lines(account: &Account, when: When) -> Vec<String> {
+    let (well, unwell): (Vec<&Rail>, Vec<&Rail>) =
+        account.rails.iter().partition(|rail| rail.is_well(account.ran));
+    let unit = account.unit();
+    let together = unit.filter(|_| !well.is_empty()).map(|unit| all_well(account, &well, unit));
+    // Rails of which each counts something else have a line each.
+    let apart: Vec<String> = match unit {
+        Some(_) => Vec::new(),
+        None => well
+            .iter()
+            .filter_map(|rail| Some(format!("{} {}", name(account, rail), moved(rail.moved)?)))
+            .collect(),
+    };
+    let unwell = unwell.into_iter().map(|rail| not_well(account, rail, when));
+    together.into_iter().chain(apart).chain(unwell).collect()
+}
+
+/// `8 rails (mlx5_0..mlx5_7) sent 2 TiB and received 2 TiB, 12 to 13 % each, without an error`.
+fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> String {
+    let names: Vec<String> = rails.iter().map(|rail| name(account, rail)).collect();
+    let who = match &names[..] {
+        [one] => one.clone(),
+        names => format!("{} rails ({})", names.len(), condensed(names)),
+    };
+    let whole = rails.iter().fold(Traffic::default(), |sum, rail| sum.plus(rail.moved));
+    let (idle, busy): (Vec<&Rail>, Vec<&Rail>) = rails.iter().partition(|rail| rail.amount(unit) == Some(0));
+    if busy.is_empty() && unit != Unit::Requests {
+        return format!("{who} moved no data, without an error");
+    }
+    let mut percents: Vec<u64> = busy.iter().filter_map(|rail| percent(account, rail)).collect();
+    percents.sort_unstable();
+    let shares = match (account.rails.len(), percents.first(), percents.last()) {
+        (1, ..) | (_, None, _) | (_, _, None) => String::new(),
+        (_, Some(least), Some(most)) => {
+            let range = if least == most { format!("{least} %") } else { format!("{least} to {most} %") };
+            if busy.len() > 1 { format!(", {range} each") } else { format!(", {range}") }
+        }
+    };
+    let idle: Vec<String> = idle.into_iter().map(|rail| name(account, rail)).collect();
+    let idle = match idle.is_empty() || busy.is_empty() {
+        true => String::new(),
+        false => format!("; {} moved nothing", condensed(&idle)),
+    };
+    format!("{who} {}{shares}, without an error{idle}", moved(whole).unwrap_or_default())
+}
+
+/// `mlx5_3 sent 3 GiB and received 3 GiB (9 %): its link went down 3 times`.
+fn not_well(account: &Account, rail: &Rail, when: When) -> String {
+    let name = name(account, rail);
+    let share = match percent(account, rail).filter(|_| account.rails.len() > 1) {
+        Some(percent) => format!(" ({percent} %)"),
+        None => String::new(),
+    };
+    let troubles = troubles(account, rail, when).join("; ");
+    match moved(rail.moved) {
+        Some(moved) => format!("{name} {moved}{share}: {troubles}"),
+        None => format!("{name}: {troubles}"),
+    }
+}
+
+/// Returns what was wrong with a rail, the worst first.
+fn troubles(account: &Account, rail: &Rail, when: When) -> Vec<String> {
+    let mut told = Vec::new();
+    if rail.is_gone {
+        told.push("its device is gone".to_owned());
+    } else if rail.is_lost {
+        told.push("it is no longer active".to_owned());
+    }
+    let (downs, is_least) = rail.downs;
+    if downs > 0 {
+        let last = rail.down_ago.filter(|_| !rail.is_lost).map(|ago| last(ago, when)).unwrap_or_default();
+        told.push(format!("its link went down {}{last}", count(downs, is_least, "time")));
+    }
+    told.extend(rail.told(account.ran).map(trouble));
+    told
+}
+
+fn last(ago: Duration, when: When) -> String {
+    match when {
+        When::Running => format!(", the last time {} ago", duration(ago)),
+        When::AtEnd => format!(", the last time {} before the end", duration(ago)),
+    }
+}
+
+fn trouble(rise: &Rise) -> String {
+    let Rise { trouble, counter, count: number, is_least } = *rise;
+    let counted = |thing: &str| count(number, is_least, thing);
+    match trouble {
+        Trouble::NoAnswer => format!("{} failed without an answer from the peer", counted("queue pair")),
+        Trouble::NotReady => format!("{} failed because the peer was not ready", counted("queue pair")),
+        Trouble::FailedRequest => format!("{} failed ({counter})", counted("request")),
+        _ => format!(
+            "{counter} rose by {}",
+            if is_least { format!("at least {number}") } else { number.to_string() }
+        ),
+    }
+}
+
+fn count(number: u64, is_least: bool, thing: &str) -> String {
+    let least = if is_least { "at least " } else { "" };
+    format!("{least}{}", counted(saturated(number), thing))
+}
+
+/// The port's number is shown if the job uses several ports of the device.
+fn name(account: &Account, rail: &Rail) -> String {
+    let is_one_of_several = account.rails.iter().filter(|other| other.hca == rail.hca).count() > 1;
+    let number = if is_one_of_several { format!(":{}", rail.port) } else { String::new() };
+    visible(&format!("{}{number}", rail.hca))
+}
+
+fn percent(account: &Account, rail: &Rail) -> Option<u64> {
+    account.share(rail).map(|share| (share * 100.0).round() as u64)
+}
+
+fn moved(traffic: Traffic) -> Option<String> {
+    let Traffic { sent, received, requests } = traffic;
+    match requests {
+        _ if traffic.is_amount_known() => {
+            Some(format!("sent {} and received {}", shown_amount(sent), shown_amount(received)))
+        }
+        Some(count) => Some(format!("served {} of peers", counted(saturated(count), "RDMA request"))),
+        None => None,
+    }
+}
+
+/// In bytes, or in packets if only those are counted.
+fn shown_amount(of: CounterValue) -> String {
+    match of {
+        CounterValue { bytes: Some(bytes), .. } => amount(bytes),
+        CounterValue { packets: Some(packets), .. } => counted(saturated(packets), "packet"),
+        CounterValue { .. } => "what is not counted".to_owned(),
+    }
+}
+
+fn saturated(count: u64) -> usize {
+    count.try_into().unwrap_or(usize::MAX)
+}
+
+/// The account for programs; docs/json.md describes it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document {
+    message: String,
+    seconds: f64,
+    watched: bool,
+    broken: bool,
+    rails: Vec<RailDocument>,
+}
+
+#[derive(Debug, Serialize)]
+struct RailDocument {
+    hca: String,
+    port: u32,
+    sent_bytes: Option<u64>,
+    sent_packets: Option<u64>,
+    received_bytes: Option<u64>,
+    received_packets: Option<u64>,
+    served_requests: Option<u64>,
+    share: Option<f64>,
+    well: bool,
+    lost: bool,
+    gone: bool,
+    downs: u64,
+    down_seconds_ago: Option<f64>,
+    errors: Vec<ErrorDocument>,
+}
+
+#[derive(Debug, Serialize)]
+struct ErrorDocument {
+    counter: &'static str,
+    count: u64,
+    at_least: bool,
+}
+
+impl Document {
+    pub(crate) fn new(account: &Account, when: When) -> Document {
+        Document {
+            message: lines(account, when)
+                .into_iter()
+                .map(|line| format!("{line}."))
+                .collect::<Vec<_>>()
+                .join(" "),
+            seconds: account.ran.as_secs_f64(),
+            watched: account.is_watched,
+            broken: account.is_broken(),
+            rails: account.rails.iter().map(|rail| rail_document(account, rail)).collect(),
+        }
+    }
+}
+
+fn rail_document(account: &Account, rail: &Rail) -> RailDocument {
+    let Traffic { sent, received, requests } = rail.moved;
+    let error =
+        |rise: &Rise| ErrorDocument { counter: rise.counter, count: rise.count, at_least: rise.is_least };
+    RailDocument {
+        hca: rail.hca.clone(),
+        port: rail.port,
+        sent_bytes: sent.bytes,
+        sent_packets: sent.packets,
+        received_bytes: received.bytes,
+        received_packets: received.packets,
+        served_requests: requests,
+        share: account.share(rail).map(|share| (share * 10_000.0).round() / 10_000.0),
+        well: rail.is_well(account.ran),
+        lost: rail.is_lost,
+        gone: rail.is_gone,
+        downs: rail.downs.0,
+        down_seconds_ago: rail.down_ago.map(|ago| ago.as_secs_f64()),
+        errors: rail.rises.iter().map(error).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rail(hca: &str, bytes: u64) -> Rail {
+        let half = CounterValue { bytes: Some(bytes / 2), packets: Some(1) };
+        Rail {
+            hca: hca.to_owned(),
+            port: 1,
+            is_infiniband: false,
+            moved: Traffic { sent: half, received: half, requests: None },
+            rises: Vec::new(),
+            is_lost: false,
+            is_gone: false,
+            downs: (0, false),
+            down_ago: None,
+        }
+    }
+
+    fn account(rails: Vec<Rail>) -> Account {
+        Account { ran: Duration::from_secs(3600), rails, is_watched: true }
+    }
+
+    fn said(rails: Vec<Rail>) -> Vec<String> {
+        lines(&account(rails), When::AtEnd)
+    }
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn a_sound_job_has_one_line() {
+        let rails = (0..8).map(|n| rail(&format!("mlx5_{n}"), (500 + n) * GIB)).collect();
+        assert_eq!(
+            said(rails),
+            ["8 rails (mlx5_0..mlx5_7) sent 1.9 TiB and received 1.9 TiB, 12 to 13 % each, without an error"]
+        );
+        assert_eq!(said(vec![rail("a_0", 6 * GIB)]), ["a_0 sent 3 GiB and received 3 GiB, without an error"]);
+        assert_eq!(
+            said(vec![rail("a_0", 6 * GIB), rail("a_1", 6 * GIB)]),
+            ["2 rails (a_0, a_1) sent 6 GiB and received 6 GiB, 50 % each, without an error"]
+        );
+        assert_eq!(
+            said(vec![rail("a_0", 6 * GIB), rail("a_1", 0)]),
+            ["2 rails (a_0, a_1) sent 3 GiB and received 3 GiB, 100 %, without an error; a_1 moved nothing"]
+        );
+        assert_eq!(said(vec![rail("a_0", 0)]), ["a_0 moved no data, without an error"]);
+        assert_eq!(said(Vec::new()), [""; 0]);
+    }
+
+    #[test]
+    fn each_rail_that_was_not_well_has_a_line() {
+        let rise = |trouble, counter, count| Rise { trouble, counter, count, is_least: false };
+        let flapped = Rail {
+            downs: (3, false),
+            down_ago: Some(Duration::from_secs(4)),
+            rises: vec![
+                rise(Trouble::LinkDown, "link_downed", 3),
+                rise(Trouble::NoAnswer, "req_transport_retries_exceeded", 4),
+                rise(Trouble::Timeout, "local_ack_timeout_err", 5),
+            ],
+            ..rail("a_1", 2 * GIB)
+        };
+        let gone = Rail {
+            is_lost: true,
+            is_gone: true,
+            downs: (1, true),
+            moved: Traffic::default(),
+            down_ago: Some(Duration::ZERO),
+            ..rail("a_2", 0)
+        };
+        let flaps = "its link went down 3 times, the last time 4s before the end; 4 queue pairs failed without an answer from the peer";
+        assert_eq!(
+            said(vec![rail("a_0", 6 * GIB), flapped.clone(), rail("a_3", 8 * GIB)]),
+            [
+                "2 rails (a_0, a_3) sent 7 GiB and received 7 GiB, 38 to 50 % each, without an error"
+                    .to_owned(),
+                format!("a_1 sent 1 GiB and received 1 GiB (13 %): {flaps}")
+            ]
+        );
+        let running = lines(&account(vec![flapped]), When::Running);
+        assert!(running[0].contains("3 times, the last time 4s ago;"), "{running:?}");
+        // What is not counted for all rails is no share.
+        assert_eq!(
+            said(vec![rail("a_0", 6 * GIB), gone]),
+            [
+                "a_0 sent 3 GiB and received 3 GiB",
+                "a_2: its device is gone; its link went down at least 1 time"
+            ]
+        );
+    }
+
+    #[test]
+    fn packets_and_requests_count_where_no_byte_does() {
+        let packets = |hca: &str, sent, received| Rail {
+            moved: Traffic {
+                sent: CounterValue { bytes: None, packets: sent },
+                received: CounterValue { bytes: None, packets: received },
+                requests: None,
+            },
+            ..rail(hca, 0)
+        };
+        let mut second = packets("b_0", None, Some(1));
+        second.port = 2;
+        assert_eq!(
+            said(vec![packets("b_0", Some(2), Some(1)), second]),
+            [
+                "2 rails (b_0:1, b_0:2) sent 2 packets and received 2 packets, 25 to 75 % each, without an error"
+            ]
+        );
+        let served = |requests| Rail {
+            moved: Traffic { requests: Some(requests), ..Traffic::default() },
+            ..rail("c_0", 0)
+        };
+        assert_eq!(said(vec![served(4211)]), ["c_0 served 4211 RDMA requests of peers, without an error"]);
+        assert_eq!(said(vec![served(0)]), ["c_0 served 0 RDMA requests of peers, without an error"]);
+        assert_eq!(said(vec![Rail { moved: Traffic::default(), ..rail("d_0", 0) }]), [""; 0]);
+    }
+
+    #[test]
+    fn a_program_gets_typed_fields() {
+        let rises =
+            vec![Rise { trouble: Trouble::Symbol, counter: "symbol_error", count: 9, is_least: true }];
+        let account = account(vec![Rail { rises, ..rail("a_0", 6 * GIB) }, rail("a_1", 3 * GIB)]);
+        let document = serde_json::to_value(Document::new(&account, When::AtEnd)).unwrap();
+        assert_eq!((document["seconds"].as_f64(), document["broken"].as_bool()), (Some(3600.0), Some(false)));
+        assert!(document["message"].as_str().unwrap().ends_with("without an error."));
+        let first = &document["rails"][0];
+        assert_eq!((first["share"].as_f64(), first["sent_bytes"].as_u64()), (Some(0.6667), Some(3 * GIB)));
+        assert_eq!((first["well"].as_bool(), first["down_seconds_ago"].is_null()), (Some(true), true));
+        let error = serde_json::json!({"counter": "symbol_error", "count": 9, "at_least": true});
+        assert_eq!(first["errors"], serde_json::json!([error]));
+    }
+}

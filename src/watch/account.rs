@@ -1,0 +1,318 @@
+//! The account of a job's ports: what each of them has moved and counted since the command was started. Pure.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::WatchedPort;
+use crate::facts::port_errors::{Rise, Tally, Trouble};
+use crate::facts::port_look::PortLook;
+use crate::facts::traffic::Traffic;
+use crate::finding::Finding;
+use crate::findings::port_errors::{self, PortRises, is_worth_telling};
+use crate::findings::traffic::{self, PortTraffic};
+
+/// What the looks at the ports have shown so far. The watcher leaves it after each of its looks, so that the account
+/// at the end knows what happened in between.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seen(Vec<SeenPort>);
+
+/// Sums over the looks, because a counter may begin anew in between.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SeenPort {
+    last: PortLook,
+    moved: Traffic,
+    errors: Tally,
+    is_lost: bool,
+    /// How often it was no longer active, or gone, and when it was found so last, since the start.
+    losses: u32,
+    lost_at: Option<Duration>,
+}
+
+impl SeenPort {
+    fn add(&mut self, now: &PortLook) {
+        self.moved = self.moved.plus(now.traffic.since(self.last.traffic));
+        self.errors.add(&now.errors.since(&self.last.errors));
+        self.last = now.clone();
+    }
+}
+
+impl Seen {
+    /// Begins with the first look at these ports.
+    pub(crate) fn new(ports: &[WatchedPort]) -> Seen {
+        let port = |port: &WatchedPort| SeenPort {
+            last: port.first.clone(),
+            // Nothing, where it is counted.
+            moved: port.first.traffic.since(port.first.traffic),
+            errors: Tally::default(),
+            is_lost: false,
+            losses: 0,
+            lost_at: None,
+        };
+        Seen(ports.iter().map(port).collect())
+    }
+
+    /// Takes what the watcher sees of the ports, in their order, at this time since the start.
+    pub(crate) fn watch(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) {
+        for ((seen, port), now) in self.0.iter_mut().zip(ports).zip(looks) {
+            let is_lost = now.errors.is_lost_since(&port.first.errors);
+            if is_lost && !seen.is_lost {
+                seen.losses = seen.losses.saturating_add(1);
+            }
+            if is_lost {
+                seen.lost_at = Some(at);
+            }
+            seen.is_lost = is_lost;
+            seen.add(now);
+        }
+    }
+}
+
+/// A port of the job, from the start on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rail {
+    pub hca: String,
+    pub port: u32,
+    pub is_infiniband: bool,
+    pub moved: Traffic,
+    pub rises: Vec<Rise>,
+    /// It was active at the start, and is not now: it is inactive, or gone.
+    pub is_lost: bool,
+    pub is_gone: bool,
+    /// How often its link went down, by the counter or as the watcher has seen it, and whether it was at least so
+    /// often.
+    pub downs: (u64, bool),
+    /// How long ago the watcher has seen it down or gone last.
+    pub down_ago: Option<Duration>,
+}
+
+/// What the ports have moved and counted in the time that the job has run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub ran: Duration,
+    pub rails: Vec<Rail>,
+    /// Whether the watcher has seen what happened in between.
+    pub is_watched: bool,
+}
+
+/// What all rails count, and can be compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Bytes,
+    Packets,
+    Requests,
+}
+
+impl Account {
+    /// `now`: the last look at these ports; `seen`: what the watcher has left, if there was one.
+    pub(crate) fn new(ports: &[WatchedPort], seen: Option<Seen>, now: &[PortLook], ran: Duration) -> Account {
+        let seen = seen.filter(|seen| seen.0.len() == ports.len());
+        let is_watched = seen.is_some();
+        let mut seen = seen.unwrap_or_else(|| Seen::new(ports));
+        match is_watched {
+            true => seen.watch(ran, ports, now),
+            false => seen.0.iter_mut().zip(now).for_each(|(seen, now)| seen.add(now)),
+        }
+        let rails = ports.iter().zip(seen.0).map(|(port, seen)| Rail::new(port, seen, ran)).collect();
+        Account { ran, rails, is_watched }
+    }
+
+    /// Returns the findings about the whole run, the worst first.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let wrong: Vec<PortRises> = self.rails.iter().map(Rail::wrong).collect();
+        let moved: Vec<PortTraffic> = self.rails.iter().map(Rail::traffic).collect();
+        let mut findings = port_errors::findings(&wrong, self.ran);
+        findings.extend(traffic::finding(&moved, self.ran));
+        findings
+    }
+
+    /// Whether there is nothing to tell but what the rails have moved.
+    pub(crate) fn is_well(&self) -> bool {
+        self.rails.iter().all(|rail| rail.is_well(self.ran))
+    }
+
+    /// Whether the fabric broke: a link went down, a queue pair failed, or an HCA is gone.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.rails.iter().any(Rail::is_broken)
+    }
+
+    /// Returns what all rails count; `None` if there is nothing of the kind.
+    pub(crate) fn unit(&self) -> Option<Unit> {
+        let units = [Unit::Bytes, Unit::Packets, Unit::Requests];
+        let all = |unit: &Unit| self.rails.iter().all(|rail| rail.amount(*unit).is_some());
+        units.into_iter().find(all).filter(|_| !self.rails.is_empty())
+    }
+
+    /// Returns the share of a rail in what all of them have moved; `None` if nothing has moved, or it is not known.
+    pub(crate) fn share(&self, rail: &Rail) -> Option<f64> {
+        let unit = self.unit()?;
+        let of = |rail: &Rail| rail.amount(unit).unwrap_or_default() as f64;
+        let whole: f64 = self.rails.iter().map(of).sum();
+        (whole > 0.0).then(|| of(rail) / whole)
+    }
+}
+
+impl Rail {
+    fn new(port: &WatchedPort, seen: SeenPort, ran: Duration) -> Rail {
+        let rises = seen.errors.rises();
+        let counted = rises.iter().filter(|rise| rise.trouble == Trouble::LinkDown);
+        let (count, is_least) =
+            counted.fold((0, false), |(sum, least), rise| (rise.count + sum, rise.is_least || least));
+        Rail {
+            hca: port.hca.clone(),
+            port: port.port,
+            is_infiniband: port.is_infiniband,
+            moved: seen.moved,
+            is_lost: seen.last.errors.is_lost_since(&port.first.errors),
+            is_gone: seen.last.errors.is_gone() && !port.first.errors.is_gone(),
+            downs: (count.max(seen.losses.into()), is_least),
+            down_ago: seen.lost_at.map(|at| ran.saturating_sub(at)),
+            rises,
+        }
+    }
+
+    fn wrong(&self) -> PortRises {
+        let (hca, rises) = (self.hca.clone(), self.rises.clone());
+        PortRises { hca, port: self.port, is_lost: self.is_lost, rises }
+    }
+
+    fn traffic(&self) -> PortTraffic {
+        let (hca, is_infiniband) = (self.hca.clone(), self.is_infiniband);
+        PortTraffic { hca, port: self.port, is_infiniband, traffic: self.moved }
+    }
+
+    /// Returns the rises that are worth telling, without those of links that went down, which `downs` has.
+    pub(crate) fn told(&self, ran: Duration) -> impl Iterator<Item = &Rise> {
+        let rises = self.rises.iter().filter(|rise| rise.trouble != Trouble::LinkDown);
+        rises.filter(move |rise| is_worth_telling(rise, ran))
+    }
+
+    /// Whether there is nothing to tell about it but what it has moved.
+    pub(crate) fn is_well(&self, ran: Duration) -> bool {
+        !self.is_lost && self.downs.0 == 0 && self.told(ran).next().is_none()
+    }
+
+    fn is_broken(&self) -> bool {
+        let has_failed = |rise: &Rise| {
+            matches!(rise.trouble, Trouble::NoAnswer | Trouble::NotReady | Trouble::FailedRequest)
+        };
+        self.is_lost || self.downs.0 > 0 || self.rises.iter().any(has_failed)
+    }
+
+    /// Returns what it has moved in both directions.
+    pub(crate) fn amount(&self, unit: Unit) -> Option<u64> {
+        let both = self.moved.both();
+        match unit {
+            Unit::Bytes => both.bytes,
+            Unit::Packets => both.packets,
+            Unit::Requests => self.moved.requests,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::fake_root::FakeRoot;
+    use crate::facts::port_counters::Counters;
+    use crate::facts::port_look::read;
+
+    /// A port whose files change.
+    struct Host(FakeRoot);
+
+    impl Host {
+        fn look(&self, files: &[(&str, &str)]) -> PortLook {
+            self.0.files("sys/class/infiniband/x_0/ports/1", files);
+            let reader = self.0.reader();
+            read(&reader, &Counters::new(&reader), "x_0", 1, None)
+        }
+    }
+
+    const SENT: &str = "counters/port_xmit_data";
+    const DOWNED: &str = "counters/link_downed";
+    const ENDED: &str = "hw_counters/req_transport_retries_exceeded";
+
+    fn start() -> (Host, Vec<WatchedPort>) {
+        let host = Host(FakeRoot::new());
+        let first = host.look(&[("state", "4: ACTIVE\n"), (SENT, "1000"), (DOWNED, "3"), (ENDED, "7")]);
+        (host, vec![WatchedPort { hca: "x_0".into(), port: 1, first, ..WatchedPort::default() }])
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_sound_run_has_moved_and_counted_nothing_wrong() {
+        let (host, ports) = start();
+        let now = host.look(&[(SENT, "1500")]);
+        let account = Account::new(&ports, None, &[now], seconds(60));
+        let rail = &account.rails[0];
+        assert_eq!(rail.amount(Unit::Bytes), Some(2000));
+        assert!(rail.is_well(account.ran) && !account.is_broken() && !account.is_watched);
+        assert_eq!((account.unit(), account.share(rail)), (Some(Unit::Bytes), Some(1.0)));
+        assert_eq!(account.findings(), []);
+    }
+
+    #[test]
+    fn the_watcher_s_looks_bridge_counters_that_begin_anew() {
+        let (host, ports) = start();
+        let mut seen = Seen::new(&ports);
+        seen.watch(seconds(10), &ports, &[host.look(&[(SENT, "2000"), (DOWNED, "4"), (ENDED, "9")])]);
+        // The device goes, and comes back with new counters.
+        seen.watch(seconds(20), &ports, &[PortLook::default()]);
+        seen.watch(seconds(30), &ports, &[PortLook::default()]);
+        seen.watch(seconds(40), &ports, &[host.look(&[(SENT, "0"), (DOWNED, "0"), (ENDED, "0")])]);
+        let text = serde_json::to_string(&seen).unwrap();
+        assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), seen);
+        assert!(text.len() < 2048, "{}", text.len());
+        let now = host.look(&[(SENT, "500"), (ENDED, "1")]);
+        let account = Account::new(&ports, Some(seen), std::slice::from_ref(&now), seconds(60));
+        let rail = &account.rails[0];
+        assert_eq!(rail.amount(Unit::Bytes), Some(4 * 1500));
+        assert_eq!(rail.rises.iter().map(|rise| rise.count).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!((rail.downs, rail.down_ago), ((1, false), Some(seconds(30))));
+        assert!(account.is_watched && account.is_broken() && !rail.is_lost);
+        // The first look and the last one alone know less.
+        let account = Account::new(&ports, None, &[now], seconds(60));
+        assert_eq!(account.rails[0].amount(Unit::Bytes), Some(2000));
+        assert_eq!(account.rails[0].down_ago, None);
+    }
+
+    #[test]
+    fn what_the_watcher_saw_counts_where_no_counter_does() {
+        let host = Host(FakeRoot::new());
+        let first = host.look(&[("state", "4: ACTIVE\n")]);
+        let ports = [WatchedPort { hca: "x_0".into(), port: 1, first, ..WatchedPort::default() }];
+        let mut seen = Seen::new(&ports);
+        for (at, state) in [(10, "1: DOWN"), (20, "4: ACTIVE"), (30, "1: DOWN"), (40, "1: DOWN")] {
+            seen.watch(seconds(at), &ports, &[host.look(&[("state", state)])]);
+        }
+        let account = Account::new(&ports, Some(seen), &[host.look(&[("state", "4: ACTIVE")])], seconds(44));
+        let rail = &account.rails[0];
+        assert_eq!((rail.downs, rail.down_ago), ((2, false), Some(seconds(4))));
+        assert_eq!((account.unit(), account.share(rail)), (None, None));
+        assert!(account.is_broken());
+        // A record of other ports says nothing.
+        let other = Some(Seen(Vec::new()));
+        let account = Account::new(&ports, other, &[PortLook::default()], seconds(44));
+        let rail = &account.rails[0];
+        assert_eq!((rail.is_lost, rail.is_gone, rail.downs.0), (true, true, 0));
+        assert!(account.is_broken() && !account.is_watched);
+    }
+
+    #[test]
+    fn a_few_retries_break_nothing_and_a_queue_pair_does() {
+        let (host, ports) = start();
+        let timeouts = "hw_counters/local_ack_timeout_err";
+        let now = host.look(&[(timeouts, "5")]);
+        assert!(!Account::new(&ports, None, &[now], seconds(60)).is_broken(), "it was not there before");
+        let before = host.look(&[]);
+        let ports = [WatchedPort { first: before, ..ports[0].clone() }];
+        let now = host.look(&[(timeouts, "70")]);
+        let account = Account::new(&ports, None, &[now], seconds(60));
+        assert!(!account.is_broken() && !account.rails[0].is_well(account.ran));
+        let now = host.look(&[(ENDED, "8")]);
+        assert!(Account::new(&ports, None, &[now], seconds(60)).is_broken());
+    }
+}

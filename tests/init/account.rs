@@ -1,0 +1,197 @@
+//! Tests the account of a job's ports: at its end, in a termination log, in `status`, as an exit code and as metrics.
+
+use std::fs;
+use std::process::Command;
+
+use nix::libc;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::watcher::Host;
+use crate::support::running::{Running, as_pid_1};
+use crate::support::{binary, poll_until};
+
+const ENDED: &str = "hw_counters/req_transport_retries_exceeded";
+const OFF: [&str; 2] = ["--watch", "off"];
+
+/// Starts a job that ends with this code when there is a file, which the returned function makes.
+fn ends_with(host: &Host, place: &TempDir, options: &[&str], code: i32) -> (Running, impl Fn() + use<>) {
+    let go = place.path().join("go");
+    let _ = fs::remove_file(&go);
+    let script = format!("echo ready; until [ -e {} ]; do sleep 0.02; done; exit {code}", go.display());
+    let arguments = [options, &["--", "sh", "-c", &script]].concat();
+    let mut running = as_pid_1(host.shows("exec", &arguments));
+    running.wait_for("ready");
+    (running, move || fs::write(&go, "").unwrap())
+}
+
+/// Runs the program in this container.
+fn inside(running: &Running, arguments: &[&str]) -> String {
+    let mut enter = Command::new("nsenter");
+    enter.args(["--target", &running.pid.to_string(), "--pid", "--mount", "--net", "--"]).arg(binary());
+    enter.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
+    let ended = enter.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    String::from_utf8(ended.stdout).unwrap()
+}
+
+fn watched(running: &mut Running, host: &Host) {
+    host.port("state", "1: DOWN");
+    running.wait_for_error("mlx5_0 is no longer active.");
+    host.port("state", "4: ACTIVE");
+    running.wait_for_error("mlx5_0 is active again");
+}
+
+#[test]
+fn a_sound_job_has_one_line_and_one_object() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    let (running, end) = ends_with(&host, &place, &OFF, 0);
+    host.port("counters/port_xmit_data", "786432");
+    end();
+    let said = running.end().expect_code(0).stderr;
+    let line = "rdma-init: mlx5_0 sent 3 MiB and received 0 bytes, without an error.\n";
+    assert!(said.contains(line), "{said}");
+    assert!(!said.contains("moved") && said.matches("mlx5_0 sent").count() == 1, "{said}");
+
+    let (running, end) = ends_with(&host, &place, &["--watch", "off", "--log-format", "json"], 0);
+    host.port("counters/port_xmit_data", "1572864");
+    end();
+    let said = running.end().expect_code(0).stderr;
+    let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let accounts: Vec<Value> = events.filter(|event| event["event"] == "account").collect();
+    let [account] = &accounts[..] else { panic!("{said}") };
+    assert_eq!((&account["level"], &account["broken"]), (&"INFO".into(), &false.into()), "{account}");
+    assert_eq!(account["message"], "mlx5_0 sent 3 MiB and received 0 bytes, without an error.");
+    assert_eq!(account["rails"][0]["sent_bytes"], 3 << 20);
+    assert!(account["timestamp"].as_str().unwrap().ends_with('Z'), "{account}");
+}
+
+#[test]
+fn what_the_watcher_saw_is_in_the_account_and_in_status() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    let (mut running, end) = ends_with(&host, &place, &["--state-dir", "/dev/state"], 3);
+    watched(&mut running, &host);
+    // The driver is loaded anew.
+    host.port("counters/port_xmit_data", "1000");
+    poll_until("the watcher has looked", || {
+        let status = inside(&running, &["status", "--state-dir", "/dev/state", "--json"]);
+        let status: Value = serde_json::from_str(&status).unwrap();
+        let rail = &status["account"]["rails"][0];
+        assert_eq!((&rail["downs"], &rail["well"]), (&1.into(), &false.into()), "{status}");
+        (rail["sent_bytes"] == 4000).then_some(())
+    });
+    let status = inside(&running, &["status", "--state-dir", "/dev/state"]);
+    assert!(
+        status.contains(
+            "\nmlx5_0 sent 3.9 KiB and received 0 bytes: its link went down 1 time, the last time "
+        ),
+        "{status}"
+    );
+    assert!(status.contains(" ago\n"), "{status}");
+    end();
+    let said = running.end().expect_code(3).stderr;
+    assert!(
+        said.contains(
+            "rdma-init: mlx5_0 sent 3.9 KiB and received 0 bytes: its link went down 1 time, the last time "
+        ),
+        "{said}"
+    );
+    assert!(said.contains(" before the end.\n"), "{said}");
+}
+
+#[test]
+fn a_command_that_fails_after_the_fabric_broke_has_a_code_of_its_own() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    let options = [&OFF[..], &["--fabric-exit-code", "42"]].concat();
+    // Nothing broke; the fabric broke, and the command succeeded, or failed.
+    for (code, count, wanted) in [(3, "0", 3), (0, "1", 0), (3, "2", 42)] {
+        let (running, end) = ends_with(&host, &place, &options, code);
+        host.port(ENDED, count);
+        end();
+        let said = running.end().expect_code(wanted).stderr;
+        let told = "rdma-init: sh ended with exit code 3 (turned into 42, because the fabric broke while it ran) after ";
+        assert_eq!(said.contains(told), wanted == 42, "{said}");
+    }
+    let (running, end) = ends_with(&host, &place, &[&options[..], &["--log-format", "json"]].concat(), 3);
+    host.port(ENDED, "3");
+    end();
+    let said = running.end().expect_code(42).stderr;
+    assert!(said.contains("\"event\":\"end\"") && said.contains("\"fabric_broke\":true"), "{said}");
+    // Without a line, it is the same.
+    let (running, end) = ends_with(&host, &place, &[&options[..], &["--log-level", "error"]].concat(), 3);
+    host.port("state", "1: DOWN");
+    end();
+    assert_eq!(running.end().expect_code(42).stderr, "");
+    host.port("state", "4: ACTIVE");
+
+    // A command that was asked to end keeps its code.
+    let running = host.job(&options);
+    host.port(ENDED, "4");
+    running.kill(libc::SIGTERM);
+    let said = running.end().expect_code(143).stderr;
+    assert!(said.contains("1 queue pair failed without an answer from the peer"), "{said}");
+}
+
+#[test]
+fn kubernetes_gets_a_message_if_the_fabric_was_at_fault() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    let log = place.path().join("termination-log");
+    // In /dev as the kubelet mounts it: a file of the container's own.
+    let first = format!(": >/dev/termination-log; mount --bind {} /dev/termination-log; exec", log.display());
+    let go = place.path().join("go");
+    let mut count = 0;
+    for (before, code, is_broken, is_written) in
+        [("", 3, true, true), ("", 3, false, false), ("", 0, true, false), ("Traceback\n", 3, true, false)]
+    {
+        fs::write(&log, before).unwrap();
+        let _ = fs::remove_file(&go);
+        let script = format!("echo ready; until [ -e {} ]; do sleep 0.02; done; exit {code}", go.display());
+        let mut running = as_pid_1(host.shows(&first, &["--watch", "off", "--", "sh", "-c", &script]));
+        running.wait_for("ready");
+        count += u64::from(is_broken);
+        host.port(ENDED, &count.to_string());
+        fs::write(&go, "").unwrap();
+        running.end().expect_code(code);
+        let text = fs::read_to_string(&log).unwrap();
+        if !is_written {
+            assert_eq!(text, before);
+            continue;
+        }
+        assert!(text.starts_with("rdma-init: sh ended with exit code 3 after "), "{text}");
+        let broken = ". mlx5_0 sent 0 bytes and received 0 bytes: 1 queue pair failed without an answer from the peer.\n";
+        assert!(text.ends_with(broken), "{text}");
+    }
+}
+
+#[test]
+fn the_watcher_keeps_a_file_of_metrics() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    let file = place.path().join("rdma.prom");
+    let path = file.to_str().unwrap();
+    let running = host.job(&["--watch-metrics", path]);
+    host.port("counters/port_xmit_data", "1000");
+    let line = "node_infiniband_port_data_transmitted_bytes_total{device=\"mlx5_0\",port=\"1\"} 4000\n";
+    let text =
+        poll_until("it is renewed", || fs::read_to_string(&file).ok().filter(|text| text.contains(line)));
+    // tests/examples gives what `stat` prints to Prometheus.
+    assert_eq!(text, inside(&running, &["stat", "--format", "prometheus"]));
+    running.kill(libc::SIGTERM);
+    running.end().expect_code(143);
+    assert_eq!(fs::read_to_string(&file).unwrap(), text, "it stays");
+}
+
+#[test]
+fn a_file_of_metrics_that_cannot_be_written_is_told_once() {
+    let host = Host::new();
+    let mut running = host.job(&["--watch-metrics", "/no/such/folder/rdma.prom"]);
+    running.wait_for_error("cannot write the metrics to /no/such/folder/rdma.prom (watch-metrics): ");
+    watched(&mut running, &host);
+    running.kill(libc::SIGTERM);
+    let said = running.end().expect_code(143).stderr;
+    assert_eq!(said.matches("cannot write").count(), 1, "{said}");
+
+    let running = host.job(&["--watch", "off", "--watch-metrics", "/dev/shm/rdma.prom"]);
+    running.kill(libc::SIGTERM);
+    let said = running.end().expect_code(143).stderr;
+    assert!(said.contains("watch-metrics has no effect without the watcher"), "{said}");
+}
