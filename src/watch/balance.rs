@@ -8,8 +8,10 @@ use crate::finding::{Finding, Id, Severity};
 use crate::findings::traffic::{BUSY_FOR_ONE_IDLE, MUCH, OF_MANAGEMENT, PortTraffic, has_moved, idle};
 use crate::text::{amount, counted, duration, visible};
 
-/// So many looks in a row make a rail one that carries as much as the others, or one that carries far less.
+/// So many looks, and so much time in them, make a rail one that carries as much as the others, or one that carries
+/// far less. At a short interval, the looks alone would be a moment of one collective.
 const LOOKS: u32 = 6;
+const LEAST: Duration = Duration::from_secs(30);
 
 /// Far less is less than one part in this many of what most rails carry.
 const PART: u64 = 10;
@@ -26,14 +28,32 @@ pub(super) struct Balance {
 #[derive(Clone, Default)]
 struct Rail {
     has_moved: bool,
-    /// In how many looks it has carried as much as the others.
-    level: u32,
-    /// Since when it carries far less, in how many looks, and how much in them; and how much the others.
+    /// Where it has carried as much as the others.
+    level: Streak,
+    /// Since when it carries far less, in which looks, and how much in them; and how much the others.
     since: Duration,
-    less: u32,
+    less: Streak,
     own: u64,
     others: u64,
     is_told: bool,
+}
+
+/// Looks that are alike.
+#[derive(Clone, Copy, Default)]
+struct Streak {
+    looks: u32,
+    time: Duration,
+}
+
+impl Streak {
+    fn add(&mut self, interval: &Interval) {
+        self.looks = self.looks.saturating_add(1);
+        self.time = self.time.saturating_add(interval.to.saturating_sub(interval.from));
+    }
+
+    fn is_long(self) -> bool {
+        self.looks >= LOOKS && self.time >= LEAST
+    }
 }
 
 /// What the ports have moved between two looks.
@@ -97,8 +117,8 @@ impl Balance {
             let name = visible(&port.hca);
             let about = || [format!("{}:{}", port.hca, port.port)];
             if !is_less(*value) {
-                rail.level = rail.level.saturating_add(1);
-                rail.less = 0;
+                rail.level.add(interval);
+                rail.less = Streak::default();
                 if std::mem::take(&mut rail.is_told) {
                     let time = duration(to.saturating_sub(rail.since));
                     let message =
@@ -107,18 +127,18 @@ impl Balance {
                 }
                 continue;
             }
-            if !is_clear || rail.level < LOOKS || rail.is_told {
+            if !is_clear || !rail.level.is_long() || rail.is_told {
                 // A streak begins anew.
-                rail.less = 0;
+                rail.less = Streak::default();
                 continue;
             }
-            if rail.less == 0 {
+            if rail.less.looks == 0 {
                 (rail.since, rail.own, rail.others) = (*from, 0, 0);
             }
-            rail.less += 1;
+            rail.less.add(interval);
             rail.own = rail.own.saturating_add(*value);
             rail.others = rail.others.saturating_add(most);
-            if rail.less >= LOOKS && rail.others >= of_unit(MUCH) {
+            if rail.less.is_long() && rail.others >= of_unit(MUCH) {
                 rail.is_told = true;
                 let shown = |value: u64| match unit {
                     true => amount(value),
@@ -187,6 +207,10 @@ mod tests {
 
     /// What is said after each of these looks, of which one comes every 10 seconds.
     fn said(looks: &[([u64; 4], [bool; 4])]) -> Vec<(u64, Severity, String)> {
+        said_at(Duration::from_secs(10), looks)
+    }
+
+    fn said_at(interval: Duration, looks: &[([u64; 4], [bool; 4])]) -> Vec<(u64, Severity, String)> {
         let mut balance = Balance::new(4);
         let mut all = Vec::new();
         let mut total = [0; 4];
@@ -194,10 +218,10 @@ mod tests {
             for (sum, bytes) in total.iter_mut().zip(bytes) {
                 *sum += bytes;
             }
-            let [from, to] = [number - 1, number].map(|number: u64| Duration::from_secs(number * 10));
+            let [from, to] = [number - 1, number].map(|number: u32| interval * number);
             let interval = Interval { moved: &ports(*bytes), sound, from, to };
             let found = balance.judge(&interval, Duration::from_secs(100), &|| ports(total));
-            all.extend(found.into_iter().map(|one| (number, one.severity, one.message)));
+            all.extend(found.into_iter().map(|one| (number.into(), one.severity, one.message)));
         }
         all
     }
@@ -238,6 +262,20 @@ mod tests {
         let mut down = [times(9, LEVEL), times(60, [GIB, GIB, 0, GIB])].concat();
         down.iter_mut().skip(9).for_each(|(_, sound)| sound[2] = false);
         assert_eq!(said(&down), []);
+    }
+
+    #[test]
+    fn a_short_interval_accuses_no_rail_within_a_moment() {
+        let interval = Duration::from_millis(100);
+        // 29 s of either are not enough.
+        assert_eq!(said_at(interval, &[times(400, LEVEL), times(290, LESS), times(9, LEVEL)].concat()), []);
+        assert_eq!(said_at(interval, &[times(290, LEVEL), times(600, LESS)].concat()), []);
+        let said = said_at(interval, &[times(400, LEVEL), times(400, LESS)].concat());
+        let [(700, Severity::Warning, message)] = &said[..] else { panic!("{said:?}") };
+        assert!(message.starts_with("mlx5_2 has moved ") && message.contains(" in 30s, "), "{message}");
+        // At a long one, six looks are what counts.
+        let told = said_at(Duration::from_secs(60), &[times(6, LEVEL), times(6, LESS)].concat());
+        assert_eq!(told.first().map(|(number, ..)| *number), Some(12));
     }
 
     #[test]
