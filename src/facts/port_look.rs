@@ -27,6 +27,8 @@ pub(crate) struct PortLook {
 pub(crate) struct UsedGid {
     pub index: u32,
     pub gid: Ipv6Addr,
+    /// RoCE v1 and v2 have the same GID of an address, at two indexes that may swap.
+    pub kind: GidType,
     /// Whether NCCL searches the table for it at each new connection.
     pub is_searched: bool,
 }
@@ -37,6 +39,8 @@ pub(crate) enum GidPlace {
     /// At the index that the job uses.
     InPlace,
     At(u32),
+    /// At the index that the job uses, but of another type, and nowhere of the right one.
+    Retyped,
     /// Nowhere in the table. `has_address`: whether an interface still has its address, as far as is known.
     Gone {
         has_address: bool,
@@ -60,22 +64,27 @@ pub(crate) fn read(
     PortLook { traffic, errors, rate, gid }
 }
 
-/// Reads one file, unless the GID has left its place.
+/// Reads two files, unless the GID has left its place.
 fn place(reader: &Reader, port: &str, used: &UsedGid) -> GidPlace {
     let gids = reader.folder(format!("{port}/gids"));
     let is_at = |index: u32| {
         let text = gids.attribute(&index.to_string());
         text.is_ok_and(|text| text.parse() == Ok(used.gid))
     };
-    if is_at(used.index) {
+    let types = reader.folder(format!("{port}/gid_attrs/types"));
+    let kind = |index: u32| types.attribute(&index.to_string()).ok().map(GidType::from);
+    let is_there = is_at(used.index);
+    // A type that cannot be read, now or at the start, proves nothing.
+    let is_right = |kind: GidType| kind == used.kind || [&kind, &used.kind].contains(&&GidType::Unknown);
+    if is_there && kind(used.index).is_none_or(is_right) {
         return GidPlace::InPlace;
     }
-    let types = reader.folder(format!("{port}/gid_attrs/types"));
-    let is_routable = |index: &u32| {
-        types.attribute(&index.to_string()).is_ok_and(|text| GidType::from(text) == GidType::RoceV2)
-    };
-    if let Some(index) = (0..=LARGEST_INDEX).filter(|index| is_at(*index)).find(is_routable) {
+    let mut indices = (0..=LARGEST_INDEX).filter(|index| is_at(*index));
+    if let Some(index) = indices.find(|index| kind(*index).as_ref() == Some(&used.kind)) {
         return GidPlace::At(index);
+    }
+    if is_there {
+        return GidPlace::Retyped;
     }
     let own =
         if reader.is_of_this_machine() { net::system_addresses().unwrap_or_default() } else { Vec::new() };
@@ -93,7 +102,8 @@ mod tests {
     fn a_gid_is_found_where_it_is() {
         let root = FakeRoot::new();
         let port = "sys/class/infiniband/x_0/ports/1";
-        let used = UsedGid { index: 3, gid: "::ffff:10.0.0.3".parse().unwrap(), is_searched: true };
+        let gid = "::ffff:10.0.0.3".parse().unwrap();
+        let used = UsedGid { index: 3, gid, kind: GidType::RoceV2, is_searched: true };
         let look = |files: &[(&str, &str)]| {
             root.files(port, files);
             let reader = root.reader();
@@ -113,5 +123,20 @@ mod tests {
         let v1 = [("gids/3", none), ("gids/4", own), ("gid_attrs/types/4", "IB/RoCE v1\n")];
         assert_eq!(look(&v1).0, gone);
         assert_eq!(look(&[("gids/5", own), ("gid_attrs/types/5", "RoCE v2\n")]).0, GidPlace::At(5));
+        // It swaps its index with that of RoCE v1.
+        let v2_at = |index: &str| {
+            let other = if index == "3" { "4" } else { "3" };
+            let types = [index, other].map(|index| format!("gid_attrs/types/{index}"));
+            look(&[
+                ("gids/3", own),
+                ("gids/4", own),
+                ("gids/5", none),
+                (&types[0], "RoCE v2\n"),
+                (&types[1], "IB/RoCE v1\n"),
+            ])
+            .0
+        };
+        assert_eq!([v2_at("3"), v2_at("4")], [GidPlace::InPlace, GidPlace::At(4)]);
+        assert_eq!(look(&[("gids/4", none)]).0, GidPlace::Retyped);
     }
 }

@@ -92,7 +92,7 @@ fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
     // A negative index makes NCCL search.
     let is_pinned = plan.value(INDEX).is_some_and(|value| !value.is_empty() && !value.starts_with('-'));
     let is_searched = !is_pinned && plan.nccl.is_none_or(|version| version >= SEARCHES_GIDS);
-    Some(UsedGid { index: u32::try_from(*index).ok()?, gid: gid.gid, is_searched })
+    Some(UsedGid { index: u32::try_from(*index).ok()?, gid: gid.gid, kind: gid.kind.clone(), is_searched })
 }
 
 /// Gives the account of the job since the note was made. Call this in a separate process: a driver may take long.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::WatchedPort;
-use crate::facts::gid::{Gid, GidType};
+use crate::facts::gid::address;
 use crate::facts::port_look::{GidPlace, PortLook};
 use crate::finding::{Finding, Id};
 use crate::text::{duration, visible};
@@ -37,8 +37,7 @@ impl Identity {
                 continue;
             }
             *told = (place, at);
-            let address =
-                Gid { index: used.index, gid: used.gid, kind: GidType::RoceV2, netdev: None }.address();
+            let address = address(used.gid);
             let (hca, index) = (visible(&port.hca), used.index);
             let finding = match place {
                 GidPlace::InPlace => {
@@ -56,6 +55,13 @@ impl Identity {
                     };
                     let message = format!(
                         "The GID of {hca} ({address}) has moved from index {index}, which the job uses, to {now}: {follows}."
+                    );
+                    Finding::warning(Id::GidChanged, message).with_fix(FIX)
+                }
+                GidPlace::Retyped => {
+                    let message = format!(
+                        "The GID of {hca} ({address}), which the job uses, is no longer {} at index {index}, and is so at no other index.",
+                        String::from(used.kind.clone())
                     );
                     Finding::warning(Id::GidChanged, message).with_fix(FIX)
                 }
@@ -79,11 +85,13 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::gid::GidType;
     use crate::facts::port_look::UsedGid;
 
     /// What is said after each of these looks at one port, of which one comes every 10 seconds.
     fn said(is_searched: bool, looks: &[(GidPlace, bool)]) -> Vec<(u64, String)> {
-        let gid = UsedGid { index: 3, gid: "::ffff:10.0.0.3".parse().unwrap(), is_searched };
+        let gid = "::ffff:10.0.0.3".parse().unwrap();
+        let gid = UsedGid { index: 3, gid, kind: GidType::RoceV2, is_searched };
         let port = WatchedPort { hca: "mlx5_3".into(), port: 1, gid: Some(gid), ..WatchedPort::default() };
         let mut identity = Identity::new(1);
         let mut all = Vec::new();
@@ -122,6 +130,17 @@ mod tests {
         assert_eq!(
             said(true, &[HERE, GONE, GONE, still, HERE, HERE]),
             [(2, gone.to_owned()), (5, back.to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_gid_that_becomes_another_type_is_told() {
+        let told = "The GID of mlx5_3 (10.0.0.3), which the job uses, is no longer RoCE v2 at index 3, and is so at no other index.";
+        let back = "The GID of mlx5_3 (10.0.0.3) is at index 3 again, after 20s.";
+        let retyped = (GidPlace::Retyped, true);
+        assert_eq!(
+            said(false, &[HERE, retyped, retyped, HERE]),
+            [(2, told.to_owned()), (4, back.to_owned())]
         );
     }
 
