@@ -108,11 +108,28 @@ pub(crate) struct Rise {
 
 /// Returns the counts of a port since its driver was loaded.
 pub(crate) fn read(counters: &PortCounters) -> PortErrors {
-    let count = |Counter(_, place, name, _): &Counter| match place {
-        Port => counters.of_port(name),
-        Hardware => counters.of_hardware(name),
-    };
-    PortErrors { state: counters.state(), counts: COUNTERS.iter().map(count).collect() }
+    let counts = COUNTERS.iter().map(|counter| counter.read(counters)).collect();
+    PortErrors { state: counters.state(), counts }
+}
+
+/// As [`read`], but without the counters that an earlier look at the port did not show: most of them are those of other
+/// drivers. A port that showed none of them is looked at as a whole.
+pub(crate) fn read_again(counters: &PortCounters, before: &PortErrors) -> PortErrors {
+    if before.counts.iter().all(Option::is_none) {
+        return read(counters);
+    }
+    let known = COUNTERS.iter().zip(&before.counts);
+    let count = |(counter, before): (&Counter, &Option<u64>)| before.and_then(|_| counter.read(counters));
+    PortErrors { state: counters.state(), counts: known.map(count).collect() }
+}
+
+impl Counter {
+    fn read(&self, counters: &PortCounters) -> Option<u64> {
+        match self {
+            Counter(_, Port, name, _) => counters.of_port(name),
+            Counter(_, Hardware, name, _) => counters.of_hardware(name),
+        }
+    }
 }
 
 impl PortErrors {
@@ -291,6 +308,23 @@ mod tests {
         assert_eq!(serde_json::from_str::<Tally>(&text).unwrap(), tally);
         // One of another release is no reason to fail.
         assert_eq!(serde_json::from_str::<Tally>("[[1,false]]").unwrap().rises().len(), 1);
+    }
+
+    #[test]
+    fn a_later_look_reads_what_the_first_one_has_shown() {
+        let root = FakeRoot::new();
+        let look = |files: &[(&str, &str)], before: &PortErrors| {
+            root.files("sys/class/infiniband/x_0/ports/1", files);
+            read_again(&Counters::new(&root.reader()).of("x_0", 1), before)
+        };
+        let link_downed = [("state", "4: ACTIVE\n"), ("counters/link_downed", "3\n")];
+        let first = look(&link_downed, &PortErrors::default());
+        let counts = |look: &PortErrors| look.counts.iter().flatten().copied().collect::<Vec<_>>();
+        assert_eq!(counts(&first), [3], "all of them, as nothing is known");
+        let more = [("counters/link_downed", "4\n"), ("counters/symbol_error", "9\n")];
+        let second = look(&more, &first);
+        assert_eq!((counts(&second), second.is_active()), (vec![4], true));
+        assert_eq!(counts(&look(&[], &PortErrors::default())), [4, 9]);
     }
 
     #[test]

@@ -47,18 +47,23 @@ pub(crate) enum GidPlace {
     },
 }
 
-/// Looks at a port now.
+/// Looks at a port now, `before` which there may have been a look at it.
 pub(crate) fn read(
     reader: &Reader,
     counters: &Counters,
     hca: &str,
     port: u32,
     gid: Option<&UsedGid>,
+    before: Option<&PortLook>,
 ) -> PortLook {
     // Read first: if the device goes away meanwhile, the state shows that, and the GID counts for nothing.
     let gid = gid.map(|used| place(reader, &format!("/sys/class/infiniband/{hca}/ports/{port}"), used));
     let of = counters.of(hca, port);
-    let (traffic, errors) = (traffic::read(&of), port_errors::read(&of));
+    let errors = match before {
+        Some(before) => port_errors::read_again(&of, &before.errors),
+        None => port_errors::read(&of),
+    };
+    let traffic = traffic::read(&of);
     // A link that goes down or comes up meanwhile has a rate that means nothing.
     let rate = of.rate().filter(|_| errors.has_state(of.state()));
     PortLook { traffic, errors, rate, gid }
@@ -107,7 +112,7 @@ mod tests {
         let look = |files: &[(&str, &str)]| {
             root.files(port, files);
             let reader = root.reader();
-            let found = read(&reader, &Counters::new(&reader), "x_0", 1, Some(&used));
+            let found = read(&reader, &Counters::new(&reader), "x_0", 1, Some(&used), None);
             (found.gid.unwrap(), found.rate)
         };
         let (own, none) =

@@ -52,7 +52,7 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan) -> Vec<u8> {
                 hca: port.hca.clone(),
                 port: port.port,
                 is_infiniband: port.link_layer == LinkLayer::InfiniBand,
-                first: port_look::read(&reader, &counters, &port.hca, port.port, gid.as_ref()),
+                first: port_look::read(&reader, &counters, &port.hca, port.port, gid.as_ref(), None),
                 gid,
             }
         })
@@ -152,7 +152,9 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
 fn looks(ports: &[WatchedPort]) -> Vec<PortLook> {
     let reader = Reader::new(Path::new("/"));
     let counters = Counters::new(&reader);
-    let look =
-        |port: &WatchedPort| port_look::read(&reader, &counters, &port.hca, port.port, port.gid.as_ref());
+    let look = |port: &WatchedPort| {
+        let WatchedPort { hca, port, gid, first, .. } = port;
+        port_look::read(&reader, &counters, hca, *port, gid.as_ref(), Some(first))
+    };
     ports.iter().map(look).collect()
 }

@@ -227,7 +227,7 @@ mod tests {
             }
         }
         let reader = Reader::new(root.path());
-        read(&reader, &Counters::new(&reader), "x_0", 1, None)
+        read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
     }
 
     fn up(sent: u64) -> PortLook {

@@ -96,7 +96,7 @@ mod tests {
         let files = [("state", state), ("rate", rate), ("counters/link_downed", downed)];
         root.files("sys/class/infiniband/x_0/ports/1", &files);
         let reader = root.reader();
-        read(&reader, &Counters::new(&reader), "x_0", 1, None)
+        read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
     }
 
     fn said(looks: &[[PortLook; 2]]) -> Vec<(u64, Severity, String)> {

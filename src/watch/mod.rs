@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::port_look::PortLook;
 use crate::finding::Finding;
-use crate::sys::signals;
+use crate::sys::{memory, signals};
 use command::OnFinding;
 use judge::Judge;
 pub(crate) use judge::WatchedPort;
@@ -52,6 +52,8 @@ pub(crate) fn run(
     let mut ranks = orders.ras.map(Ranks::new);
     let mut command = OnFinding::new(orders.on_finding);
     loop {
+        // A look needs megabytes of code and constants, which would count as this process's while it only waits.
+        memory::forget_own_code();
         let next = Instant::now() + orders.interval;
         while Instant::now() < next {
             command.go_on(Instant::now()).iter().for_each(|message| warn(message));
