@@ -191,9 +191,20 @@ impl Config {
             remap: self.remap_exit,
             parent_death_signal: self.parent_death_signal,
             warn_on_reap: self.warn_on_reap,
-            watch: self.watch == WatchOption::Warn,
+            watch: self.watch != Some(WatchOption::Off),
             fabric_exit_code: self.fabric_exit_code,
         }
+    }
+
+    /// Returns the keys that the user set and that have no effect if no supervisor stays with the command.
+    pub fn without_effect_in_place(&self) -> Vec<&'static str> {
+        let watcher = [
+            ("watch", self.watch == Some(WatchOption::Warn)),
+            ("on-finding", !self.on_finding.is_empty() && self.watch != Some(WatchOption::Off)),
+            ("watch-metrics", self.watch_metrics.is_some() && self.watch != Some(WatchOption::Off)),
+        ];
+        let of_watcher = watcher.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key);
+        self.supervision().without_effect_in_place().into_iter().chain(of_watcher).collect()
     }
 
     /// Returns how long the preparation may take. PID 1 starts the command without it after this time.

@@ -94,7 +94,7 @@ const START: &[(&str, &[OptionRow])] = &[
             OptionRow("remap-exit", Many("N[:M]"), "Exit with M (default 0) instead of N"),
             OptionRow("parent-death-signal", One("SIGNAL"), "Get this signal if the parent exits"),
             OptionRow("warn-on-reap", Switch, "Report each reaped orphan"),
-            OptionRow("watch", One("MODE"), "Watch the ports: off (default), warn"),
+            OptionRow("watch", One("MODE"), "Watch the ports: warn (default), off"),
             OptionRow("watch-interval", One("TIME"), "Time between checks [default: 10s]"),
             OptionRow("watch-after", One("TIME"), "Report idle ports after [default: 10m]"),
             OptionRow("watch-metrics", One("FILE"), "Metrics for node_exporter's textfiles"),

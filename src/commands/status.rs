@@ -18,7 +18,7 @@ use crate::report::account::{self, When};
 use crate::report::ras::Report;
 use crate::state::find::{Found, find};
 use crate::state::phase;
-use crate::state::run::Run;
+use crate::state::run::{Run, Unwatched};
 use crate::text::visible;
 
 /// The exit code if the container is not ready.
@@ -55,6 +55,11 @@ struct Document<'a> {
     /// The number of the command's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<i32>,
+    /// The process that watches the ports, or why there is none while the command runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watcher: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_watcher: Option<String>,
     /// What the job has moved so far, and what was wrong, if its supervisor has noted the counters at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<account::Document>,
@@ -112,7 +117,15 @@ pub(super) fn run(
             )?;
         }
         match &why {
-            None => writeln!(out, "the command runs")?,
+            None => {
+                writeln!(out, "the command runs")?;
+                // A job without RDMA has no ports.
+                if let Some(Err(why)) = run.map(watcher)
+                    && run.is_some_and(|run| run.unwatched != Some(Unwatched::NoPort))
+                {
+                    writeln!(out, "no watcher: {why}")?;
+                }
+            }
             Some(why) => writeln!(out, "not ready: {}", visible(why))?,
         }
         if let Some(fix) = fix {
@@ -127,6 +140,15 @@ pub(super) fn run(
         }
     }
     Ok(if why.is_none() { 0 } else { NOT_READY })
+}
+
+/// Returns the process that watches the ports of a job that runs, or why there is none.
+fn watcher(run: &Run) -> Result<i32, String> {
+    match (run.unwatched, run.watcher()) {
+        (Some(why), _) => Err(why.to_string()),
+        (None, Some(watcher)) => Ok(watcher),
+        (None, None) => Err("it has ended, no port shows what it counts, or /proc hides it".to_owned()),
+    }
 }
 
 /// Returns the env plugin that NCCL asks in every process.
@@ -158,6 +180,7 @@ fn why_not(found: Result<&Found, &Vec<crate::state::find::Without>>) -> Option<S
 
 fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>, fix: Option<&'a str>) -> Document<'a> {
     let run = found.map(|found| &found.run);
+    let watcher = run.filter(|run| run.is_running()).map(watcher);
     Document {
         schema: "rdma-init/status/1",
         ready: why.is_none(),
@@ -171,6 +194,8 @@ fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>, fix: Option<&'a 
         filled: run.map(Run::decided),
         env_plugin: run.and_then(env_plugin),
         pid: run.map(|run| run.pid),
+        watcher: watcher.as_ref().and_then(|watcher| watcher.as_ref().ok().copied()),
+        no_watcher: watcher.and_then(Result::err),
         account: None,
         ras: None,
     }

@@ -182,7 +182,9 @@ keys! {
     "remap-exit" => remap_exit: Remap = Remap::default(), values::remap;
     "parent-death-signal" => parent_death_signal: Option<i32> = None, values::optional(values::signal);
     "warn-on-reap" => warn_on_reap: bool = false, values::boolean;
-    "watch" => watch: WatchOption = WatchOption::Off, values::word(&["off", "warn"]);
+
+    /// Whether a watcher looks at the ports while the job runs. Without a word of the user, it does if an init stays.
+    "watch" => watch: Option<WatchOption> = None, values::optional(values::word(&["off", "warn"]));
 
     /// How often the watcher looks at the ports.
     "watch-interval" => watch_interval: Duration = Duration::from_secs(10), values::interval;

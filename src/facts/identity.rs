@@ -93,6 +93,13 @@ pub(crate) fn started(pid: i32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
+/// Returns the parent of a process.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    let text = of_kernel(format!("/proc/{pid}/stat"))?;
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Returns how long ago that was, in seconds; `None` if it is not known.
 pub(crate) fn age(started: u64) -> Option<u64> {
     Some(now()?.saturating_sub(started) / ticks_per_second()?)

@@ -92,7 +92,8 @@ pub struct Supervision {
 }
 
 impl Supervision {
-    /// Returns the keys that are set but have no effect if no supervisor stays with the command.
+    /// Returns the keys that are set but have no effect if no supervisor stays with the command. The watcher is on
+    /// without a word of the user, so [`crate::config::Config::without_effect_in_place`] adds it.
     pub fn without_effect_in_place(&self) -> Vec<&'static str> {
         let default = Supervision::default();
         let set = [
@@ -102,7 +103,6 @@ impl Supervision {
             ("rewrite-signal", self.rewrite != default.rewrite),
             ("remap-exit", self.remap != default.remap),
             ("warn-on-reap", self.warn_on_reap),
-            ("watch", self.watch),
             ("fabric-exit-code", self.fabric_exit_code.is_some()),
         ];
         set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
@@ -175,7 +175,6 @@ mod tests {
                 "rewrite-signal",
                 "remap-exit",
                 "warn-on-reap",
-                "watch",
                 "fabric-exit-code"
             ]
         );

@@ -1,6 +1,5 @@
 //! The watcher of the job's ports: a process beside the command. PID 1 starts it, and kills it at the end.
 
-use std::ffi::CStr;
 use std::time::Duration;
 
 use nix::libc::{SIGKILL, SIGSTOP};
@@ -10,12 +9,10 @@ use nix::unistd::Pid;
 use super::supervisor::Supervisor;
 use super::survivors::{Reach, kill_children_of};
 use crate::log::Level;
+use crate::state::run::WATCHER;
 use crate::sys::capabilities::keep_only;
 use crate::sys::fork;
 use crate::sys::signals;
-
-/// Of the watcher's process; the kernel keeps 15 bytes.
-const NAME: &CStr = c"rdma-init-watch";
 
 /// How long a supervisor that is not PID 1 waits for the end of a watcher that it has killed.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -30,8 +27,7 @@ impl Supervisor {
         let Some(memory) = self.preparation.note.clone() else { return };
         let (watch, supervisor, started) = (self.tasks.watch, Pid::this(), self.preparation.started);
         let watcher = fork::spawn_unseen(|| {
-            // By this name, other processes tell it from a start that is under way.
-            let _ = set_name(NAME);
+            let _ = set_name(WATCHER);
             // A supervisor that is killed cannot kill the watcher.
             signals::on_parent_death(SIGKILL, supervisor);
             // All users may read what it reads.

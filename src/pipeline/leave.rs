@@ -30,7 +30,7 @@ use crate::report::headline::{headline, public_headline};
 use crate::report::plan::{Document, Memlock};
 use crate::state::find::{Found, OWN_PLACE, find};
 use crate::state::harmless::is_harmless;
-use crate::state::run::{Reason, Run};
+use crate::state::run::{Reason, Run, Unwatched};
 use crate::state::{NCCL_CONF, StateDir};
 use crate::sys::user;
 use crate::text::{grouped, visible};
@@ -44,6 +44,7 @@ pub(super) struct Decided<'a> {
     pub verdict: Option<bool>,
     /// Whether PID 1 is our own init.
     pub by_init: bool,
+    pub unwatched: Option<Unwatched>,
 }
 
 /// What a start has left.
@@ -316,6 +317,7 @@ fn run(decided: &Decided, pid_started: Option<u64>, of_plugin: &[(String, String
     let mut run = Run {
         identity: Identity::own().clone(),
         by_init: decided.by_init,
+        unwatched: decided.unwatched,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         pid: nix::unistd::getpid().as_raw(),
         pid_started,

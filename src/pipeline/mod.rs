@@ -44,6 +44,7 @@ use crate::report::plan::Memlock;
 use crate::self_test;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
+use crate::state::run::Unwatched;
 use crate::sys::exec::PreparedExec;
 use crate::sys::signals;
 
@@ -121,7 +122,7 @@ pub fn prepare(
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
 
     report::start::plan(log, &plan, memlock.as_ref());
-    if config.watch == WatchOption::Off
+    if config.watch == Some(WatchOption::Off)
         && config.watch_metrics.is_some()
         && keeper != LookedAfterBy::NoProcess
     {
@@ -161,6 +162,15 @@ pub fn prepare(
         master.wait(&under_way, log);
     }
     let verdict = proof.map(|report| report.passed);
+    let unwatched = traffic::unwatched(config, &plan, keeper);
+    if unwatched == Some(Unwatched::Off)
+        && !config.on_finding.is_empty()
+        && keeper != LookedAfterBy::NoProcess
+    {
+        log.warn(
+            "the key on-finding has no effect, because watch is \"off\": no watcher starts the command.",
+        );
+    }
     let left = leave::leave(
         config,
         leave::Decided {
@@ -169,6 +179,7 @@ pub fn prepare(
             memlock: memlock.as_ref(),
             verdict,
             by_init: keeper == LookedAfterBy::Pid1,
+            unwatched,
         },
         log,
     );
@@ -198,8 +209,7 @@ pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     if let Some(signal) = config.parent_death_signal {
         signals::on_parent_death(signal, parent);
     }
-    let mut lost = config.supervision().without_effect_in_place();
-    lost.extend(config.watch_metrics.is_some().then_some("watch-metrics"));
+    let lost = config.without_effect_in_place();
     if !lost.is_empty() {
         log.warn(&format!(
             "rdma-init is not PID 1 here and does not stay beside the command, so these settings have no effect: {}. Add --supervise, or make rdma-init the container's first process.",

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics_file::MetricsFile;
 use super::refuse::leave_account;
-use crate::config::Config;
+use crate::config::{Config, WatchOption};
 use crate::facts::identity::{age, started};
 use crate::facts::port_counters::Counters;
 use crate::facts::port_look::{self, PortLook, UsedGid};
 use crate::facts::rdma::LinkLayer;
+use crate::facts::start::LookedAfterBy;
 use crate::facts::{Facts, Reader};
 use crate::init::{AccountOutcome, AtEnd, HandoffMemory};
 use crate::json;
@@ -24,6 +25,7 @@ use crate::log::{Format, Level, Log};
 use crate::plan::{Plan, PortVerdict};
 use crate::report::account::{When, lines};
 use crate::report::start;
+use crate::state::run::Unwatched;
 use crate::watch::account::{Account, Seen};
 use crate::watch::{self, WatchOrders, WatchedPort};
 
@@ -70,6 +72,16 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan) -> Vec<u8> {
             json::line(&Note { format: config.log_format, level, ports, watch, metrics })
         }
         false => Vec::new(),
+    }
+}
+
+/// Returns why no watcher will run beside the command.
+pub(super) fn unwatched(config: &Config, plan: &Plan, keeper: LookedAfterBy) -> Option<Unwatched> {
+    match () {
+        () if !plan.ports.iter().any(|port| port.used) => Some(Unwatched::NoPort),
+        () if config.watch == Some(WatchOption::Off) => Some(Unwatched::Off),
+        () if keeper == LookedAfterBy::NoProcess => Some(Unwatched::NoInit),
+        () => None,
     }
 }
 

@@ -1,5 +1,8 @@
 //! What is known of a start. It is a part of `plan.json`.
 
+use std::ffi::CStr;
+use std::fmt;
+
 use indexmap::IndexMap;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -8,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::env_plugin::answer::MARKER;
 use crate::facts::environment::Filled;
-use crate::facts::identity::{Identity, started};
+use crate::facts::identity::{Identity, parent, started};
+use crate::facts::reader::of_kernel;
 use crate::facts::secret::is_secret;
 use crate::finding::Source;
 use crate::json;
@@ -38,6 +42,39 @@ pub struct Run {
     /// The variables that were in the environment already: those of NCCL and its companions,
     /// never any other.
     pub inherited: Variables,
+    /// Why no watcher was to be started beside the command; `None` if one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwatched: Option<Unwatched>,
+}
+
+/// The name of the watcher's process: by it, other processes tell it from a start that is under way. The kernel keeps 15
+/// bytes.
+pub(crate) const WATCHER: &CStr = c"rdma-init-watch";
+
+/// Why no watcher looks at the ports of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unwatched {
+    /// The configuration says so.
+    Off,
+    /// No init of ours stays with the command.
+    NoInit,
+    /// RDMA is not planned.
+    NoPort,
+    /// A reason of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+impl fmt::Display for Unwatched {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Unwatched::Off => "watch is \"off\"",
+            Unwatched::NoInit => "rdma-init is not PID 1 here, and --supervise is not set",
+            Unwatched::NoPort => "no port is used for RDMA",
+            Unwatched::Unknown => "the start had a reason that this version does not know",
+        })
+    }
 }
 
 /// Names and values.
@@ -103,6 +140,19 @@ impl Run {
             None => is_hidden(self.pid),
             now => self.pid_started.is_none() || now == self.pid_started,
         }
+    }
+
+    /// Returns the process that watches the job's ports: another child of the init that has started the command.
+    pub fn watcher(&self) -> Option<i32> {
+        let init = parent(self.pid)?;
+        let children = of_kernel(format!("/proc/{init}/task/{init}/children"))?;
+        let name = |pid: i32| of_kernel(format!("/proc/{pid}/comm"));
+        // One that has ended keeps its name until it is reaped.
+        let is_watcher = |pid: &i32| {
+            name(*pid).is_some_and(|name| name.trim_end().as_bytes() == WATCHER.to_bytes())
+                && started(*pid).is_some()
+        };
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_watcher)
     }
 }
 

@@ -7,7 +7,7 @@ use nix::libc;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::watcher::Host;
+use crate::support::one_hca::Host;
 use crate::support::running::{Running, as_pid_1};
 use crate::support::{binary, poll_until};
 

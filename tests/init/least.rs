@@ -33,7 +33,7 @@ fn whatever_rights_are_missing_the_command_gets_the_same() {
 #[test]
 fn the_watcher_has_no_capability_and_the_command_nothing_of_it() {
     let root = container::root();
-    let words = ["--watch", "warn", "--", "/opt/sh", "-c", "echo ready; exec busybox sleep 1000"];
+    let words = ["--", "/opt/sh", "-c", "echo ready; exec busybox sleep 1000"];
     let mut running = as_pid_1(container::command(root.path(), true, "chroot", &words));
     running.wait_for("ready");
     let command = running.command();

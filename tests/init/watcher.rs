@@ -2,106 +2,21 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use nix::libc;
+use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::hang::Hang;
+use crate::support::one_hca::{EMPTY, Host, OWN, WAITS, stop};
 use crate::support::ras::server;
-use crate::support::running::{Running, after, as_pid_1, children, from_scratch, rdma_init, send};
+use crate::support::running::{as_pid_1, children, hanging, in_place, rdma_init, send, shell};
 use crate::support::{binary, poll_until};
 
 /// The name of the watcher's process.
 const NAME: &str = "rdma-init-watch\n";
-
-/// A machine with one HCA, mlx5_0: for RoCE, whose GID of its address is at index 1, or for InfiniBand.
-pub struct Host {
-    folder: TempDir,
-    is_infiniband: bool,
-}
-
-const OWN: &str = "0000:0000:0000:0000:0000:ffff:0a09:0001";
-const EMPTY: &str = "0000:0000:0000:0000:0000:0000:0000:0000";
-
-impl Host {
-    pub fn new() -> Host {
-        let host = Host { folder: tempfile::tempdir().unwrap(), is_infiniband: false };
-        for folder in ["class/net", "fs/cgroup", "firmware"] {
-            fs::create_dir_all(host.folder.path().join("sys").join(folder)).unwrap();
-        }
-        host.write("class/infiniband/mlx5_0/node_type", "1: CA");
-        host.write("class/infiniband_verbs/uverbs0/ibdev", "mlx5_0");
-        for (file, text) in [
-            ("state", "4: ACTIVE"),
-            ("phys_state", "5: LinkUp"),
-            ("rate", "200 Gb/sec (4X HDR)"),
-            ("link_layer", "Ethernet"),
-            ("lid", "0x0"),
-            ("counters/port_xmit_data", "0"),
-            ("counters/port_rcv_data", "0"),
-            ("hw_counters/req_transport_retries_exceeded", "0"),
-            ("gids/0", EMPTY),
-            ("gids/1", OWN),
-            ("gids/2", EMPTY),
-            ("gid_attrs/types/1", "RoCE v2"),
-            ("gid_attrs/ndevs/1", "lo"),
-        ] {
-            host.port(file, text);
-        }
-        host
-    }
-
-    fn with_infiniband() -> Host {
-        let host = Host { is_infiniband: true, ..Host::new() };
-        host.port("link_layer", "InfiniBand");
-        host.port("lid", "0x1");
-        host
-    }
-
-    fn write(&self, path: &str, text: &str) {
-        let path = self.folder.path().join("sys").join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // At once, as the kernel's files never are empty.
-        let new = path.with_extension("new");
-        fs::write(&new, format!("{text}\n")).unwrap();
-        fs::rename(new, path).unwrap();
-    }
-
-    /// Changes a file of the port.
-    pub fn port(&self, file: &str, text: &str) {
-        self.write(&format!("class/infiniband/mlx5_0/ports/1/{file}"), text);
-    }
-
-    /// Makes a shell that shows this host to a start of the program with these arguments, by `how`.
-    pub fn shows(&self, how: &str, arguments: &[&str]) -> Command {
-        let mut ours = rdma_init(arguments);
-        ours.env("RDMA_INIT_WATCH", "warn").env("RDMA_INIT_WATCH_INTERVAL", "100ms");
-        let first = format!(
-            "mount --rbind {}/sys /sys; mount -t tmpfs tmpfs /dev; mkdir /dev/infiniband /dev/shm; mknod -m 666 /dev/null c 1 3; \
-             : >/dev/infiniband/uverbs0;",
-            self.folder.path().display()
-        );
-        if self.is_infiniband {
-            return after(&format!("{first} {how}"), ours);
-        }
-        // The loopback interface of a network namespace of its own has the address of the GID.
-        let inner = after(&format!("{first} ip addr add 10.9.0.1/24 dev lo; ip link set lo up; {how}"), ours);
-        let mut outer = Command::new("unshare");
-        outer.arg("--net").arg(inner.get_program()).args(inner.get_args());
-        outer.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        outer.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        from_scratch(&mut outer);
-        outer
-    }
-
-    /// Starts a job that waits to be stopped, with the program as PID 1.
-    pub fn job(&self, options: &[&str]) -> Running {
-        let command = ["--", "sh", "-c", "echo ready; exec sleep 1000"];
-        let mut running = as_pid_1(self.shows("exec", &[options, &command].concat()));
-        running.wait_for("ready");
-        running
-    }
-}
 
 /// Returns the watcher of this supervisor, and waits until it has its name.
 fn watcher(supervisor: i32) -> i32 {
@@ -118,11 +33,6 @@ fn script(place: &TempDir, lines: &str) -> String {
     fs::write(&script, format!("#!/bin/sh\n{lines}\n")).unwrap();
     fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     script.to_str().unwrap().to_owned()
-}
-
-fn stop(running: Running) -> String {
-    running.kill(libc::SIGTERM);
-    running.end().expect_code(143).stderr
 }
 
 #[test]
@@ -153,6 +63,191 @@ fn it_tells_what_changes_on_a_port() {
     for once in ["no longer active", "is active again", "(1X HDR)", "has moved from", "is gone"] {
         assert_eq!(said.matches(once).count(), 1, "{once}: {said}");
     }
+}
+
+#[test]
+fn a_gid_whose_index_becomes_roce_v1_has_moved() {
+    let host = Host::new();
+    host.port("gids/2", OWN);
+    host.port("gid_attrs/types/2", "IB/RoCE v1");
+    let mut running = host.job(&[]);
+    // Both indexes have the same GID all the time.
+    host.port("gid_attrs/types/2", "RoCE v2");
+    host.port("gid_attrs/types/1", "IB/RoCE v1");
+    running.wait_for_error("The GID of mlx5_0 (10.9.0.1) has moved from index 1, which the job uses, to 2: ");
+    host.port("gid_attrs/types/2", "IB/RoCE v1");
+    running.wait_for_error(
+        ", which the job uses, is no longer RoCE v2 at index 1, and is so at no other index.",
+    );
+    host.port("gid_attrs/types/1", "RoCE v2");
+    running.wait_for_error("The GID of mlx5_0 (10.9.0.1) is at index 1 again");
+    let said = stop(running);
+    assert_eq!(said.matches("The GID of").count(), 3, "{said}");
+}
+
+/// Runs `status` in the container of this PID 1.
+fn status(pid: i32, json: bool) -> String {
+    let mut enter = Command::new("nsenter");
+    enter.args(["--target", &pid.to_string(), "--pid", "--mount", "--net"]).arg(binary()).arg("status");
+    enter.args(json.then_some("--json")).env_clear().env("PATH", "/usr/bin:/bin");
+    enter.env("RDMA_INIT_CONFIG", "/dev/null").env("RDMA_INIT_STATE_DIR", "/dev/shm/state");
+    let entered = enter.output().unwrap();
+    assert!(entered.status.success(), "{entered:?}");
+    String::from_utf8(entered.stdout).unwrap()
+}
+
+#[test]
+fn status_says_whether_it_runs_and_why_not() {
+    let host = Host::new();
+    let shown = |options: &[&str]| {
+        let mut command = host.shows("exec", &[options, &WAITS].concat());
+        command.env("RDMA_INIT_STATE_DIR", "/dev/shm/state");
+        let mut running = as_pid_1(command);
+        running.wait_for("ready");
+        running
+    };
+    let running = shown(&[]);
+    let outside = watcher(running.pid);
+    let document: Value = serde_json::from_str(&status(running.pid, true)).unwrap();
+    assert!(document["watcher"].is_number() && document["no_watcher"].is_null(), "{document}");
+    assert!(!status(running.pid, false).contains("no watcher"));
+    send(outside, libc::SIGKILL);
+    poll_until("it is gone", || {
+        (!children(running.pid).contains(&outside) || is_zombie(outside)).then_some(())
+    });
+    assert!(status(running.pid, false).contains("\nno watcher: it has ended"));
+    stop(running);
+    let why = "watch is \"off\"";
+    let running = shown(&["--watch", "off"]);
+    assert!(status(running.pid, false).contains(&format!("\nno watcher: {why}\n")));
+    let document: Value = serde_json::from_str(&status(running.pid, true)).unwrap();
+    assert_eq!((&document["no_watcher"], &document["watcher"]), (&why.into(), &Value::Null));
+    assert_eq!(children(running.pid).len(), 1);
+    stop(running);
+}
+
+fn is_zombie(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|state| state.contains(") Z "))
+}
+
+/// A machine without RDMA has no port to watch.
+#[test]
+fn a_start_without_rdma_has_none() {
+    let mut running = as_pid_1(shell("echo ready; exec sleep 1000"));
+    running.wait_for("ready");
+    running.rests();
+    assert_eq!(children(running.pid).len(), 1);
+    stop(running);
+}
+
+#[test]
+fn a_command_for_findings_without_a_watcher_has_no_effect_and_that_is_said() {
+    let line = "the key on-finding has no effect, because watch is \"off\": no watcher starts the command.";
+    let host = Host::new();
+    let off = stop(host.job(&["--watch", "off", "--on-finding", "true"]));
+    assert_eq!(off.matches("on-finding").count(), 1, "{off}");
+    assert!(off.contains(&format!("rdma-init: {line}\n")), "{off}");
+    let on = stop(host.job(&["--on-finding", "true"]));
+    assert!(!on.contains("on-finding"), "{on}");
+    // In place there is no watcher either, and without a word of the user that is not said.
+    let in_place = |options: &[&str]| {
+        let arguments = [options, &["--", "true"]].concat();
+        in_place(rdma_init(arguments)).end().expect_code(0).stderr
+    };
+    let lost = in_place(&["--watch", "warn", "--on-finding", "true"]);
+    assert!(lost.contains("these settings have no effect: watch, on-finding. "), "{lost}");
+    assert!(in_place(&["--on-finding", "true"]).contains("have no effect: on-finding. "));
+    assert!(!in_place(&[]).contains("no effect"));
+}
+
+/// A driver whose firmware does not answer.
+#[test]
+fn a_read_that_hangs_says_nothing_and_does_not_delay_the_end() {
+    let host = Host::with_infiniband();
+    let hang = Hang::killable("/sys/class/infiniband/mlx5_0/ports/1/state").once_armed();
+    let mut running =
+        hanging(host.shows("exec", &[&["--watch-after", "300ms"][..], &WAITS].concat()), true, &hang);
+    running.wait_for("ready");
+    let watcher = watcher(running.pid);
+    hang.arm();
+    assert_eq!(hang.wait(), watcher);
+    // It would be said at the next look.
+    host.port("state", "1: DOWN");
+    let started = Instant::now();
+    let said = stop(running);
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert!(!said.contains("no longer active"), "{said}");
+}
+
+/// What it needs for a look does not count as its memory while it waits.
+#[test]
+fn it_holds_less_than_a_megabyte() {
+    let host = Host::with_infiniband();
+    let running = host.job(&["--watch-interval", "1s"]);
+    let watcher = watcher(running.pid);
+    let kilobytes = || {
+        let status = fs::read_to_string(format!("/proc/{watcher}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().trim();
+        line.trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let looks = || {
+        let schedstat = fs::read_to_string(format!("/proc/{watcher}/schedstat")).unwrap();
+        schedstat.trim_end().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = looks();
+    poll_until("two looks", || (looks() >= before + 2).then_some(()));
+    poll_until("it waits and holds little", || (kilobytes() < 1024).then_some(()));
+    stop(running);
+}
+
+/// Counters that come and go, hold something else, or begin anew are no trouble of the job.
+#[test]
+fn counters_that_cannot_be_believed_give_no_line() {
+    let host = Host::with_infiniband();
+    host.port("counters/link_downed", "7");
+    host.port("hw_counters/local_ack_timeout_err", "4294967290");
+    let mut running = host.job(&[]);
+    let port = host.folder.path().join("sys/class/infiniband/mlx5_0/ports/1");
+    let is_seen = || {
+        // A look after this moment has seen what is there now.
+        let watcher = watcher(running.pid);
+        let switches = || fs::read_to_string(format!("/proc/{watcher}/status")).unwrap_or_default();
+        let count = || {
+            let status = switches();
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.unwrap().trim().parse::<u64>().unwrap()
+        };
+        let before = count();
+        poll_until("two looks", || (count() >= before + 2).then_some(()));
+    };
+    for (file, text) in [
+        ("counters/link_downed", "0"),
+        ("counters/link_downed", "N/A (no PMA)"),
+        ("counters/link_downed", ""),
+        ("counters/link_downed", "-1"),
+        ("counters/link_downed", "99999999999999999999999999"),
+        ("counters/link_downed", "0"),
+        ("hw_counters/local_ack_timeout_err", "3"),
+        ("hw_counters/req_transport_retries_exceeded", "nonsense"),
+        ("hw_counters/req_transport_retries_exceeded", "0"),
+        ("rate", ""),
+        ("rate", "200 Gb/sec (4X HDR)"),
+    ] {
+        host.port(file, text);
+        is_seen();
+    }
+    for folder in ["counters", "hw_counters"] {
+        fs::rename(port.join(folder), port.join("away")).unwrap();
+        is_seen();
+        fs::rename(port.join("away"), port.join(folder)).unwrap();
+        is_seen();
+    }
+    // Full from now on, which is said as that.
+    host.port("counters/link_downed", "255");
+    running.wait_for_error("Counters of mlx5_0 have reached their maximum and no longer count: link_downed.");
+    let said = stop(running);
+    let (before, _) = said.split_once("Counters of mlx5_0 have reached").unwrap();
+    assert!(!before.contains("rdma-init: warning: "), "{said}");
 }
 
 #[test]
@@ -248,10 +343,6 @@ fn a_supervisor_leaves_no_zombie_of_it() {
         let supervisor = running.child();
         let watcher = watcher(supervisor);
         let is_there = |pid: i32| fs::exists(format!("/proc/{pid}")).unwrap();
-        let is_zombie = |pid: i32| {
-            let state = fs::read_to_string(format!("/proc/{pid}/stat"));
-            state.is_ok_and(|state| state.contains(") Z ")).then_some(())
-        };
         let of_name = |name: &str| {
             let named = |pid: &i32| {
                 fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name))
@@ -263,12 +354,12 @@ fn a_supervisor_leaves_no_zombie_of_it() {
         let (command, orphan) = (sleepers[0], sleepers[1]);
         if dies_before {
             send(watcher, libc::SIGKILL);
-            poll_until("it has ended", || is_zombie(watcher));
+            poll_until("it has ended", || is_zombie(watcher).then_some(()));
             send(orphan, libc::SIGKILL);
             poll_until("it is reaped while the command runs", || (!is_there(watcher)).then_some(()));
         }
         send(command, libc::SIGTERM);
-        poll_until("the supervisor has ended", || is_zombie(supervisor));
+        poll_until("the supervisor has ended", || is_zombie(supervisor).then_some(()));
         assert!(!is_there(watcher), "{dies_before}");
         running.kill(libc::SIGKILL);
         running.end();

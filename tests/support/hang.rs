@@ -11,6 +11,7 @@ use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -25,6 +26,8 @@ pub struct Hang {
     paths: Vec<String>,
     /// How many calls go on before one hangs.
     passes: usize,
+    /// Until then, all calls go on.
+    armed: Arc<AtomicBool>,
     flags: libc::c_ulong,
     hit: Sender<i32>,
     hits: Receiver<i32>,
@@ -46,7 +49,8 @@ impl Hang {
     fn new(path: &str, flags: libc::c_ulong) -> Hang {
         let (hit, hits) = channel();
         let released = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap());
-        Hang { paths: vec![path.to_owned()], passes: 0, flags, hit, hits, released }
+        let armed = Arc::new(AtomicBool::new(true));
+        Hang { paths: vec![path.to_owned()], passes: 0, armed, flags, hit, hits, released }
     }
 
     /// Makes another path hang as well.
@@ -59,6 +63,16 @@ impl Hang {
     pub fn but_the_first(mut self) -> Hang {
         self.passes = 1;
         self
+    }
+
+    /// Lets all calls go on before [`Hang::arm`].
+    pub fn once_armed(self) -> Hang {
+        self.armed.store(false, Ordering::SeqCst);
+        self
+    }
+
+    pub fn arm(&self) {
+        self.armed.store(true, Ordering::SeqCst);
     }
 
     /// Waits until some process hangs, and returns its number.
@@ -78,7 +92,9 @@ impl Hang {
     /// starts the program.
     pub fn filter(&self) -> impl FnOnce() + Send + use<> {
         let (paths, flags) = (self.paths.clone(), self.flags);
-        let mut calls = Calls { paths, passes: self.passes, hit: self.hit.clone(), hanging: Vec::new() };
+        let armed = Arc::clone(&self.armed);
+        let mut calls =
+            Calls { paths, passes: self.passes, armed, hit: self.hit.clone(), hanging: Vec::new() };
         let released = Arc::clone(&self.released);
         let (send, receive) = channel::<OwnedFd>();
         // This thread is started before the filter is installed, which it would inherit.
@@ -133,6 +149,7 @@ struct Calls {
     paths: Vec<String>,
     /// How many calls of these paths still go on.
     passes: usize,
+    armed: Arc<AtomicBool>,
     hit: Sender<i32>,
     hanging: Vec<u64>,
 }
@@ -159,8 +176,8 @@ impl Calls {
         }
         // The calling process may be gone.
         let Some(call) = receive(listener) else { return Ok(true) };
-        let hangs =
-            opened(&call).is_some_and(|opened| self.paths.iter().any(|path| opened == path.as_bytes()));
+        let hangs = self.armed.load(Ordering::SeqCst)
+            && opened(&call).is_some_and(|opened| self.paths.iter().any(|path| opened == path.as_bytes()));
         if hangs && self.passes == 0 {
             self.hanging.push(call.id);
             let _ = self.hit.send(call.pid.cast_signed());

@@ -9,6 +9,7 @@ pub mod hang;
 pub mod namespace;
 pub mod nccl;
 pub mod nodes;
+pub mod one_hca;
 pub mod process;
 pub mod ras;
 pub mod refused_call;
