@@ -9,6 +9,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::support::nccl::{Library, driver, some};
+use crate::support::one_hca::{Host, stop};
 use crate::support::{binary, poll_until, skip};
 
 const SIZE: usize = 3;
@@ -175,5 +176,33 @@ fn ranks_that_are_behind_stopped_or_killed_are_named() {
         };
         let last = job.says("0s");
         assert!(last.starts_with(&killed) && last.contains(&behind), "{last}");
+    }
+}
+
+/// The job moves data, and stops when one of its ranks does. The watcher of the init asks the RAS server of the real
+/// library, which is in the ranks.
+#[test]
+fn the_watcher_names_the_rank_that_has_stopped() {
+    if !cfg!(target_arch = "x86_64") {
+        skip("the ranks without a GPU replace functions of NCCL in x86-64's instructions");
+        return;
+    }
+    let name = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    for library in some(&["2.27.7", "2.28.9"]) {
+        let job = Job::start(&library);
+        let host = Host::with_infiniband();
+        let address = format!("NCCL_RAS_ADDR={}", job.address);
+        let mut running = host.job(&["--watch-after", "3s", "--set", &address]);
+        host.port("counters/port_xmit_data", "1000000");
+        job.ranks[2].stop();
+        running.wait_for_error("No data has moved over mlx5_0 for ");
+        running.wait_for_error(&format!(
+            "rdma-init: warning: NCCL's RAS ({}): rank 2 of {SIZE} on {name} (GPU 2, process {}) does not answer RAS.\n",
+            library.version,
+            job.ranks[2].pid()
+        ));
+        let said = stop(running);
+        assert_eq!(said.matches("rank ").count(), 1, "no other rank is named: {said}");
+        job.ranks[2].send(Signal::SIGCONT);
     }
 }
