@@ -43,6 +43,11 @@ fn what_a_job_has_moved_is_told() {
 }
 
 #[test]
+fn a_watcher_tells_what_happens_to_the_ports_and_nothing_else() {
+    guest("watch.sh", &[&binary()]);
+}
+
+#[test]
 fn a_device_in_another_rdma_namespace_is_told_as_that() {
     guest("rdma_namespace.sh", &[&binary()]);
 }
@@ -112,19 +117,36 @@ fn three_nodes_of_a_job_find_what_is_wrong_on_the_way() {
     three_guests("preflight_paths.sh");
 }
 
-#[test]
-fn two_nodes_test_the_fabric_between_them() {
+/// Runs a script in two machines with three networks between them. Each is given its number, and these arguments.
+fn two_guests(script: &str, arguments: &[&Path]) {
     let _one = several_guests();
     // All at once, so that they are distinct.
     let sockets = [(); 6].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
     let links = [0, 2, 4].map(|first| (ports[first], ports[first + 1]));
     let back = links.map(|(local, remote)| (remote, local));
+    let run = |links: &[(u16, u16)], number| {
+        let binary = binary();
+        let first = [binary.as_path(), Path::new(number)];
+        vm::guest_with(links, script, &[&first, arguments].concat())
+    };
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| vm::guest_with(&back, "pair.sh", &[&binary(), Path::new("2")]));
-        let own = vm::guest_with(&links, "pair.sh", &[&binary(), Path::new("1")]);
+        let other = scope.spawn(|| run(&back, "2"));
+        let own = run(&links, "1");
         for said in [own, other.join().unwrap()].into_iter().flatten() {
             println!("{}", String::from_utf8_lossy(&said));
         }
     });
+}
+
+#[test]
+fn two_nodes_test_the_fabric_between_them() {
+    two_guests("pair.sh", &[]);
+}
+
+/// `RDMA_INIT_VM_SOUND` has the seconds without a fault, for a longer run.
+#[test]
+fn a_watcher_is_silent_beside_traffic_until_packets_are_lost() {
+    let seconds = std::env::var("RDMA_INIT_VM_SOUND").unwrap_or_else(|_| "20".to_owned());
+    two_guests("watch_traffic.sh", &[Path::new(&seconds)]);
 }

@@ -41,8 +41,8 @@ fn run(cards: Vec<String>, script: &str, arguments: &[&Path]) -> Option<Vec<u8>>
         .args(cards)
         .arg(repository("tests/vm/guest").join(script))
         .args(arguments)
-        // This is longer than any script takes on a busy machine.
-        .env("RDMA_INIT_VM_TIMEOUT", "600")
+        // This is longer than any script takes on a busy machine, but one that is asked to take longer.
+        .env("RDMA_INIT_VM_TIMEOUT", env::var("RDMA_INIT_VM_TIMEOUT").unwrap_or_else(|_| "600".to_owned()))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
