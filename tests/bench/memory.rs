@@ -66,7 +66,7 @@ pub fn measure(peers: &[Peer]) -> String {
 
 /// Waits until the command runs, and PID 1 sleeps with nothing left to do. No event tells of
 /// this. PID 1 counts as settled when it was not scheduled once in a short while.
-fn settle(pid: i32) {
+pub fn settle(pid: i32) {
     let switches = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         status.lines().filter(|line| line.contains("ctxt_switches")).collect::<String>()
@@ -80,7 +80,7 @@ fn settle(pid: i32) {
     }
 }
 
-fn kilobytes(pid: i32, field: &str) -> u64 {
+pub fn kilobytes(pid: i32, field: &str) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("the process runs");
     let line = rollup.lines().find_map(|line| line.strip_prefix(field)).expect("the kernel shows it");
     line.trim().trim_end_matches(" kB").parse().expect("a number")

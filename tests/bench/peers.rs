@@ -83,11 +83,23 @@ impl Peer {
         [peer(BARE, &[]), peer(OURS, OURS_WORDS)].into_iter().chain(others).collect()
     }
 
-    /// The command alone, ours, and scripts that look for the devices and choose variables.
+    /// The command alone, ours with and without a watcher, and scripts that look for the devices and choose variables.
     pub fn scripts(root: &Rc<Root>) -> Vec<Peer> {
         let peer = |name, program| Peer::plain(name, program, root);
         let scripts = SCRIPTS.iter().map(|(name, words, _)| peer(name, words));
-        [peer(BARE, &[]), peer(OURS, OURS_WORDS)].into_iter().chain(scripts).collect()
+        let ours = Peer::idle(root).into_iter().skip(1);
+        std::iter::once(peer(BARE, &[])).chain(ours).chain(scripts).collect()
+    }
+
+    /// tini, ours, and ours without a watcher.
+    pub fn idle(root: &Rc<Root>) -> Vec<Peer> {
+        let (tini, words, _) = OTHERS[0];
+        let unwatched = Peer::plain("rdma-init, watch off", OURS_WORDS, root);
+        vec![
+            Peer::plain(tini, words, root),
+            Peer::plain(OURS, OURS_WORDS, root),
+            Peer { environment: &["RDMA_INIT_WATCH=off"], ..unwatched },
+        ]
     }
 
     fn plain(name: &'static str, program: &'static [&'static str], root: &Rc<Root>) -> Peer {

@@ -8,6 +8,7 @@
 mod awake;
 mod early;
 mod host;
+mod idle;
 mod image;
 mod latency;
 mod machine;
@@ -73,6 +74,15 @@ fn main() -> ExitCode {
     }
     if wants("memory") {
         print!("{}", memory::measure(&peers));
+    }
+    if wants("idle") {
+        match on_nine_hcas(&image, |name, root| idle::measure(name, &Peer::idle(root))) {
+            Ok(table) => print!("{table}"),
+            Err(why) => {
+                eprintln!("a host with nine HCAs cannot be made: {why}");
+                return ExitCode::FAILURE;
+            }
+        }
     }
     if wants("latency") {
         print!("{}", latency::measure(&peers));

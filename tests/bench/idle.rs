@@ -1,0 +1,99 @@
+//! Measures what PID 1 and the watcher cost while the command of a job sleeps, on a host whose ports are watched.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::libc::SIGKILL;
+
+use super::memory::{kilobytes, settle};
+use super::peers::Peer;
+use super::table::table;
+use super::trial::{Sink, Trial};
+
+/// The seconds of the measurement. An hour is the wish of a long run.
+const TIME: &str = "RDMA_INIT_BENCH_IDLE";
+const USUAL: u64 = 60;
+
+/// The name of the watcher's process.
+const WATCHER: &str = "rdma-init-watch\n";
+
+/// What a process has used so far.
+#[derive(Clone, Copy)]
+struct Used {
+    nanoseconds: u64,
+    wakes: u64,
+}
+
+pub fn measure(host: &str, peers: &[Peer]) -> String {
+    let mut sink = Sink::new();
+    let seconds = std::env::var(TIME).ok().and_then(|text| text.parse().ok()).unwrap_or(USUAL);
+    let trials: Vec<(&str, Trial)> = peers
+        .iter()
+        .map(|peer| {
+            peer.before_start();
+            let trial = Trial::start(&peer.start(&["/bin/sleep", "100000"]), &sink);
+            settle(trial.pid);
+            (peer.name, trial)
+        })
+        .collect();
+    let mut processes = Vec::new();
+    for (name, trial) in &trials {
+        processes.push(((*name).to_owned(), trial.pid));
+        let watcher = children(trial.pid).into_iter().find(|pid| comm(*pid) == WATCHER);
+        processes.extend(watcher.map(|pid| (format!("{name}: watcher"), pid)));
+    }
+    let before: Vec<Used> = processes.iter().map(|(_, pid)| used(*pid)).collect();
+    let started = Instant::now();
+    std::thread::sleep(Duration::from_secs(seconds));
+    let time = started.elapsed();
+    let rows: Vec<Vec<String>> = processes
+        .iter()
+        .zip(before)
+        .map(|((name, pid), before)| {
+            let now = used(*pid);
+            let busy = (now.nanoseconds - before.nanoseconds) as f64;
+            let private = kilobytes(*pid, "Private_Clean:") + kilobytes(*pid, "Private_Dirty:");
+            vec![
+                name.clone(),
+                (now.wakes - before.wakes).to_string(),
+                format!("{:.2}", busy / 1e6),
+                format!("{:.4}", 100.0 * busy / time.as_nanos() as f64),
+                kilobytes(*pid, "Rss:").to_string(),
+                kilobytes(*pid, "Pss:").to_string(),
+                private.to_string(),
+            ]
+        })
+        .collect();
+    for (_, trial) in trials {
+        trial.kill(SIGKILL);
+        trial.end();
+    }
+    sink.empty();
+    table(
+        &format!("Idle, {host}"),
+        &format!(
+            "PID 1 and the watcher beside `sleep`, for {seconds} s, all at a time. The watcher looks at the ports every 10 s."
+        ),
+        &["", "wake-ups", "CPU ms", "% of a CPU", "Rss kB", "Pss kB", "private kB"],
+        &rows,
+    )
+}
+
+fn comm(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn used(pid: i32) -> Used {
+    let times = fs::read_to_string(format!("/proc/{pid}/schedstat")).expect("the kernel shows it");
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let switches = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    Used {
+        nanoseconds: times.split(' ').next().and_then(|text| text.parse().ok()).expect("a number"),
+        wakes: switches.and_then(|text| text.trim().parse().ok()).expect("a number"),
+    }
+}
