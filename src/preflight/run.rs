@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use nix::libc::SIGCHLD;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, setrlimit};
 
 use crate::preflight::PreflightError;
 use crate::preflight::judge::culprit;
@@ -21,7 +21,7 @@ use crate::preflight::prove::task::Task;
 use crate::sys::signals;
 use crate::text::duration;
 use crate::wire::Address;
-use crate::wire::listen::Listener;
+use crate::wire::listen::{Listener, allow_connections};
 
 /// How the preflight has ended.
 pub struct Outcome {
@@ -94,14 +94,13 @@ fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result
         say: node.say,
         show,
     };
-    let files = getrlimit(Resource::RLIMIT_NOFILE);
     let longest = longest(node.wait, node.nodes, node.rounds, node.extent.each);
     let mut task = Task::start(longest, &[], || own.take_part().map_err(|why| why.to_string()))
         .map_err(PreflightError::NoProcess)?;
-    allow_nodes(node.nodes);
+    let files = allow_connections(node.nodes);
     let told = hear(&terms, limits, &listener, &task);
     // The command gets the limit that this process had.
-    if let Ok((soft, hard)) = files {
+    if let Some((soft, hard)) = files {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
     }
     let said = task.result::<Result<Told, String>>();
@@ -112,17 +111,6 @@ fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result
         };
         PreflightError::Zero { why, own }
     })
-}
-
-/// Raises the limit of open files, so that each node may have one; as far as the hard limit goes.
-pub fn allow_nodes(nodes: u32) {
-    // Guests, children, and what this process had before.
-    let wanted = u64::from(nodes) + 1024;
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < wanted
-    {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
-    }
 }
 
 fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Result<Outcome, ZeroError> {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Instant;
 
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::socket::sockopt::{Ipv6V6Only, ReuseAddr};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrIn6, bind, listen, setsockopt, socket,
@@ -83,6 +84,16 @@ impl Listener {
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
+}
+
+/// Raises the limit of open files, so that each of so many nodes may have one; as far as the hard limit goes. Returns
+/// the limit before, if it was raised.
+pub fn allow_connections(nodes: u32) -> Option<(rlim_t, rlim_t)> {
+    // Connections that have proven nothing, children, and what this process had before.
+    let wanted = rlim_t::from(nodes) + 1024;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    let raised = soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard).is_ok();
+    raised.then_some((soft, hard))
 }
 
 /// Listens on IPv6 and IPv4, whatever `net.ipv6.bindv6only` says; on IPv4 alone if there is no

@@ -19,10 +19,9 @@ use rdma_init::preflight::meet::schedule::{Extent, Schedule};
 use rdma_init::preflight::meet::times::Times;
 use rdma_init::preflight::meet::zero::{Terms, Zero};
 use rdma_init::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
-use rdma_init::preflight::run;
 use rdma_init::preflight::who::addresses::Addresses;
 use rdma_init::wire::connection::Connection;
-use rdma_init::wire::listen::Listener;
+use rdma_init::wire::listen::{Listener, allow_connections};
 use rdma_init::wire::{Channel, reach};
 use serde_json::json;
 
@@ -227,7 +226,7 @@ fn thin_zero(nodes: u32, port: u16) {
         show: None,
     };
     // A descriptor for each node, as the program itself takes care of.
-    run::allow_nodes(nodes);
+    allow_connections(nodes);
     let mut zero = Zero::new(&terms, &listener).expect("a random number");
     zero.meet(own.as_fd()).expect("all nodes come");
     zero.prove(own.as_fd()).expect("the rounds end");

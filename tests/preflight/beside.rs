@@ -12,8 +12,8 @@ use rdma_init::preflight::meet::message::{Order, ToNode, ToZero, Told};
 use rdma_init::preflight::meet::node::ALIVE;
 use rdma_init::preflight::meet::zero::Zero;
 use rdma_init::preflight::prove::pair::{Measured, PairFailure, PairOutcome, PairReport, RailReport};
-use rdma_init::preflight::run::allow_nodes;
 use rdma_init::wire::listen::Listener;
+use rdma_init::wire::listen::allow_connections;
 
 use super::job::Job;
 use super::stranger::{Stranger, connect};
@@ -71,7 +71,7 @@ fn alive<T>(nodes: &mut [Stranger], work: impl FnOnce() -> T) -> T {
 
 fn beside(attack: Attack) -> (bool, Vec<u32>, String) {
     // Both ends of all connections are in this process.
-    allow_nodes(4096);
+    allow_connections(4096);
     let job = Job::of(HONEST + 1);
     let listener = Listener::on_port(job.port).unwrap();
     std::thread::scope(|scope| {
