@@ -156,6 +156,7 @@ fn messages(data: &[u8]) {
     wire::fuzz::connection(data);
     for line in data.split(|byte| *byte == b'\n') {
         preflight::meet::message::fuzz(line);
+        watch::job::fuzz(line);
         self_test::pair::fuzz(line);
     }
 }

@@ -15,6 +15,7 @@ mod init {
     mod faults;
     mod file_size;
     mod inherited;
+    mod job;
     mod killed;
     mod least;
     mod odd_files;

@@ -97,6 +97,7 @@ const START: &[(&str, &[OptionRow])] = &[
             OptionRow("watch", One("MODE"), "Watch the ports: warn (default), off"),
             OptionRow("watch-interval", One("TIME"), "Time between checks [default: 10s]"),
             OptionRow("watch-after", One("TIME"), "Report idle ports after [default: 10m]"),
+            OptionRow("watch-job", Boolean, "Judge the whole job, too [default: true]"),
             OptionRow("watch-metrics", One("FILE"), "Metrics for node_exporter's textfiles"),
             OptionRow("fabric-exit-code", One("CODE"), "Exit code if the fabric broke"),
             OptionRow("on-finding", One("COMMAND"), "Run this for each warning of the watcher"),

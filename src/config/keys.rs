@@ -192,6 +192,9 @@ keys! {
     /// After which time without traffic the watcher says so.
     "watch-after" => watch_after: Duration = Duration::from_secs(600), values::duration;
 
+    /// Whether the watchers of a job's nodes speak with each other, after a preflight.
+    "watch-job" => watch_job: bool = true, values::boolean;
+
     /// The file that the watcher keeps for node_exporter's textfile collector.
     "watch-metrics" => watch_metrics: Option<PathBuf> = None, values::optional(values::path);
 

@@ -268,6 +268,9 @@ ids! {
     /// Nothing moves over the HCAs while the command runs, and NCCL's RAS names the ranks that are dead, missing,
     /// failed or behind, or says that there are none.
     StoppedRanks = "stopped-ranks", "Look in the logs of these ranks first. `rdma-init status --ras` asks RAS again.";
+    /// No node of the job moves data any more while the command runs, as the watchers of its nodes say to that of node 0.
+    /// The finding names the nodes that stopped first, that do not answer, or whose ports counted errors.
+    StalledJob = "stalled-job", "Look first in the logs of the nodes that the finding names. `rdma-init status --ras` asks NCCL which rank is behind.";
     /// Nothing moved over a few of the rails, while gigabytes moved over each of the others; or, while the
     /// command runs, a rail moves far less than the others, after it had moved as much.
     IdleRail = "idle-rail", "Start the job with `NCCL_DEBUG=INFO` and look for the HCA in the lines with NET/IB; `rdma-init preflight` tests each rail between the nodes. If the job did not use all GPUs, this is not a fault.";

@@ -50,6 +50,11 @@ fn threshold(trouble: Trouble) -> Threshold {
     }
 }
 
+/// Returns how many of a kind are the least that is worth a word, in any time.
+pub(crate) fn least(trouble: Trouble) -> u64 {
+    threshold(trouble).0
+}
+
 impl Threshold {
     fn is_passed(&self, count: u64, time: Duration) -> bool {
         let Threshold(least, per) = *self;

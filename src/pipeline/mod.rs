@@ -161,6 +161,7 @@ pub fn prepare(
     if let Some(master) = master::awaited(config, &facts) {
         master.wait(&under_way, log);
     }
+    let job = preflight::of_watcher(config, &known, &command);
     let verdict = proof.map(|report| report.passed);
     let unwatched = traffic::unwatched(config, &plan, keeper);
     if unwatched == Some(Unwatched::Off)
@@ -187,8 +188,11 @@ pub fn prepare(
     let of_plugin = left.of_plugin.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let image = PreparedExec::new(command, environment::with(inherited, plan.filled().chain(of_plugin)));
     // The counters are read last of all, because a self-test moves data, too.
-    let note =
-        if keeper == LookedAfterBy::NoProcess { Vec::new() } else { traffic::note(config, &facts, &plan) };
+    let note = if keeper == LookedAfterBy::NoProcess {
+        Vec::new()
+    } else {
+        traffic::note(config, &facts, &plan, job)
+    };
     // The process becomes the command, or exits, either of which frees all of this faster.
     std::mem::forget((facts, plan, profiles, report));
     Ok(Prepared::Command { image, filled, note, state: left.state, under_way: Some(Box::new(under_way)) })

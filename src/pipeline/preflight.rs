@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::config::{Config, Demand, Rounds, TOKEN_VARIABLE, kept_token};
+use crate::config::{Config, Demand, Rounds, TOKEN_VARIABLE, WatchOption, kept_token};
 use crate::facts::environment::Environment;
 use crate::facts::{Facts, Reader};
 use crate::log::{Format, Level, Log};
@@ -19,9 +19,12 @@ use crate::preflight::who::part::{self, Overrides, Part, PartError, Seen};
 use crate::report;
 use crate::self_test::kinds::Level as Depth;
 use crate::self_test::known;
+use crate::self_test::pair::sound;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
 use crate::sys::terminal::Line;
+use crate::watch::job::JobOrders;
+use crate::wire::Address;
 
 use super::under_way::UnderWay;
 pub(crate) use files::Files;
@@ -146,14 +149,8 @@ pub(crate) fn refusal(
     under_way: &UnderWay,
     log: &Log,
 ) -> Option<String> {
-    let asked = Overrides {
-        nodes: config.preflight_nodes,
-        node: config.preflight_node,
-        meet: config.preflight_meet.as_deref(),
-        prefix: "preflight-",
-    };
     let mut files = Files::of(config);
-    let told = part(&asked, environment, command).map_err(|why| why.to_string()).and_then(|part| {
+    let told = part(&asked(config), environment, command).map_err(|why| why.to_string()).and_then(|part| {
         if part.judges() || part.nodes > 1 {
             // An old list goes, too: no job is to be started by it.
             let mut unwritten = if part.judges() { files.prepare() } else { Vec::new() };
@@ -206,6 +203,42 @@ pub(crate) fn refusal(
     (config.preflight == Demand::Enforce).then(|| format!("preflight = \"enforce\": {why}"))
 }
 
+/// Returns how this node's watcher finds the other ones of the job, if they are to speak with each other: the nodes of a
+/// preflight know each other by its token. Node 0's watcher listens on the port after that of the preflight, which stays
+/// free for the next one.
+#[must_use]
+pub(crate) fn of_watcher(
+    config: &Config,
+    environment: &Environment,
+    command: &[CString],
+) -> Option<JobOrders> {
+    let is_wanted = config.watch == WatchOption::Warn && config.watch_job && config.preflight != Demand::Off;
+    let has_token = || environment.get(TOKEN_VARIABLE).is_some_and(|token| sound(token).is_ok());
+    if !is_wanted || !has_token() {
+        return None;
+    }
+    let part = part(&asked(config), environment, command)
+        .ok()
+        .filter(|part| part.nodes > 1 && part.local_rank == 0)?;
+    let mut place = part.meet.as_deref().map_or(Ok(Address::everywhere()), str::parse).ok()?;
+    place.port = place.port.checked_add(1)?;
+    if part.node == 0 && !place.is_loopback() {
+        place = Address::on_port(place.port);
+    }
+    let (name, place) = (known::host_name(), place.to_string());
+    Some(JobOrders { node: part.node, nodes: part.nodes, job: part.job, name, place })
+}
+
+/// Returns what the user has said by hand of who takes part.
+fn asked(config: &Config) -> Overrides<'_> {
+    Overrides {
+        nodes: config.preflight_nodes,
+        node: config.preflight_node,
+        meet: config.preflight_meet.as_deref(),
+        prefix: "preflight-",
+    }
+}
+
 /// Returns what the preflight is doing before anything has happened.
 fn beginning(part: &Part) -> String {
     let place = part.meet.as_deref().filter(|_| part.node > 0);
@@ -227,5 +260,49 @@ fn tell_all(files: &Files, judged: &Judged, log: &Log) {
     }
     for why in files.write(&verdict).into_iter().chain(files.gap(&verdict)) {
         log.warn(&format!("preflight: {why}."));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watchers_of_a_job_meet_on_the_port_after_that_of_its_preflight() {
+        let config = |node, meet: &str| Config {
+            watch: WatchOption::Warn,
+            preflight: Demand::Warn,
+            preflight_nodes: Some(2),
+            preflight_node: Some(node),
+            preflight_meet: Some(meet.to_owned()),
+            ..Config::default()
+        };
+        let place = |config: &Config, token: &str| {
+            let environment = Environment::from([(TOKEN_VARIABLE, token)]);
+            of_watcher(config, &environment, &[]).map(|orders| (orders.node, orders.place))
+        };
+        const TOKEN: &str = "0123456789abcdef";
+        for (node, meet, wanted) in [
+            (0, "gpu-0", ":18517"),
+            (1, "gpu-0", "gpu-0:18517"),
+            (1, "[fd00::1]:99", "[fd00::1]:100"),
+            (0, "[fd00::1]:99", ":100"),
+            (0, "127.0.0.1:99", "127.0.0.1:100"),
+        ] {
+            assert_eq!(place(&config(node, meet), TOKEN), Some((node, wanted.to_owned())), "{node} {meet}");
+        }
+        assert_eq!(place(&config(0, "gpu-0:65535"), TOKEN), None, "there is no port after it");
+        for token in ["", "too short"] {
+            assert_eq!(place(&config(0, "gpu-0"), token), None, "{token:?}");
+        }
+        let on = || config(0, "gpu-0");
+        for off in [
+            Config { watch: WatchOption::Off, ..on() },
+            Config { watch_job: false, ..on() },
+            Config { preflight: Demand::Off, ..on() },
+            Config { preflight_nodes: Some(1), ..on() },
+        ] {
+            assert_eq!(place(&off, TOKEN), None);
+        }
     }
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics_file::MetricsFile;
 use super::refuse::leave_account;
-use crate::config::{Config, WatchOption};
+use crate::config::{Config, TOKEN_VARIABLE, WatchOption};
+use crate::facts::environment::Environment;
 use crate::facts::identity::{age, started};
 use crate::facts::port_counters::Counters;
 use crate::facts::port_look::{self, PortLook, UsedGid};
@@ -26,7 +27,9 @@ use crate::plan::{Plan, PortVerdict};
 use crate::report::account::{When, lines};
 use crate::report::start;
 use crate::state::run::Unwatched;
+use crate::sys::environ;
 use crate::watch::account::{Account, Seen};
+use crate::watch::job::JobOrders;
 use crate::watch::{self, WatchOrders, WatchedPort};
 
 /// What the init of the command keeps until the end.
@@ -43,7 +46,9 @@ struct Note {
 
 /// Returns the counters of the ports that the job will use, and how to speak of them. Empty if
 /// there is nothing to tell: no such port, or none that shows anything.
-pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan) -> Vec<u8> {
+///
+/// `job` is how the watcher speaks with those of the job's other nodes.
+pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobOrders>) -> Vec<u8> {
     let reader = Reader::new(Path::new("/"));
     let counters = Counters::new(&reader);
     let used = plan.ports.iter().filter(|port| port.used);
@@ -61,15 +66,15 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan) -> Vec<u8> {
         .collect();
     match ports.iter().any(|port| !port.first.errors.is_gone()) {
         true => {
-            let level = config.log_level.min(Level::Info);
             let watch = WatchOrders {
                 interval: config.watch_interval,
                 after: config.watch_after,
                 ras: ras_address(config, facts, plan),
                 on_finding: config.on_finding.clone(),
+                job,
             };
             let metrics = config.watch_metrics.clone();
-            json::line(&Note { format: config.log_format, level, ports, watch, metrics })
+            json::line(&Note { format: config.log_format, level: config.log_level, ports, watch, metrics })
         }
         false => Vec::new(),
     }
@@ -111,7 +116,7 @@ fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
 pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
     let Ok(Note { format, level, ports, .. }) = json::read(note) else { return AccountOutcome::Sound };
     let account = account(&ports, at_end.seen.as_deref(), at_end.ran);
-    start::account(&Log::start(format, level, Log::patient()), &account);
+    start::account(&Log::start(format, level.min(Level::Info), Log::patient()), &account);
     let outcome = if account.is_broken() { AccountOutcome::Broken } else { AccountOutcome::Sound };
     // A text about a sound fabric would only take the place of what Kubernetes shows otherwise, such as the log's end.
     if let Some(ended) = at_end.failed
@@ -157,7 +162,18 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
         renew(ports, &looks);
         looks
     };
-    watch::run(ports, watch, look, |finding| start::finding(&log, finding), |message| log.warn(message))
+    // The note is in memory that other processes of this user can read; the environment is this process's own.
+    let environment = watch.job.as_ref().map(|_| Environment::new(&environ::entries()));
+    let token =
+        environment.as_ref().and_then(|environment| environment.get(TOKEN_VARIABLE)).unwrap_or_default();
+    watch::run(
+        ports,
+        watch,
+        token,
+        look,
+        |finding| start::finding(&log, finding),
+        |message| log.warn(message),
+    )
 }
 
 /// Looks at the ports with a new reader, because a reader keeps what it could not read.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc::SIGKILL;
 use nix::sys::memfd::MFdFlags;
+use nix::sys::resource::{Resource, rlim_t, setrlimit};
 use nix::unistd::{Pid, dup2_stdin, dup2_stdout, setpgid};
 
 use crate::finding::{Finding, Severity};
@@ -32,13 +33,15 @@ pub(super) struct OnFinding {
     /// One command at a time, and when it is killed.
     running: Option<(Pid, Instant)>,
     has_told: bool,
+    /// The limits of open files that the command gets, if the watcher has raised its own.
+    files: Option<(rlim_t, rlim_t)>,
 }
 
 impl OnFinding {
     /// Empty words start nothing.
-    pub(super) fn new(words: Vec<String>) -> OnFinding {
+    pub(super) fn new(words: Vec<String>, files: Option<(rlim_t, rlim_t)>) -> OnFinding {
         let command = words.into_iter().filter_map(|word| CString::new(word).ok()).collect();
-        OnFinding { command, waiting: VecDeque::new(), running: None, has_told: false }
+        OnFinding { command, waiting: VecDeque::new(), running: None, has_told: false, files }
     }
 
     pub(super) fn take(&mut self, finding: &Finding) {
@@ -97,9 +100,13 @@ impl OnFinding {
         input.write_all_at(finding, 0).map_err(|_| Errno::ENOSPC)?;
         let watcher = Pid::this();
         let mut image = PreparedExec::new(self.command.clone(), environ::entries());
+        let files = self.files;
         fork::spawn(|| {
             let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
             signals::on_parent_death(SIGKILL, watcher);
+            if let Some((soft, hard)) = files {
+                let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
+            }
             // Standard output is the job's alone.
             if dup2_stdin(&input).and_then(|()| dup2_stdout(std::io::stderr())).is_ok() {
                 signals::unblock_all();
@@ -125,7 +132,7 @@ mod tests {
     }
 
     fn command(words: &[&str]) -> OnFinding {
-        OnFinding::new(words.iter().map(|word| (*word).to_owned()).collect())
+        OnFinding::new(words.iter().map(|word| (*word).to_owned()).collect(), None)
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod command;
 mod day;
 mod fold;
 mod identity;
+pub(crate) mod job;
 mod judge;
 mod link;
 mod ranks;
@@ -21,6 +22,7 @@ use crate::facts::port_look::PortLook;
 use crate::finding::Finding;
 use crate::sys::{memory, signals};
 use command::OnFinding;
+use job::{Job, JobOrders};
 use judge::Judge;
 pub(crate) use judge::WatchedPort;
 use ranks::Ranks;
@@ -36,13 +38,16 @@ pub(crate) struct WatchOrders {
     pub ras: Option<String>,
     /// What is started for each warning and each error, with its arguments; empty for nothing.
     pub on_finding: Vec<String>,
+    /// How it speaks with the watchers of the job's other nodes, if it does.
+    pub job: Option<JobOrders>,
 }
 
 /// Looks at the ports after each interval, and says what it finds. Does not return: its process is killed when the
-/// job has ended. Signals must be blocked.
+/// job has ended. Signals must be blocked. `token` is what the nodes of the job know each other by.
 pub(crate) fn run(
     ports: Vec<WatchedPort>,
     orders: WatchOrders,
+    token: &str,
     mut look: impl FnMut(&[WatchedPort]) -> Vec<PortLook>,
     say: impl Fn(&Finding),
     warn: impl Fn(&str),
@@ -50,7 +55,9 @@ pub(crate) fn run(
     let started = Instant::now();
     let mut judge = Judge::new(ports, orders.after);
     let mut ranks = orders.ras.map(Ranks::new);
-    let mut command = OnFinding::new(orders.on_finding);
+    let job = orders.job.filter(|_| !token.is_empty());
+    let mut job = job.and_then(|job| Job::new(job, token, orders.interval, orders.after));
+    let mut command = OnFinding::new(orders.on_finding, job.as_ref().and_then(|job| job.files));
     loop {
         // A look needs megabytes of code and constants, which would count as this process's while it only waits.
         memory::forget_own_code();
@@ -59,17 +66,20 @@ pub(crate) fn run(
             command.go_on(Instant::now()).iter().for_each(|message| warn(message));
             let wake = command.wake_at().map_or(next, |at| at.min(next));
             // The end of the command comes as a signal.
-            if signals::wait(Some(wake)).is_err() {
-                sleep(orders.interval);
+            match &mut job {
+                Some(job) => job.wait(wake),
+                None if signals::wait(Some(wake)).is_err() => sleep(orders.interval),
+                None => {}
             }
         }
         let looks = look(judge.ports());
+        let of_job = job.as_mut().and_then(|job| job.look(judge.ports(), &looks));
         for finding in judge.judge(started.elapsed(), looks) {
             say(&finding);
             command.take(&finding);
         }
         let of_ranks = ranks.as_mut().and_then(|ranks| ranks.ask(judge.rests()));
-        for finding in judge.pass(started.elapsed(), of_ranks.into_iter().collect()) {
+        for finding in judge.pass(started.elapsed(), of_ranks.into_iter().chain(of_job).collect()) {
             say(&finding);
             command.take(&finding);
         }

@@ -5,6 +5,7 @@
 //! a job use this, each with a [`Protocol`] of its own.
 
 pub(crate) mod address;
+pub(crate) mod attempt;
 pub(crate) mod channel;
 pub mod connection;
 #[cfg(any(test, fuzzing))]

@@ -178,9 +178,10 @@ pub fn findings_name_the_library_of_the_job() {
 
 /// The findings about what a start has left behind, and about what went over the ports until the end of a
 /// job; no plan can contain them.
-const OF_A_START: [Id; 9] = [
+const OF_A_START: [Id; 10] = [
     Id::NoTraffic,
     Id::StoppedRanks,
+    Id::StalledJob,
     Id::IdleRail,
     Id::LinkDown,
     Id::SlowLink,

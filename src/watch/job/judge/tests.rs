@@ -1,0 +1,157 @@
+use super::*;
+use crate::watch::job::message::PortState;
+use crate::watch::job::words::{Clocks, moves_again, stalled};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Ten minutes after the last movement, at 14:13:50.
+const NOW: Duration = Duration::from_secs(4230);
+const CLOCKS: Clocks =
+    Clocks { now: NOW, wall: Duration::from_secs(20_000 * 86_400 + 14 * 3600 + 13 * 60 + 50) };
+
+/// A node that was asked at NOW, answered at once, and moved data until `ago` seconds before, as looks each 10 s tell.
+fn stopped(name: &str, ago: u64, ports: &[PortCounts]) -> Report {
+    let moved = Moved::Ago { ms: ago * 1000, between_ms: 10_000 };
+    let state = State { moved, ports: ports.to_vec() };
+    Report { name: name.to_owned(), answer: Some(Answer::new(state, NOW, NOW)) }
+}
+
+fn other(name: &str, moved: Moved) -> Report {
+    let answer = Answer::new(State { moved, ports: Vec::new() }, NOW, NOW);
+    Report { name: name.to_owned(), answer: Some(answer) }
+}
+
+fn gpu(numbers: std::ops::Range<u32>, ago: u64) -> Vec<Report> {
+    numbers.map(|number| stopped(&format!("gpu-{number:02}"), ago, &[])).collect()
+}
+
+fn judged(nodes: Vec<Report>, gone: &[(&str, u64)], strange: usize) -> Verdict {
+    let gone =
+        gone.iter().map(|(name, ago)| Gone { name: (*name).to_owned(), at: NOW - Duration::from_secs(*ago) });
+    judge(Reports { now: NOW, nodes, gone: gone.collect(), strange }, 60 * SECOND)
+}
+
+#[track_caller]
+fn said(nodes: Vec<Report>, gone: &[(&str, u64)], strange: usize) -> String {
+    match judged(nodes, gone, strange) {
+        Verdict::Stalled(stall) => stalled(&stall, CLOCKS).message,
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
+#[test]
+fn the_node_that_stopped_first_is_named_with_what_its_ports_counted() {
+    let mut nodes = gpu(0..32, 600);
+    let port = PortCounts { port: "mlx5_3".into(), ended: 2, resent: 4211, ..PortCounts::default() };
+    nodes[17] = stopped("gpu-17", 640, &[port]);
+    nodes[4] = stopped(
+        "gpu-04",
+        600,
+        &[PortCounts { port: "mlx5_0".into(), resent: 9000, ..PortCounts::default() }],
+    );
+    assert_eq!(
+        said(nodes, &[], 0),
+        "The job has stalled since 14:03:50 UTC, 10m ago: gpu-17 stopped first, at 14:03:10, at least 30s before the \
+         others; gpu-17's mlx5_3 counted 2 failed queue pairs, 4211 retransmissions; gpu-04's mlx5_0 counted 9000 \
+         retransmissions; all others wait."
+    );
+}
+
+#[test]
+fn two_looks_cannot_tell_which_of_two_was_first_if_they_overlap() {
+    let mut nodes = gpu(0..8, 600);
+    for (ago, before) in
+        [(605, None), (610, None), (611, Some("at least 1s before")), (630, Some("at least 20s before"))]
+    {
+        nodes[3] = stopped("gpu-03", ago, &[]);
+        let said = said(nodes.clone(), &[], 0);
+        match before {
+            Some(before) => assert!(said.contains("gpu-03 stopped first") && said.contains(before), "{said}"),
+            None => assert!(said.contains("none clearly first; all nodes wait"), "{said}"),
+        }
+    }
+}
+
+#[test]
+fn half_of_the_nodes_may_be_first_and_more_are_not_named() {
+    let halves = |first| [gpu(0..first, 700), gpu(first..8, 600)].concat();
+    let four = said(halves(4), &[], 0);
+    assert!(four.contains("gpu-00..gpu-03 stopped first, at 14:02:10, at least 1m 30s before"), "{four}");
+    let five = said(halves(5), &[], 0);
+    assert!(five.contains("the nodes stopped within 1m 50s, none clearly first; all nodes wait"), "{five}");
+    // Of two nodes, too, one may have stopped first.
+    let two = said([gpu(0..1, 600), gpu(1..2, 700)].concat(), &[], 0);
+    assert!(two.contains("gpu-01 stopped first") && two.ends_with("all others wait."), "{two}");
+}
+
+/// An answer that was under way for long tells less, and no node is first for that.
+#[test]
+fn an_answer_that_came_late_makes_no_node_first() {
+    let mut nodes = gpu(0..8, 600);
+    let asked = NOW - 50 * SECOND;
+    let moved = Moved::Ago { ms: 600_000, between_ms: 10_000 };
+    // It was asked 50 seconds ago: it may have answered at once, and so have stopped 50 seconds before the others.
+    for node in &mut nodes[1..] {
+        let state = State { moved, ports: Vec::new() };
+        node.answer = Some(Answer::new(state, asked, NOW));
+    }
+    nodes[0] = stopped("gpu-00", 640, &[]);
+    assert!(said(nodes, &[], 0).contains("none clearly first"));
+}
+
+#[test]
+fn a_node_that_moves_keeps_the_job_from_being_stalled() {
+    let mut nodes = gpu(0..8, 600);
+    nodes[5] = stopped("gpu-05", 59, &[]);
+    assert_eq!(judged(nodes.clone(), &[], 0), Verdict::Moves);
+    nodes[5] = stopped("gpu-05", 60, &[]);
+    assert!(matches!(judged(nodes, &[], 0), Verdict::Stalled(_)));
+}
+
+#[test]
+fn node_0_alone_says_nothing_of_the_job() {
+    assert_eq!(judged(gpu(0..1, 600), &[], 31), Verdict::Alone);
+    let silent = Report { name: "gpu-01".into(), answer: None };
+    assert_eq!(judged([gpu(0..1, 600), vec![silent]].concat(), &[], 0), Verdict::Alone);
+    let gone = said(gpu(0..1, 600), &[("gpu-01", 612)], 0);
+    assert!(gone.ends_with(" ago: 1 node waits; gpu-01 disconnected at 14:03:38."), "{gone}");
+}
+
+#[test]
+fn nodes_of_which_nothing_is_known_are_counted() {
+    let silent = Report { name: "gpu-09".into(), answer: None };
+    let nodes =
+        [gpu(0..8, 600), vec![silent, other("gpu-10", Moved::Unknown), other("gpu-11", Moved::Never)]]
+            .concat();
+    let said = said(nodes, &[("gpu-13", 100), ("gpu-12", 620)], 2);
+    let end = "; 9 nodes wait; gpu-09 does not answer; gpu-12 disconnected at 14:03:30, and 1 more node later; 2 nodes \
+               have never connected; 1 node does not count what moves; 1 node has never moved data.";
+    assert!(said.ends_with(end), "{said}");
+}
+
+#[test]
+fn ports_and_names_are_few_and_show_no_control_characters() {
+    let port =
+        |name: &str, state| PortCounts { port: name.into(), state, link_downs: 1, ..PortCounts::default() };
+    let all: Vec<PortCounts> = (0..6).map(|n| port(&format!("mlx5_{n}\u{1b}[2J"), PortState::Down)).collect();
+    let mut nodes = gpu(0..30, 600);
+    nodes[1] = stopped("gpu\u{1b}", 600, &all);
+    nodes[2] = stopped("gpu-02", 600, &[port("mlx5_9", PortState::Gone)]);
+    let said = said(nodes, &[], 0);
+    assert!(!said.contains(|c: char| c.is_control()), "{said:?}");
+    assert!(said.contains("mlx5_0\u{fffd}[2J is no longer active and counted 1 link failure; "), "{said}");
+    assert!(said.contains("; 3 more ports counted errors, too; all nodes wait."), "{said}");
+    assert_eq!(
+        moves_again(Duration::from_millis(725_400)).message,
+        "The job moves data again, after 12m 5s."
+    );
+}
+
+/// Whatever nodes say, times stay in their bounds.
+#[test]
+fn impossible_times_are_no_trouble() {
+    let moved = |ms, between_ms| other("gpu-01", Moved::Ago { ms, between_ms });
+    for (ms, between) in [(u64::MAX, u64::MAX), (0, u64::MAX), (u64::MAX, 0), (0, 0)] {
+        let _ = judged([gpu(0..1, 600), vec![moved(ms, between)]].concat(), &[], 0);
+    }
+}

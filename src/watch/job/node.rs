@@ -1,0 +1,151 @@
+//! Any other node's end: one quiet connection to the watcher of node 0. If there is none, nothing is said: the job
+//! does not need it.
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use super::JobOrders;
+use super::message::{Join, LONGEST, PROTOCOL, ToNode, ToZero};
+use super::own::Own;
+use super::zero::keep_alive;
+use crate::sys::random;
+use crate::text::{shortened, visible};
+use crate::wire::attempt::{Attempt, Progress};
+use crate::wire::stranger::Stranger;
+use crate::wire::{Address, Channel};
+
+/// The time for a name to resolve, and for a connection and its handshake.
+const LOOK_UP: Duration = Duration::from_secs(1);
+const TRY: Duration = Duration::from_secs(5);
+
+/// The pauses between two tries.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// The most questions that are answered in some time: a node 0 that never stops asking is not one of ours.
+const MOST_QUESTIONS: u32 = 20;
+const QUESTIONS_WITHIN: Duration = Duration::from_secs(10);
+
+pub(super) struct Node {
+    orders: JobOrders,
+    token: Vec<u8>,
+    stage: Stage,
+    pause: Duration,
+    /// How often it has tried: a name may have several addresses.
+    tries: usize,
+    /// The questions since a time.
+    questions: (u32, Duration),
+}
+
+enum Stage {
+    Pause {
+        until: Duration,
+    },
+    Attempt(Attempt),
+    /// Connected since this time.
+    Joined(Channel, Duration),
+}
+
+impl Node {
+    pub(super) fn new(orders: JobOrders, token: Vec<u8>, now: Duration) -> Node {
+        // Node 0's watcher starts at about the same time.
+        let stage = Stage::Pause { until: now + jittered(FIRST_PAUSE) };
+        Node { orders, token, stage, pause: FIRST_PAUSE, tries: 0, questions: (0, now) }
+    }
+
+    pub(super) fn fd(&self) -> Option<(BorrowedFd<'_>, bool)> {
+        match &self.stage {
+            Stage::Pause { .. } => None,
+            Stage::Attempt(attempt) => Some((attempt.fd(), attempt.is_sending())),
+            Stage::Joined(channel, _) => Some((channel.fd(), channel.connection().is_sending())),
+        }
+    }
+
+    pub(super) fn wake_at(&self, now: Duration) -> Option<Duration> {
+        match &self.stage {
+            Stage::Pause { until } => Some(*until),
+            Stage::Attempt(attempt) => Some(now + attempt.until.saturating_duration_since(Instant::now())),
+            Stage::Joined(..) => None,
+        }
+    }
+
+    pub(super) fn go_on(&mut self, now: Duration, own: &Own) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Pause { until: now });
+        let next = match stage {
+            Stage::Pause { until } if now < until => Ok(Stage::Pause { until }),
+            Stage::Pause { .. } => self.attempt(),
+            Stage::Attempt(attempt) => match attempt.go_on(&self.token) {
+                Ok(Progress::Pending(attempt)) => Ok(Stage::Attempt(attempt)),
+                Ok(Progress::Proven(channel)) => self.join(channel, now).map_err(|why| why.to_string()),
+                Err(why) => Err(why.to_string()),
+            },
+            Stage::Joined(mut channel, since) => match self.hear(&mut channel, now, own) {
+                Ok(()) => Ok(Stage::Joined(channel, since)),
+                Err(why) => {
+                    if now.saturating_sub(since) > LONGEST_PAUSE {
+                        self.pause = FIRST_PAUSE;
+                    }
+                    Err(why)
+                }
+            },
+        };
+        self.stage = next.unwrap_or_else(|why| {
+            tracing::debug!(
+                "the job's watchers: node 0 at {}: {}",
+                self.orders.place,
+                visible(&shortened(&why))
+            );
+            let until = now + jittered(self.pause);
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            Stage::Pause { until }
+        });
+    }
+
+    fn attempt(&mut self) -> Result<Stage, String> {
+        let address: Address = self.orders.place.parse().map_err(|why| format!("{why}"))?;
+        let sockets = address.sockets(Instant::now() + LOOK_UP).map_err(|why| why.to_string())?;
+        let to: &SocketAddr = sockets.get(self.tries % sockets.len().max(1)).ok_or("no address")?;
+        self.tries += 1;
+        let attempt = Attempt::begin(*to, &PROTOCOL, TRY, TRY).map_err(|why| why.to_string())?;
+        Ok(Stage::Attempt(attempt))
+    }
+
+    fn join(&self, mut channel: Channel, now: Duration) -> Result<Stage, Stranger> {
+        keep_alive(&channel);
+        let JobOrders { node, nodes, job, name, .. } = &self.orders;
+        let join = Join { node: *node, nodes: *nodes, job: job.clone(), name: name.clone() };
+        channel.queue(&ToZero::Join(join))?;
+        Ok(Stage::Joined(channel, now))
+    }
+
+    fn hear(&mut self, channel: &mut Channel, now: Duration, own: &Own) -> Result<(), String> {
+        channel.flush().map_err(|why| why.to_string())?;
+        while let Some(message) = channel.receive_if_there(LONGEST).map_err(|why| why.to_string())? {
+            match message {
+                ToNode::Refused(why) => return Err(format!("it rejected this node: {why}")),
+                ToNode::Tell => {
+                    let (count, since) = &mut self.questions;
+                    if now.saturating_sub(*since) > QUESTIONS_WITHIN {
+                        (*count, *since) = (0, now);
+                    }
+                    *count += 1;
+                    if *count > MOST_QUESTIONS || channel.connection().is_sending() {
+                        self.pause = LONGEST_PAUSE;
+                        return Err("it does not stop asking".to_owned());
+                    }
+                    channel.queue(&ToZero::State(own.state(now))).map_err(|why| why.to_string())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Between half of the time and all of it, so that many nodes do not come all at once.
+fn jittered(time: Duration) -> Duration {
+    let mut byte = [0];
+    // Without random numbers, the nodes come together.
+    let _ = random::fill(&mut byte);
+    time / 2 + time / 2 * u32::from(byte[0]) / 255
+}

@@ -1,0 +1,258 @@
+//! The two ends, over real connections.
+
+use std::io::Write;
+
+use super::message::{Join, Moved, PROTOCOL, State, ToNode, ToZero};
+use super::*;
+use crate::facts::fake_root::FakeRoot;
+use crate::facts::port_counters::Counters;
+use crate::facts::port_look::read;
+use crate::wire::reach;
+
+const TOKEN: &str = "0123456789abcdef";
+const SECOND: Duration = Duration::from_secs(1);
+
+fn look(sent: u64) -> Vec<PortLook> {
+    let root = FakeRoot::new();
+    let sent = format!("{sent}\n");
+    let files = [("state", "4: ACTIVE\n"), ("counters/port_xmit_data", sent.as_str())];
+    root.files("sys/class/infiniband/x_0/ports/1", &files);
+    let reader = root.reader();
+    vec![read(&reader, &Counters::new(&reader), "x_0", 1, None)]
+}
+
+fn ports() -> Vec<WatchedPort> {
+    vec![WatchedPort { hca: "x_0".into(), port: 1, first: look(0).remove(0), ..WatchedPort::default() }]
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn orders(node: u32, nodes: u32, port: u16) -> JobOrders {
+    JobOrders { node, nodes, job: None, name: format!("gpu-{node}"), place: format!("127.0.0.1:{port}") }
+}
+
+/// Node 0, and other nodes, all of which this test moves on.
+struct Nodes {
+    zero: Zero,
+    own: Own,
+    others: Vec<(Node, Own)>,
+    port: u16,
+    started: Instant,
+}
+
+impl Nodes {
+    fn new(nodes: u32, connected: u32) -> Nodes {
+        let port = free_port();
+        let token = || TOKEN.as_bytes().to_vec();
+        let zero = Zero::new(orders(0, nodes, port), token(), SECOND, 600 * SECOND).unwrap();
+        let others = (1..=connected)
+            .map(|node| (Node::new(orders(node, nodes, port), token(), Duration::ZERO), Own::default()));
+        Nodes { zero, own: Own::default(), others: others.collect(), port, started: Instant::now() }
+    }
+
+    /// Lets all of them go on, at this time more than has passed.
+    fn go_on(&mut self, more: Duration) -> Duration {
+        let now = self.started.elapsed() + more;
+        self.zero.go_on(now);
+        self.others.iter_mut().for_each(|(node, own)| node.go_on(now, own));
+        std::thread::yield_now();
+        now
+    }
+
+    #[track_caller]
+    fn until(&mut self, more: Duration, mut is_done: impl FnMut(&mut Nodes, Duration) -> bool) {
+        let end = Instant::now() + 60 * SECOND;
+        loop {
+            let now = self.go_on(more);
+            if is_done(self, now) {
+                return;
+            }
+            assert!(Instant::now() < end, "it takes too long");
+        }
+    }
+
+    fn until_connected(&mut self, count: usize) {
+        self.until(Duration::ZERO, |nodes, _| nodes.zero.connected() == count);
+    }
+
+    /// A connection of a process with this token, as far as it is proven.
+    fn caller(&mut self, token: &str) -> Option<crate::wire::Channel> {
+        let to = [std::net::SocketAddr::from(([127, 0, 0, 1], self.port))];
+        let token = token.to_owned();
+        let calling = std::thread::spawn(move || {
+            let connection = reach::connect(&to, 5 * SECOND, "node 0", &PROTOCOL).unwrap();
+            reach::prove(connection, &PROTOCOL, "", token.as_bytes(), SECOND, Instant::now() + 5 * SECOND)
+                .ok()
+        });
+        self.until(Duration::ZERO, |_, _| calling.is_finished());
+        calling.join().unwrap().map(|(channel, _)| channel)
+    }
+}
+
+fn clocks(now: Duration) -> Clocks {
+    Clocks { now, wall: Duration::from_secs(50_000) + now }
+}
+
+#[test]
+fn nodes_are_asked_only_in_a_stall_and_the_job_gets_one_line() {
+    let mut nodes = Nodes::new(4, 3);
+    nodes.until_connected(3);
+    let ports = ports();
+    // Node 2 stops at 100 s, the others at 140 s.
+    for seconds in 1..=14 {
+        let at = seconds * 10 * SECOND;
+        nodes.own.look(at, &ports, &look(seconds.into()));
+        for (node, (_, own)) in (1..).zip(&mut nodes.others) {
+            own.look(at, &ports, &look(if node == 2 { seconds.min(10) } else { seconds }.into()));
+        }
+        assert_eq!(nodes.zero.look(&nodes.own, clocks(at)), None);
+        nodes.go_on(at);
+    }
+    assert!(!nodes.zero.is_asking(), "a job that moves is not asked");
+    let later = 760 * SECOND;
+    let mut said = Vec::new();
+    nodes.until(later, |nodes, now| {
+        said.extend(nodes.zero.look(&nodes.own, clocks(now)));
+        !said.is_empty()
+    });
+    let [line] = &said[..] else { panic!("{said:?}") };
+    // 40 seconds apart, less what is between two looks, and the time of the question.
+    let parts = ["since 13:55:4", " UTC, 10m 2", "s ago: gpu-2 stopped first, at 13:55:0", ", at least 2"];
+    assert!(parts.iter().all(|part| line.message.contains(part)), "{line:?}");
+    assert!(line.message.ends_with(" before the others; all others wait."), "{line:?}");
+    // It is said once, until it moves again.
+    for more in [100, 200] {
+        let now = nodes.go_on(later + more * SECOND);
+        assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+    }
+    assert!(!nodes.zero.is_asking());
+    nodes.own.look(1000 * SECOND, &ports, &look(99));
+    let again = nodes.zero.look(&nodes.own, clocks(1000 * SECOND)).unwrap();
+    assert!(again.message.starts_with("The job moves data again, after 14m "), "{again:?}");
+}
+
+#[test]
+fn a_node_that_goes_and_one_that_never_came_are_told() {
+    let mut nodes = Nodes::new(4, 2);
+    nodes.until_connected(2);
+    nodes.others.remove(0);
+    nodes.until_connected(1);
+    let ports = ports();
+    nodes.own.look(10 * SECOND, &ports, &look(1));
+    nodes.others[0].1.look(10 * SECOND, &ports, &look(1));
+    let mut said = None;
+    nodes.until(700 * SECOND, |nodes, now| {
+        said = nodes.zero.look(&nodes.own, clocks(now));
+        said.is_some()
+    });
+    let said = said.unwrap().message;
+    assert!(said.contains("; 2 nodes wait; gpu-1 disconnected at 13:53:"), "{said}");
+    assert!(said.ends_with("; 1 node has never connected."), "{said}");
+}
+
+#[test]
+fn a_node_connects_again_when_node_0_is_back() {
+    let mut nodes = Nodes::new(2, 1);
+    nodes.until_connected(1);
+    let new = Zero::new(orders(0, 2, nodes.port), TOKEN.as_bytes().to_vec(), SECOND, 600 * SECOND).unwrap();
+    nodes.zero = new;
+    nodes.until_connected(1);
+}
+
+#[test]
+fn only_a_node_of_this_job_that_is_not_there_may_join() {
+    let mut nodes = Nodes::new(3, 1);
+    nodes.until_connected(1);
+    assert!(nodes.caller("another token....").is_none(), "without the token, nothing is proven");
+    let join = |node, nodes, job: Option<&str>, name: &str| {
+        ToZero::Join(Join { node, nodes, job: job.map(str::to_owned), name: name.to_owned() })
+    };
+    let long = "x".repeat(300);
+    let wrong = [
+        join(1, 3, None, "x"),
+        join(0, 3, None, "x"),
+        join(3, 3, None, "x"),
+        join(2, 4, None, "x"),
+        join(2, 3, Some("job"), "x"),
+        join(2, 3, None, &long),
+        ToZero::State(State { moved: Moved::Never, ports: Vec::new() }),
+    ];
+    for message in wrong {
+        let mut caller = nodes.caller(TOKEN).unwrap();
+        caller.send(&message).unwrap();
+        let mut refused = false;
+        nodes.until(Duration::ZERO, |_, _| match caller.receive_if_there::<ToNode>(1024) {
+            Ok(None) => false,
+            Ok(Some(ToNode::Refused(_))) => {
+                refused = true;
+                false
+            }
+            Ok(Some(ToNode::Tell)) => panic!("{message:?} has joined"),
+            Err(_) => true,
+        });
+        assert_eq!(refused, matches!(message, ToZero::Join(_)), "{message:?}");
+        assert_eq!(nodes.zero.connected(), 1);
+    }
+    let mut caller = nodes.caller(TOKEN).unwrap();
+    caller.send(&join(2, 3, None, "x")).unwrap();
+    nodes.until_connected(2);
+    // Nodes are silent until they are asked.
+    caller.send(&ToZero::State(State { moved: Moved::Never, ports: Vec::new() })).unwrap();
+    nodes.until_connected(1);
+}
+
+#[test]
+fn a_message_without_an_end_is_bounded() {
+    let mut nodes = Nodes::new(3, 1);
+    let mut caller = nodes.caller(TOKEN).unwrap();
+    let join = Join { node: 2, nodes: 3, job: None, name: "x".to_owned() };
+    caller.send(&ToZero::Join(join)).unwrap();
+    nodes.until_connected(2);
+    let mut stream = caller.connection().stream();
+    // Node 0 closes the connection before it has read all of it.
+    stream.write_all(&[b'0'; 3 * 4096]).unwrap();
+    nodes.until_connected(1);
+}
+
+#[test]
+fn strangers_keep_no_node_out() {
+    let mut nodes = Nodes::new(2, 0);
+    nodes.go_on(Duration::ZERO);
+    let to = ("127.0.0.1", nodes.port);
+    let flood = std::thread::spawn(move || {
+        (0..300).map(|_| std::net::TcpStream::connect(to).unwrap()).collect::<Vec<_>>()
+    });
+    nodes.until(Duration::ZERO, |nodes, _| !nodes.zero.has_no_strangers());
+    nodes.others.push((Node::new(orders(1, 2, nodes.port), TOKEN.into(), Duration::ZERO), Own::default()));
+    nodes.until_connected(1);
+    nodes.until(Duration::ZERO, |_, _| flood.is_finished());
+    assert_eq!(flood.join().unwrap().len(), 300);
+}
+
+#[test]
+fn a_node_0_that_never_stops_asking_is_left() {
+    let mut nodes = Nodes::new(2, 1);
+    nodes.until_connected(1);
+    let now = nodes.go_on(Duration::ZERO);
+    for _ in 0..30 {
+        nodes.zero.tell_all();
+    }
+    nodes.until_connected(0);
+    let (node, _) = &nodes.others[0];
+    assert!(node.wake_at(now).unwrap() > now + 100 * SECOND, "it comes again much later");
+}
+
+#[test]
+fn a_watcher_sleeps_until_a_signal_or_the_time() {
+    let mut job = Job::new(orders(0, 2, free_port()), TOKEN, SECOND, SECOND).unwrap();
+    job.wait(Instant::now() + Duration::from_millis(20));
+    let until = Instant::now() + Duration::from_millis(300);
+    let (mut wakes, before) = (0, Instant::now());
+    while Instant::now() < until {
+        job.sleep(until);
+        wakes += 1;
+    }
+    assert!(wakes < 4, "{wakes} in {:?}", before.elapsed());
+}

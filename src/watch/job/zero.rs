@@ -1,0 +1,382 @@
+//! Node 0's end: the watchers of all other nodes connect here, and say nothing until node 0 asks. Node 0 asks when its
+//! own rails have come to rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+use super::JobOrders;
+use super::judge::{Answer, Gone, Report, Reports, Verdict, When, judge};
+use super::message::{Join, LONGEST, LONGEST_NAME, LONGEST_PORT, PORTS, PROTOCOL, State, ToNode, ToZero};
+use super::own::Own;
+use super::words::{self, Clocks};
+use crate::finding::Finding;
+use crate::text::visible;
+use crate::wire::guests::Guests;
+use crate::wire::handshake::one_key;
+use crate::wire::listen::Listener;
+use crate::wire::stranger::Stranger;
+use crate::wire::{Address, Channel};
+
+/// The most connections whose other end has not proven anything yet, and those that have not said which node they are.
+const MOST_GUESTS: usize = 128;
+const MOST_NEWCOMERS: usize = 128;
+
+/// The time for a handshake, for a node to say which one it is, and to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long strangers are left alone after some were heard: a flood of them takes little of the job's time. The kernel
+/// keeps those that come meanwhile.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long to wait if the port is not free, or no descriptor is left.
+const LISTEN_PAUSE: Duration = Duration::from_secs(60);
+
+/// The longest and the shortest time between two questions to all nodes while node 0 rests.
+const ASK_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+
+/// Newcomers have the numbers from here on in epoll, and nodes those below.
+const FIRST_NEWCOMER: u64 = 1 << 32;
+
+/// The most connections that are read from before the others.
+const AT_ONCE: usize = 64;
+
+pub(super) struct Zero {
+    orders: JobOrders,
+    token: Vec<u8>,
+    /// After which time without movement the job counts as stalled, and for how long a node does not move that rests.
+    after: Duration,
+    rest: Duration,
+    listener: Option<Listener>,
+    /// When to listen, to accept connections, and to hear those that have proven nothing.
+    strangers_at: Duration,
+    guests: Guests,
+    newcomers: BTreeMap<u64, (Channel, Instant)>,
+    next_newcomer: u64,
+    members: BTreeMap<u32, Member>,
+    /// The nodes that disconnected, and have not come again.
+    gone: BTreeMap<u32, Gone>,
+    epoll: Epoll,
+    question: Option<Question>,
+    ask_at: Duration,
+    /// Since when the job has stalled, if that was said.
+    told: Option<Duration>,
+}
+
+struct Member {
+    channel: Channel,
+    name: String,
+    /// When it was asked, until it answers.
+    asked: Option<Duration>,
+    answer: Option<Answer>,
+}
+
+/// All nodes were asked, and may answer until a time.
+struct Question {
+    until: Duration,
+    /// Node 0's own answer.
+    own: Answer,
+}
+
+impl Zero {
+    /// `None` if the kernel gives no descriptor.
+    pub(super) fn new(
+        orders: JobOrders,
+        token: Vec<u8>,
+        interval: Duration,
+        after: Duration,
+    ) -> Option<Zero> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok()?;
+        Some(Zero {
+            token,
+            after,
+            rest: (after / 10).max(3 * interval),
+            listener: None,
+            strangers_at: Duration::ZERO,
+            guests: Guests::new(&PROTOCOL, PATIENCE, MOST_GUESTS),
+            newcomers: BTreeMap::new(),
+            next_newcomer: FIRST_NEWCOMER,
+            members: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            epoll,
+            question: None,
+            ask_at: Duration::ZERO,
+            told: None,
+            orders,
+        })
+    }
+
+    /// Returns what to wait for. Strangers are not listened to all the time.
+    pub(super) fn fds(&self, now: Duration) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let strangers = self.listener.as_ref().filter(|_| now >= self.strangers_at);
+        let strangers =
+            strangers.into_iter().flat_map(|listener| [listener.fd()].into_iter().chain(self.guests.fds()));
+        strangers.chain([self.epoll.0.as_fd()])
+    }
+
+    /// Returns when to go on if nothing happens.
+    pub(super) fn wake_at(&self, now: Duration) -> Option<Duration> {
+        let left = |until: Instant| now + until.saturating_duration_since(Instant::now());
+        let strangers = match self.strangers_at > now {
+            true => Some(self.strangers_at),
+            false => self.guests.until().map(left),
+        };
+        let newcomers = self.newcomers.values().map(|(_, until)| left(*until)).min();
+        strangers.into_iter().chain(newcomers).min()
+    }
+
+    /// Takes what has come by now.
+    pub(super) fn go_on(&mut self, now: Duration) {
+        if now >= self.strangers_at {
+            self.hear_strangers(now);
+        }
+        let mut events = [EpollEvent::empty(); AT_ONCE];
+        // EINTR is harmless: the next call reports the events.
+        let count = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or_default();
+        for event in events.iter().take(count) {
+            match u32::try_from(event.data()) {
+                Ok(node) => self.hear(node, now),
+                Err(_) => self.join(event.data(), now),
+            }
+        }
+        self.newcomers.retain(|_, (_, until)| Instant::now() < *until);
+    }
+
+    /// Accepts connections, and takes what those say that have proven nothing yet.
+    fn hear_strangers(&mut self, now: Duration) {
+        let mut tell = |stranger: Stranger| tracing::debug!("the job's watchers: {stranger}");
+        let Some(listener) = &self.listener else {
+            self.listener = self.listen();
+            if self.listener.is_none() {
+                self.strangers_at = now + LISTEN_PAUSE;
+            }
+            return;
+        };
+        if let Err(why) = self.guests.accept(listener, Instant::now() + PATIENCE, &mut tell) {
+            tracing::debug!("the job's watchers: {why}");
+            self.strangers_at = now + LISTEN_PAUSE;
+            return;
+        }
+        if self.guests.is_empty() {
+            return;
+        }
+        self.strangers_at = now + PAUSE;
+        let token = std::mem::take(&mut self.token);
+        while let Some(proven) = self.guests.hear(&one_key(&token), &mut tell) {
+            self.welcome(proven.channel);
+        }
+        self.token = token;
+    }
+
+    fn listen(&self) -> Option<Listener> {
+        let address: Address = self.orders.place.parse().ok()?;
+        let listener = Listener::at(&address, Instant::now());
+        listener.inspect_err(|why| tracing::debug!("the job's watchers: {why}")).ok()
+    }
+
+    /// A process has proven that it has the token.
+    fn welcome(&mut self, channel: Channel) {
+        keep_alive(&channel);
+        if self.newcomers.len() >= MOST_NEWCOMERS {
+            // The oldest one had the most time to say which node it is.
+            self.newcomers.pop_first();
+        }
+        let id = self.next_newcomer;
+        self.next_newcomer += 1;
+        if self.listen_to(id, &channel) {
+            self.newcomers.insert(id, (channel, Instant::now() + PATIENCE));
+        }
+    }
+
+    /// Has the kernel say once when something happens on a connection, and the first time at once.
+    fn listen_to(&self, id: u64, channel: &Channel) -> bool {
+        let news = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        self.epoll.add(channel.fd(), EpollEvent::new(news, id)).is_ok()
+    }
+
+    /// A newcomer says which node it is.
+    fn join(&mut self, id: u64, now: Duration) {
+        let Some((mut channel, until)) = self.newcomers.remove(&id) else { return };
+        let join = match channel.receive_if_there(LONGEST) {
+            Ok(None) => {
+                self.newcomers.insert(id, (channel, until));
+                return;
+            }
+            Ok(Some(ToZero::Join(join))) => join,
+            Ok(Some(ToZero::State(_))) | Err(_) => return,
+        };
+        if let Some(why) = self.objection(&join) {
+            tracing::debug!("the job's watchers: rejected {}: {why}", channel.address());
+            // A message that is short fits into an empty queue: no reader is waited for.
+            let _ = channel.queue(&ToNode::Refused(why));
+            return;
+        }
+        let _ = self.epoll.delete(channel.fd());
+        if self.listen_to(join.node.into(), &channel) {
+            tracing::debug!("the job's watchers: node {} is connected", join.node);
+            self.gone.remove(&join.node);
+            let member = Member { channel, name: visible(&join.name), asked: None, answer: None };
+            self.members.insert(join.node, member);
+            // What it has said already is heard now.
+            self.hear(join.node, now);
+        }
+    }
+
+    fn objection(&self, join: &Join) -> Option<String> {
+        if join.job != self.orders.job || join.nodes != self.orders.nodes {
+            return Some("it belongs to another job".to_owned());
+        }
+        if join.node == 0 || join.node >= join.nodes || join.name.len() > LONGEST_NAME {
+            return Some(format!("it says that it is node {} of {}", join.node, join.nodes));
+        }
+        // The older connection stays: a process that takes the index of another node does not replace it. That of a
+        // machine that is off ends soon.
+        self.members.contains_key(&join.node).then(|| format!("node {} is connected already", join.node))
+    }
+
+    /// Takes the answer of a node. It may say nothing else.
+    fn hear(&mut self, node: u32, now: Duration) {
+        let Some(member) = self.members.get_mut(&node) else { return };
+        loop {
+            let said = member.channel.flush().and_then(|()| member.channel.receive_if_there(LONGEST));
+            match (said, member.asked) {
+                (Ok(None), _) => return,
+                (Ok(Some(ToZero::State(state))), Some(asked)) if is_possible(&state) => {
+                    member.asked = None;
+                    member.answer = Some(Answer::new(state, asked, now));
+                }
+                (Ok(Some(_)) | Err(_), _) => break self.leaves(node, now),
+            }
+        }
+    }
+
+    fn leaves(&mut self, node: u32, now: Duration) {
+        if let Some(member) = self.members.remove(&node) {
+            tracing::debug!("the job's watchers: node {node} has disconnected");
+            self.gone.insert(node, Gone { name: member.name, at: now });
+        }
+    }
+
+    /// To be called after each look at node 0's own ports. Asks all nodes if nothing has moved here for long, and
+    /// returns what is to be said of the job.
+    pub(super) fn look(&mut self, own: &Own, clocks: Clocks) -> Option<Finding> {
+        let now = clocks.now;
+        let moved = own.moved()?;
+        let rests = now.saturating_sub(moved.later);
+        if rests < self.after {
+            self.question = None;
+            return self
+                .told
+                .take_if(|since| *since < moved.later)
+                .map(|since| words::moves_again(moved.later.saturating_sub(since)));
+        }
+        if let Some(question) = &self.question {
+            let is_over = now >= question.until || self.members.values().all(|member| member.asked.is_none());
+            return is_over.then(|| self.verdict(clocks)).flatten();
+        }
+        if self.told.is_none() && now >= self.ask_at {
+            self.ask(own, moved, now);
+        }
+        None
+    }
+
+    fn ask(&mut self, own: &Own, moved: super::own::Between, now: Duration) {
+        let [least, most] = ASK_AGAIN;
+        self.ask_at = now + (self.after / 10).clamp(least, most);
+        let own = Answer { when: When::At(moved), ports: own.ports().to_vec() };
+        self.question = Some(Question { until: now + PATIENCE, own });
+        let mut lost = Vec::new();
+        for (node, member) in &mut self.members {
+            member.answer = None;
+            // One that still owes an answer gets no further question. Its answer counts from the first one.
+            if member.asked.is_none() {
+                member.asked = Some(now);
+                if member.channel.queue(&ToNode::Tell).is_err() {
+                    lost.push(*node);
+                }
+            }
+        }
+        lost.into_iter().for_each(|node| self.leaves(node, now));
+    }
+
+    fn verdict(&mut self, clocks: Clocks) -> Option<Finding> {
+        let Question { own, .. } = self.question.take()?;
+        let mut names = Names::default();
+        let own = Report { name: names.of(&self.orders.name, 0), answer: Some(own) };
+        let mut nodes = vec![own];
+        for (node, member) in &mut self.members {
+            nodes.push(Report { name: names.of(&member.name, *node), answer: member.answer.take() });
+        }
+        let gone =
+            self.gone.iter().map(|(node, gone)| Gone { name: names.of(&gone.name, *node), at: gone.at });
+        let gone: Vec<Gone> = gone.collect();
+        let known = nodes.len() + gone.len();
+        let strange = usize::try_from(self.orders.nodes).unwrap_or_default().saturating_sub(known);
+        match judge(Reports { now: clocks.now, nodes, gone, strange }, self.rest) {
+            verdict @ (Verdict::Moves | Verdict::Alone) => {
+                let why = match verdict {
+                    Verdict::Moves => "a node still moves data",
+                    _ => "no other node says anything",
+                };
+                tracing::debug!("the job's watchers: {why}");
+                None
+            }
+            Verdict::Stalled(stall) => {
+                self.told = Some(stall.since);
+                Some(words::stalled(&stall, clocks))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Zero {
+    pub(super) fn connected(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(super) fn has_no_strangers(&self) -> bool {
+        self.guests.is_empty()
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.question.is_some() || self.members.values().any(|member| member.asked.is_some())
+    }
+
+    /// Asks without an end.
+    pub(super) fn tell_all(&mut self) {
+        for member in self.members.values_mut() {
+            let _ = member.channel.queue(&ToNode::Tell);
+        }
+    }
+}
+
+/// Names of hosts, which may be the same on several nodes.
+#[derive(Default)]
+struct Names(BTreeSet<String>);
+
+impl Names {
+    fn of(&mut self, host: &str, node: u32) -> String {
+        match !host.is_empty() && self.0.insert(host.to_owned()) {
+            true => host.to_owned(),
+            false => format!("{host} (node {node})").trim_start().to_owned(),
+        }
+    }
+}
+
+fn is_possible(state: &State) -> bool {
+    state.ports.len() <= PORTS && state.ports.iter().all(|port| port.port.len() <= LONGEST_PORT)
+}
+
+/// A machine that is off, or a network that is gone, ends a quiet connection after about three minutes.
+pub(super) fn keep_alive(channel: &Channel) {
+    use nix::sys::socket::setsockopt;
+    use nix::sys::socket::sockopt::{KeepAlive, TcpKeepCount, TcpKeepIdle, TcpKeepInterval};
+    let stream = channel.connection().stream();
+    let _ = setsockopt(stream, KeepAlive, &true);
+    let _ = setsockopt(stream, TcpKeepIdle, &120);
+    let _ = setsockopt(stream, TcpKeepInterval, &20);
+    let _ = setsockopt(stream, TcpKeepCount, &3);
+}

@@ -1,0 +1,225 @@
+//! The watchers of a job's nodes judge a stall together. Each node has a PID 1 and a made-up /sys, and all of them are on
+//! this machine's loopback interface. Their preflight finds no other node, which does not matter here.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::libc;
+
+use crate::support::one_hca::Host;
+use crate::support::poll_until;
+use crate::support::process::rdma_init;
+use crate::support::running::{Running, as_pid_1};
+
+const TOKEN: &str = "a secret of all nodes";
+
+/// A job of some nodes, of which some are started.
+struct Job {
+    nodes: u32,
+    port: u16,
+    hosts: Vec<Host>,
+    /// Whether the rails of each host move data.
+    moves: Vec<AtomicBool>,
+}
+
+impl Job {
+    fn of(nodes: u32, started: usize) -> Job {
+        let free = |port: u16| TcpListener::bind(("0.0.0.0", port)).is_ok();
+        // Each job of this process has other ports.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let first = 20_000 + (std::process::id() * 97 + NEXT.fetch_add(50, Ordering::Relaxed)) % 12_000;
+        let mut ports = (first as u16..33_000).step_by(2);
+        let port = ports.find(|port| free(*port) && free(port + 1)).expect("two ports are free");
+        let hosts = (0..started).map(|_| Host::with_infiniband()).collect();
+        Job { nodes, port, hosts, moves: (0..started).map(|_| AtomicBool::new(false)).collect() }
+    }
+
+    fn command(&self, node: usize, more: &[&str]) -> Command {
+        let (nodes, index, meet) =
+            (self.nodes.to_string(), node.to_string(), format!("127.0.0.1:{}", self.port));
+        let own = ["--preflight", "warn", "--preflight-wait", "100ms", "--preflight-nodes", &nodes];
+        let place = ["--preflight-node", &index, "--preflight-meet", &meet];
+        let words = ["--watch-after", "2s", "--", "sh", "-c", "echo ready; exec sleep 1000"];
+        let arguments: Vec<&str> = own.iter().chain(&place).chain(more).chain(&words).copied().collect();
+        let mut command = self.hosts[node].shows("exec", &arguments);
+        command.env("RDMA_INIT_TOKEN", TOKEN);
+        command
+    }
+
+    /// Starts the nodes, and waits until the watchers of all others are connected to that of node 0.
+    fn start(&self, more: &[&str]) -> Vec<Running> {
+        let start = |node| {
+            let mut running = as_pid_1(self.command(node, more));
+            running.wait_for("ready");
+            running
+        };
+        let running: Vec<Running> = (0..self.hosts.len()).map(start).collect();
+        self.until_connected(self.hosts.len() - 1);
+        running
+    }
+
+    fn until_connected(&self, count: usize) {
+        poll_until("the watchers are connected", || (self.sockets("01") == count).then_some(()));
+    }
+
+    /// How many sockets on the port of node 0's watcher have this state.
+    fn sockets(&self, state: &str) -> usize {
+        let port = format!(":{:04X}", self.port + 1);
+        let is_one = |line: &&str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields.get(1).is_some_and(|own| own.ends_with(&port)) && fields.get(3) == Some(&state)
+        };
+        let table = |path| fs::read_to_string(path).unwrap().lines().filter(is_one).count();
+        table("/proc/net/tcp") + table("/proc/net/tcp6")
+    }
+
+    /// Runs `work` while the rails move that are to.
+    fn while_moving<T>(&self, work: impl FnOnce() -> T) -> T {
+        let ends = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sent = 0_u64;
+                while !ends.load(Ordering::Relaxed) {
+                    // More than what manages InfiniBand.
+                    sent += 1 << 24;
+                    for (host, moves) in self.hosts.iter().zip(&self.moves) {
+                        if moves.load(Ordering::Relaxed) {
+                            host.port("counters/port_xmit_data", &sent.to_string());
+                        }
+                    }
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let _ends = Ends(&ends);
+            work()
+        })
+    }
+
+    /// Lets the rails of all nodes move data, and waits until their watchers have seen it.
+    fn move_all(&self, nodes: &mut [Running]) {
+        nodes.iter_mut().for_each(|node| node.wait_for_error("no data has moved over mlx5_0 in the first "));
+        (0..nodes.len()).for_each(|node| self.set(node, true));
+        nodes.iter_mut().for_each(|node| node.wait_for_error("Data moves over mlx5_0, after "));
+    }
+
+    fn set(&self, node: usize, moves: bool) {
+        self.moves[node].store(moves, Ordering::Relaxed);
+    }
+}
+
+/// Sets it at the end, also if a test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn end(running: Running) -> String {
+    running.kill(libc::SIGTERM);
+    running.end().expect_code(143).stderr
+}
+
+#[test]
+fn node_0_says_one_line_for_a_job_that_stalls_and_its_end_changes_nothing_for_the_others() {
+    let job = Job::of(3, 3);
+    let mut nodes = job.start(&[]);
+    job.while_moving(|| {
+        job.move_all(&mut nodes);
+        job.set(2, false);
+        // The subject is how far apart in time the nodes stop: more than two looks.
+        thread::sleep(Duration::from_secs(3));
+        job.hosts[2].port("hw_counters/req_transport_retries_exceeded", "2");
+        (0..2).for_each(|node| job.set(node, false));
+        nodes[0].wait_for_error("The job has stalled since ");
+        nodes[0].wait_for_error("all others wait.");
+        job.set(0, true);
+        nodes[0].wait_for_error("The job moves data again, after ");
+    });
+    let said = end(nodes.remove(0));
+    assert_eq!(said.matches("The job has stalled").count(), 1, "{said}");
+    let line = said.lines().find(|line| line.contains("The job has stalled")).unwrap();
+    assert!(
+        line.starts_with("rdma-init: warning: ") && line.contains(" (node 2) stopped first, at "),
+        "{line}"
+    );
+    assert!(line.contains(" (node 2)'s mlx5_0 counted 2 failed queue pairs; all others wait."), "{line}");
+    job.until_connected(0);
+    for node in nodes {
+        let said = end(node);
+        assert!(!said.contains("The job has") && !said.contains("watchers"), "{said}");
+    }
+}
+
+#[test]
+fn nodes_that_have_gone_or_never_came_are_told() {
+    let job = Job::of(4, 3);
+    let mut nodes = job.start(&[]);
+    job.while_moving(|| {
+        job.move_all(&mut nodes);
+        let gone = nodes.remove(2);
+        gone.kill(libc::SIGKILL);
+        gone.end();
+        job.until_connected(1);
+        (0..2).for_each(|node| job.set(node, false));
+        nodes[0].wait_for_error("; 2 nodes wait; ");
+        nodes[0].wait_for_error(" (node 2) disconnected at ");
+        nodes[0].wait_for_error("; 1 node has never connected.");
+    });
+    nodes.into_iter().for_each(|node| drop(end(node)));
+}
+
+#[test]
+fn a_job_that_moves_on_one_node_is_not_stalled() {
+    let job = Job::of(2, 2);
+    let mut nodes = job.start(&["--log-level", "debug"]);
+    job.while_moving(|| {
+        job.move_all(&mut nodes);
+        job.set(0, false);
+        nodes[0].wait_for_error("after earlier traffic: the job may have stalled.");
+        // It asks again.
+        nodes[0].wait_for_error("the job's watchers: a node still moves data");
+        nodes[0].wait_for_error("the job's watchers: a node still moves data");
+    });
+    let said = nodes.into_iter().map(end).next().unwrap();
+    assert!(!said.contains("The job has stalled"), "{said}");
+}
+
+#[test]
+fn the_watcher_listens_on_a_port_of_its_own_or_not_at_all() {
+    let job = Job::of(2, 1);
+    let mut node = as_pid_1(job.command(0, &[]));
+    poll_until("node 0's watcher listens", || (job.sockets("0A") == 1).then_some(()));
+    // The port of the preflight is free for another one.
+    let meet = format!("127.0.0.1:{}", job.port);
+    let start = |node: &str| {
+        let mut command = rdma_init(["preflight", "--nodes", "2", "--node", node, "--meet", &meet]);
+        command.env("RDMA_INIT_TOKEN", TOKEN).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    for mut preflight in [start("0"), start("1")] {
+        assert!(preflight.wait().unwrap().success());
+    }
+    node.wait_for("ready");
+    end(node);
+    poll_until("the port is closed", || (job.sockets("0A") == 0).then_some(()));
+    let off = [("--watch-job=false", true), ("--watch-job=true", false)];
+    for (option, has_token) in off {
+        let mut command = job.command(0, &[option]);
+        if !has_token {
+            command.env_remove("RDMA_INIT_TOKEN");
+        }
+        let mut node = as_pid_1(command);
+        node.wait_for("ready");
+        job.hosts[0].port("state", "1: DOWN");
+        node.wait_for_error("mlx5_0 is no longer active.");
+        assert_eq!(job.sockets("0A"), 0, "{option}");
+        job.hosts[0].port("state", "4: ACTIVE");
+        end(node);
+    }
+}
