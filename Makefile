@@ -165,8 +165,9 @@ check: setup
 
 # What PID 1 costs beside tini, dumb-init and catatonit, and beside a script that does its work in shell; needs
 # root. And what compare takes for ten thousand reports, what the env plugin costs a
-# process, and how the preflight grows with the nodes; BENCHES chooses some of them.
-BENCHES := pid1 compare env_plugin preflight judge
+# process, how the preflight grows with the nodes, and what node 0's watcher costs beside a thousand others; BENCHES
+# chooses some of them.
+BENCHES := pid1 compare env_plugin preflight judge watchers
 bench: build
 	@sh tests/setup.sh bench
 	@set -e; for bench in $(BENCHES); do $(CARGO) bench --locked $(REMAP) --bench $$bench; done
