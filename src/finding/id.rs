@@ -198,6 +198,9 @@ ids! {
     EqualProfiles = "equal-profiles", "Give the right profile a higher `priority`, or name it with the key `profile`.";
     /// A value that you set differs from the published one, or the platform leaves the variable
     /// unset. Your value stays.
+    /// The profile takes a value from a variable of the platform, and that value cannot be right: it is out
+    /// of range, or not a number.
+    PlatformValue = "platform-value", "Correct the platform's variable that the finding names, or set NCCL's variable yourself.";
     NotAsPublished = "not-as-published", "If this is intentional, no action is needed.";
 
     // What the image has.

@@ -117,6 +117,9 @@ fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
     let library = plan.library;
     match remark {
         Remark::DefaultRouteRails(kept) => hcas::rails(kept),
+        Remark::PlatformValueWrong { variable, source, value, wrong } => {
+            platform::value_wrong(&profile.name, variable, (source, value), wrong)
+        }
         Remark::TooManyHcas { usable, most } => hcas::too_many(library, user.version(), *usable, *most),
         Remark::PublishedHcasDiffer(published) => hcas::published_differ(&profile.name, published),
         Remark::WithoutOwnGid(names) => {

@@ -8,8 +8,8 @@ use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::nccl::version::Version;
 use crate::plan::{Context, Fabric, Plan};
-use crate::profiles::{self, GpuRow, Profile};
-use crate::text::{condensed, counted};
+use crate::profiles::{self, GpuRow, Profile, WrongConstant};
+use crate::text::{condensed, counted, shortened, visible};
 
 pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
     let Context { facts, profile, .. } = context;
@@ -198,6 +198,22 @@ pub(super) fn equal_profiles(plan: &Plan) -> Option<Finding> {
     Some(Finding::warning(Id::EqualProfiles, message).with_fix(
         "Give the right profile a higher priority, or name it with the key profile (rdma-init profiles --why shows what fits).",
     ))
+}
+
+/// Reports a variable of the platform that holds what NCCL's cannot be.
+pub(super) fn value_wrong(
+    profile: &str,
+    variable: &str,
+    (source, value): (&str, &str),
+    wrong: &WrongConstant,
+) -> Finding {
+    let message = format!(
+        "Profile {profile} takes {variable} from {source}, but {source}={} {wrong}. rdma-init does not use it.",
+        shortened(&visible(value))
+    );
+    Finding::warning(Id::PlatformValue, message)
+        .about_variables([variable, source])
+        .with_fix(format!("Correct {source}, or set {variable} yourself."))
 }
 
 /// Reports the values of the user that are not what the platform publishes. They stand all the

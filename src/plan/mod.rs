@@ -191,9 +191,14 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
 fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -> Decided<'a> {
     let user = User::new(facts, options);
     let mut ports = candidates(facts);
-    let (choice, profile) = profile::choose(facts, &ports, profiles, options);
+    let (choice, profile, of_platform) = profile::choose(facts, &ports, profiles, options);
     let context = Context { facts, profile: &profile, user: &user, options };
-    let mut notes = Notes::default();
+    let is_asked = |remark: &Remark| match remark {
+        Remark::PlatformValueWrong { variable, .. } => !context.leaves_alone(variable),
+        _ => true,
+    };
+    let remarks = of_platform.into_iter().filter(is_asked).collect();
+    let mut notes = Notes { remarks, ..Notes::default() };
 
     notes.steps(choose(facts, &mut ports, &wanted::wanted(&context)));
     let gid = gid::choose(&context, &mut ports, &mut notes);

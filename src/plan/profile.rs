@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
+use super::remark::Remark;
 use super::rule::Sign;
 use super::{Options, ProfileOption, evidence, no_profile};
 use crate::fabric::Candidate;
 use crate::facts::Facts;
-use crate::profiles::{Outline, Profile, Profiles};
+use crate::facts::secret::shown;
+use crate::profiles::{self, Outline, Profile, Profiles};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProfileChoice {
@@ -40,7 +42,7 @@ pub(super) fn choose(
     candidates: &[Candidate],
     profiles: &Profiles,
     options: &Options,
-) -> (Option<ProfileChoice>, Profile) {
+) -> (Option<ProfileChoice>, Profile, Vec<Remark>) {
     let found = match &options.profile {
         ProfileOption::None => None,
         ProfileOption::Named(name) => profiles.get(name).map(|profile| (profile, Vec::new(), Vec::new())),
@@ -55,9 +57,10 @@ pub(super) fn choose(
                 nccl_min: profile.constraints.nccl_min.clone(),
                 cuda_min: profile.constraints.cuda_min.clone(),
             };
-            (Some(choice), on_this_host(profile, facts, candidates))
+            let (profile, remarks) = on_this_host(profile, facts, candidates);
+            (Some(choice), profile, remarks)
         }
-        None => (None, no_profile()),
+        None => (None, no_profile(), Vec::new()),
     }
 }
 
@@ -88,9 +91,10 @@ fn by_evidence<'a>(
 }
 
 /// Returns the profile with the constants that count on this host alone, and those that the platform's own
-/// variables hold.
-fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> Profile {
+/// variables hold. A value of these that cannot be right counts as absent, and is a remark.
+fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> (Profile, Vec<Remark>) {
     let mut variables = profile.variables.clone();
+    let mut remarks = Vec::new();
     for only in &profile.only {
         if evidence::counts(facts, candidates, only) {
             variables.extend(only.variables.clone());
@@ -98,9 +102,18 @@ fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> P
     }
     for (variable, source) in &profile.from_environment {
         let of_platform = facts.settings.get(source).filter(|setting| setting.origin.is_environment());
-        if let Some(setting) = of_platform.filter(|setting| !setting.value.is_empty()) {
-            variables.insert(variable.clone(), setting.value.clone());
+        let Some(setting) = of_platform.filter(|setting| !setting.value.is_empty()) else { continue };
+        match profiles::check_constant(variable, &setting.value) {
+            Ok(()) => {
+                variables.insert(variable.clone(), setting.value.clone());
+            }
+            Err(wrong) => remarks.push(Remark::PlatformValueWrong {
+                variable: variable.clone(),
+                source: source.clone(),
+                value: shown(source, &setting.value).to_owned(),
+                wrong,
+            }),
         }
     }
-    Profile { variables, ..profile.clone() }
+    (Profile { variables, ..profile.clone() }, remarks)
 }

@@ -2,6 +2,7 @@
 
 use crate::fabric::KeptRails;
 use crate::fabric::interface::InterfaceChoice;
+use crate::profiles::WrongConstant;
 
 /// What replaces a published index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum Remark {
     GidSlotsDiffer { index: u32, agreeing: usize, of: usize, rest: Vec<String>, is_set: bool },
     /// The published index is not right here.
     PublishedGidDiffers { published: String, instead: Instead },
+    /// The platform's variable `source` holds what `variable` cannot be.
+    PlatformValueWrong { variable: String, source: String, value: String, wrong: WrongConstant },
     /// More ports than this release takes.
     TooManyHcas { usable: usize, most: usize },
     /// The published list of HCAs does not select those to use.

@@ -103,23 +103,57 @@ fn check_only(only: &Only) -> Checked {
     check_condition(condition).map_err(|wrong| wrong.below_key("if"))
 }
 
+/// Why a constant cannot be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WrongConstant {
+    /// No environment can hold it.
+    NulByte,
+    /// NCCL reads another number than the one that the text shows; with the range.
+    Misread(String),
+    /// With the range.
+    OutOfRange(String),
+}
+
+impl std::fmt::Display for WrongConstant {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            WrongConstant::NulByte => f.write_str("it contains a NUL byte"),
+            WrongConstant::Misread(range) => {
+                write!(f, "must be a number without a leading 0 and without anything after it: {range}")
+            }
+            WrongConstant::OutOfRange(range) => write!(f, "is out of range: it can be {range}"),
+        }
+    }
+}
+
+/// Checks the value of a constant, of a profile or of a platform's variable.
+///
+/// # Errors
+/// Why it cannot be right.
+pub(crate) fn constant(variable: &str, value: &str) -> Result<(), WrongConstant> {
+    if value.contains('\0') {
+        return Err(WrongConstant::NulByte);
+    }
+    let Some(number) = ranges::find(variable).filter(|_| !value.is_empty()) else { return Ok(()) };
+    let range = || number.range(NEWEST, Flavor::Nccl);
+    if !is_as_it_shows(value) {
+        return Err(WrongConstant::Misread(range()));
+    }
+    match strtoll(value) {
+        Some(value) if number.is_in_range(value, NEWEST) => Ok(()),
+        _ => Err(WrongConstant::OutOfRange(range())),
+    }
+}
+
 fn constants<'a>(variables: impl IntoIterator<Item = (&'a String, &'a String)>) -> Checked {
     for (variable, value) in variables {
-        if variable.is_empty() || !is_variable_name(variable) || value.contains('\0') {
-            return Err(Wrong::at(variable, format!("{variable:?} cannot be an environment variable")));
+        match constant(variable, value) {
+            _ if variable.is_empty() || !is_variable_name(variable) => {}
+            Ok(()) => continue,
+            Err(WrongConstant::NulByte) => {}
+            Err(wrong) => return Err(Wrong::at(variable, format!("{value:?} {wrong}"))),
         }
-        let Some(number) = ranges::find(variable).filter(|_| !value.is_empty()) else { continue };
-        let range = || number.range(NEWEST, Flavor::Nccl);
-        if !is_as_it_shows(value) {
-            let why = format!(
-                "{value:?} must be a number without a leading 0 and without anything after it: {}",
-                range()
-            );
-            return Err(Wrong::at(variable, why));
-        }
-        if strtoll(value).is_none_or(|value| !number.is_in_range(value, NEWEST)) {
-            return Err(Wrong::at(variable, format!("{value:?} is out of range: it can be {}", range())));
-        }
+        return Err(Wrong::at(variable, format!("{variable:?} cannot be an environment variable")));
     }
     Ok(())
 }

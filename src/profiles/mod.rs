@@ -8,6 +8,8 @@ mod load;
 mod outline;
 mod resolve;
 
+pub use check::WrongConstant;
+pub(crate) use check::constant as check_constant;
 pub use format::{
     AttributeEvidence, Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile,
     Script, Text, fits,

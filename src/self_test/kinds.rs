@@ -219,6 +219,7 @@ pub const KINDS: &[Kind] = &[
             Id::NotAsPublished,
             Id::OneCharacter,
             Id::OutOfRange,
+            Id::PlatformValue,
             Id::PrefixMatch,
             Id::RepeatedSign,
             Id::RetiredName,
