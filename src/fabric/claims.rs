@@ -1,11 +1,11 @@
-//! The HCAs that the Pod's resource claims hold, or that a device plugin has given to it. A container that may
+//! The HCAs that the Pod's resource claims hold, or that variables of Kubernetes name. A container that may
 //! use all devices of its node, such as a privileged one, sees more of them than the scheduler gave to its Pod.
 
 use caps::Capability::CAP_SYS_ADMIN;
 
 use super::default_route::{self, OnDefaultRoute};
 use super::gid;
-use super::port::{Candidate, SkipReason};
+use super::port::{Candidate, SkipReason, Verdict};
 use super::step::NarrowingStep;
 use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
@@ -24,25 +24,75 @@ fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
     }
 }
 
-/// Returns whether a function that a device plugin has given is this HCA.
+/// Returns whether a function that a variable names is this HCA.
 fn is_given(device: &GivenDevice, hca: &Hca) -> bool {
     hca.pci_address.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(&device.address))
+}
+
+/// What the scheduler gave to the Pod, as far as this narrows its job.
+struct Holdings<'a> {
+    claims: &'a [ClaimedDevice],
+    given: &'a [GivenDevice],
+}
+
+impl Holdings<'_> {
+    fn of(facts: &Facts) -> Holdings<'_> {
+        // Only a container with the rights of a privileged one has more uverbs nodes than the plugins have given to
+        // it; elsewhere, each node that is there has been given, by this plugin or by one that sets no variable.
+        let may_use_all = facts.process.capabilities.bounding.has(CAP_SYS_ADMIN);
+        let given = if may_use_all { facts.given.get(..MOST).unwrap_or(&facts.given) } else { &[] };
+        Holdings { claims: &facts.dra, given }
+    }
+
+    fn has_claim_for(&self, port: &Candidate) -> bool {
+        self.claims.iter().any(|device| is_it(device, port.hca))
+    }
+
+    /// Returns whether the plugin has given a single NIC, which is beside several GPUs rather for storage than
+    /// the only rail.
+    fn is_one_beside_gpus(&self, facts: &Facts) -> bool {
+        let nics = self
+            .given
+            .iter()
+            .filter(|device| device.class.as_ref().is_none_or(|class| class.starts_with(NETWORK)));
+        facts.gpu.count.is_some_and(|count| count > 1) && nics.count() == 1
+    }
+
+    fn has(&self, port: &Candidate) -> bool {
+        self.has_claim_for(port) || self.given.iter().any(|device| is_given(device, port.hca))
+    }
+}
+
+/// Returns the ports of the Pod's own HCAs that the job leaves alone because HCAs of another link layer have more
+/// bandwidth, none of which the Pod has been given.
+pub(crate) fn of_other_link_layer<'a, 'b>(
+    facts: &Facts,
+    ports: &'b [Candidate<'a>],
+) -> Vec<&'b Candidate<'a>> {
+    let holdings = Holdings::of(facts);
+    if ports.iter().any(|port| port.is_used() && holdings.has(port)) {
+        return Vec::new();
+    }
+    let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
+    let is_one = holdings.is_one_beside_gpus(facts);
+    let is_held = |port: &Candidate| if is_one { holdings.has_claim_for(port) } else { holdings.has(port) };
+    let is_idle = |port: &&Candidate| {
+        matches!(port.verdict, Verdict::LeftOut(SkipReason::OtherLinkLayer(..)))
+            && is_held(port)
+            && !(port.port.link_layer == LinkLayer::Ethernet && carries_default_route(port))
+    };
+    ports.iter().filter(is_idle).collect()
 }
 
 /// Skips the ports in use that no claim holds, if claims hold others. A claim for the front-end NIC alone
 /// says nothing about the rails, which the Pod may have from a device plugin.
 pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Option<NarrowingStep> {
-    // Only a container with the rights of a privileged one has more uverbs nodes than the plugins have given to
-    // it; elsewhere, each node that is there has been given, by this plugin or by one that sets no variable.
-    let may_use_all = facts.process.capabilities.bounding.has(CAP_SYS_ADMIN);
-    let given = if may_use_all { facts.given.get(..MOST).unwrap_or(&facts.given) } else { &[] };
-    if facts.dra.is_empty() && given.is_empty() {
+    let holdings = Holdings::of(facts);
+    if holdings.claims.is_empty() && holdings.given.is_empty() {
         return None;
     }
-    let holds = |port: &Candidate| facts.dra.iter().any(|device| is_it(device, port.hca));
-    let has_claims = ports.iter().any(|port| port.is_used() && holds(port));
-    let is_of_plugin = |port: &Candidate| given.iter().any(|device| is_given(device, port.hca));
-    let is_claimed = |port: &Candidate| holds(port) || is_of_plugin(port);
+    let has_claims = ports.iter().any(|port| port.is_used() && holdings.has_claim_for(port));
+    let is_claimed = |port: &Candidate| holdings.has(port);
     let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
     let is_front_end =
         |port: &&Candidate| port.port.link_layer == LinkLayer::Ethernet && carries_default_route(port);
@@ -59,11 +109,8 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if !has_claims && fastest(&claimed) < fastest(&others) {
         return None;
     }
-    // Nor does a single NIC beside several GPUs: it is rather for storage than the only rail.
-    let has_several_gpus = facts.gpu.count.is_some_and(|count| count > 1);
-    let nics =
-        given.iter().filter(|device| device.class.as_ref().is_none_or(|class| class.starts_with(NETWORK)));
-    if !has_claims && has_several_gpus && nics.count() == 1 {
+    // Nor does a single NIC beside several GPUs.
+    if !has_claims && holdings.is_one_beside_gpus(facts) {
         return None;
     }
     // A Pod in the node's network gets no CNI, so the functions that its plugin has given have no address.
@@ -142,6 +189,34 @@ mod tests {
             let names = left_out.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(step, (!left_out.is_empty()).then_some(NarrowingStep::Unclaimed(names)));
         }
+    }
+
+    #[test]
+    fn the_given_ports_of_another_link_layer_are_told_if_no_given_one_is_used() {
+        let told = |given: &[&str], claims: &[(&str, &str)]| {
+            let mut facts = facts(claims);
+            // Two of RoCE, and two of InfiniBand with more bandwidth.
+            for (number, hca) in facts.rdma.iter_mut().enumerate() {
+                let (link_layer, rate) = match number {
+                    0 | 1 => (LinkLayer::Ethernet, "25 Gb/sec (1X EDR)"),
+                    _ => (LinkLayer::InfiniBand, "400 Gb/sec (4X NDR)"),
+                };
+                (hca.ports[0].link_layer, hca.ports[0].rate) = (link_layer, rate.to_owned());
+            }
+            let device =
+                |address: &&str| GivenDevice { address: (*address).to_owned(), ..GivenDevice::default() };
+            facts.given = given.iter().map(device).collect();
+            facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
+            let mut ports = candidates(&facts);
+            let wanted = crate::fabric::Wanted::Rails(OnDefaultRoute::Judged);
+            crate::fabric::choose(&facts, &mut ports, &wanted);
+            of_other_link_layer(&facts, &ports).into_iter().map(Candidate::name).collect::<Vec<String>>()
+        };
+        assert_eq!(told(&["0000:0d:00.0", "0000:1d:00.0"], &[]), ["mlx5_0:1", "mlx5_1:1"]);
+        assert_eq!(told(&[], &[("rdmaDevice", "mlx5_3"), ("dra.net/pciAddress", "0000:1d:00.0")]), [""; 0]);
+        assert_eq!(told(&[], &[("dra.net/pciAddress", "0000:1d:00.0")]), ["mlx5_1:1"]);
+        assert_eq!(told(&["0000:0d:00.0", "0000:2d:00.0"], &[]), [""; 0]);
+        assert_eq!(told(&[], &[]), [""; 0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! every library can be given the same decision.
 
 mod choose;
-mod claims;
+pub(crate) mod claims;
 pub(crate) mod default_route;
 pub(crate) mod distance;
 mod enough;

@@ -1,7 +1,11 @@
-//! The PCI functions that a device plugin of Kubernetes has given to this container: the SR-IOV network
-//! device plugin sets `PCIDEVICE_RESOURCE=0000:3b:00.2,0000:3b:00.3` (README.md, "Pod device information").
-//! `PCIDEVICE_RESOURCE_INFO` beside it is JSON, and devices of the auxiliary bus have other names
-//! (`mlx5_core.sf.4`); neither is the address of a function.
+//! The PCI functions that Kubernetes has given to this container, as variables name them:
+//!
+//! * The SR-IOV network device plugin sets `PCIDEVICE_RESOURCE=0000:3b:00.2,0000:3b:00.3` (README.md, "Pod device
+//!   information"). `PCIDEVICE_RESOURCE_INFO` beside it is JSON, and devices of the auxiliary bus have other names
+//!   (`mlx5_core.sf.4`); neither is the address of a function.
+//! * The DRA driver for SR-IOV sets `SRIOVNETWORK_VF_DEVICE_0000_3b_00_2=0000:3b:00.2` for each device of the
+//!   container's claims, through CDI (k8snetworkplumbingwg/dra-driver-sriov, `pkg/devicestate/state.go`). Its
+//!   `SRIOVNETWORK_PCI_ADDRESSES` has the devices of the whole Pod (`pkg/cdi/cdi.go`), and is not read.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +14,8 @@ use super::reader::Reader;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 
-const PREFIX: &str = "PCIDEVICE_";
+/// What the names of the variables begin with.
+pub(crate) const PREFIXES: [&str; 2] = ["PCIDEVICE_", "SRIOVNETWORK_VF_DEVICE_"];
 
 /// The most functions to examine; a machine has some dozen NICs, and some hundred virtual functions.
 pub(crate) const MOST: usize = 256;
@@ -33,12 +38,12 @@ pub struct GivenDevice {
 }
 
 pub(crate) fn read(reader: &Reader, environment: &Environment) -> Vec<GivenDevice> {
-    // Without this, nothing shows which functions exist.
-    if !environment.names().any(|name| name.starts_with(PREFIX)) || !reader.is_there(DEVICES) {
+    let names_one = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    // Without this directory, nothing shows which functions exist.
+    if !environment.names().any(names_one) || !reader.is_there(DEVICES) {
         return Vec::new();
     }
-    let variables =
-        environment.iter().filter(|(name, _)| name.starts_with(PREFIX) && name.len() <= LONGEST_NAME);
+    let variables = environment.iter().filter(|(name, _)| names_one(name) && name.len() <= LONGEST_NAME);
     let named = variables.flat_map(|(name, value)| {
         let addresses = value.split(',').filter_map(address);
         addresses.map(|address| (name.to_owned(), address))
@@ -86,13 +91,20 @@ mod tests {
                 "../../../../etc,mlx5_core.sf.4,0000:3b:00,00:3b:00.2,0000:3b:00.2.1,,0000:3b:0é.1",
             ),
             ("HOME", "0000:3b:00.2"),
+            ("SRIOVNETWORK_VF_DEVICE_0000_3b_00_2", "0000:3b:00.2"),
+            ("SRIOVNETWORK_0000_3b_00_2_RDMA_UVERB", "/dev/infiniband/uverbs0"),
+            ("SRIOVNETWORK_PCI_ADDRESSES", "0000:3b:00.2,0000:99:00.0"),
         ]);
-        let device = |address: &str, class: Option<&str>| GivenDevice {
-            variable: "PCIDEVICE_NVIDIA_COM_RAILS".to_owned(),
+        let device = |variable: &str, address: &str, class: Option<&str>| GivenDevice {
+            variable: variable.to_owned(),
             address: address.to_owned(),
             class: class.map(str::to_owned),
         };
-        let wanted = [device("0000:3b:00.2", Some("0x020000")), device("0000:5e:00.1", None)];
+        let wanted = [
+            device("PCIDEVICE_NVIDIA_COM_RAILS", "0000:3b:00.2", Some("0x020000")),
+            device("PCIDEVICE_NVIDIA_COM_RAILS", "0000:5e:00.1", None),
+            device("SRIOVNETWORK_VF_DEVICE_0000_3b_00_2", "0000:3b:00.2", Some("0x020000")),
+        ];
         assert_eq!(read(&root.reader(), &environment), wanted);
     }
 

@@ -189,18 +189,22 @@ ids! {
     CardCount = "card-count", "Request one of the numbers of GPUs that the finding names.";
     /// The number of usable RDMA NICs is not the one that the platform publishes for the instance type.
     NicCount = "nic-count", "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.";
-    /// A device plugin has given this container PCI devices that do not exist here (`PCIDEVICE_*`).
+    /// The Pod has been given HCAs that the job leaves idle, because HCAs of another link layer have more
+    /// bandwidth. A privileged container sees those, too, and another Pod may hold them.
+    GivenHcasIdle = "given-hcas-idle", "If the HCAs in use are not rails of this Pod, name its own HCAs in `NCCL_IB_HCA`.";
+    /// Kubernetes has given this container PCI devices that do not exist here (`PCIDEVICE_*`,
+    /// `SRIOVNETWORK_VF_DEVICE_*`).
     GivenDeviceMissing = "given-device-missing", "Check the device on the node (`lspci`), and that its driver is loaded; then create the Pod again.";
     /// A script of the platform sets NCCL's variables on this machine, and it has not run: neither its
     /// variables nor the command line show it.
     ScriptNotSourced = "script-not-sourced", "Source the script before the command, or start rdma-init from a shell that has sourced it. If the command itself does that, no action is needed.";
+    /// The profile takes a value from a variable of the platform, and that value cannot be right: it is out
+    /// of range, or not a number.
+    PlatformValue = "platform-value", "Correct the platform's variable that the finding names, or set NCCL's variable yourself.";
     /// Several profiles fit this host and have the same priority, so their names decide.
     EqualProfiles = "equal-profiles", "Give the right profile a higher `priority`, or name it with the key `profile`.";
     /// A value that you set differs from the published one, or the platform leaves the variable
     /// unset. Your value stays.
-    /// The profile takes a value from a variable of the platform, and that value cannot be right: it is out
-    /// of range, or not a number.
-    PlatformValue = "platform-value", "Correct the platform's variable that the finding names, or set NCCL's variable yourself.";
     NotAsPublished = "not-as-published", "If this is intentional, no action is needed.";
 
     // What the image has.

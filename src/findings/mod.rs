@@ -84,7 +84,7 @@ pub fn add(decided: Decided) -> Plan {
         findings.extend(counts::findings(&context, &interfaces, ports, &of_nvswitches));
     }
     findings.extend(platform::findings(&context, ports, &plan.fabric));
-    findings.extend(given::findings(facts));
+    findings.extend(given::findings(facts, ports));
     findings.extend(platform::equal_profiles(plan));
     findings.extend(script::finding(&context));
     findings.extend(platform::overridden(&context));

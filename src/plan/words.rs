@@ -134,7 +134,7 @@ impl Trial {
             }
             Trial::Claims(_) => "only the HCAs that the Pod's resource claims hold".to_owned(),
             Trial::Given(_) => {
-                "only the HCAs that a device plugin has given to the Pod (PCIDEVICE_*)".to_owned()
+                "only the HCAs that the Pod was given (PCIDEVICE_*, SRIOVNETWORK_VF_DEVICE_*)".to_owned()
             }
             Trial::NearHcas(_) => {
                 "only the HCAs that are near a GPU (PIX or PXB), as every GPU has one".to_owned()
@@ -349,7 +349,9 @@ pub(crate) fn left_out(reason: &SkipReason) -> String {
             "not allotted to this container: no /dev/infiniband/uverbs node".to_owned()
         }
         SkipReason::NotClaimed => "the Pod's resource claims hold other HCAs".to_owned(),
-        SkipReason::NotGiven => "a device plugin has given the Pod other HCAs (PCIDEVICE_*)".to_owned(),
+        SkipReason::NotGiven => {
+            "the Pod was given other HCAs (PCIDEVICE_*, SRIOVNETWORK_VF_DEVICE_*)".to_owned()
+        }
         SkipReason::CannotBeOpened(error) => format!("the uverbs node cannot be opened: {error}"),
         SkipReason::PortState(state) if state.is_empty() => "the state of the port cannot be read".to_owned(),
         SkipReason::PortState(state) => format!("the port is {state}, not ACTIVE"),

@@ -184,7 +184,7 @@ pub const KINDS: &[Kind] = &[
         "count",
         "as many cards and NICs as published",
         count::count,
-        &[Id::CardCount, Id::NicCount, Id::GivenDeviceMissing, Id::MoreHcasThanGpus],
+        &[Id::CardCount, Id::NicCount, Id::GivenHcasIdle, Id::GivenDeviceMissing, Id::MoreHcasThanGpus],
     ),
     quick(
         "gpudirect",
