@@ -8,19 +8,25 @@ mod support;
 mod golden {
     pub mod all;
     pub mod one;
+    pub mod platforms;
 }
 
-use golden::{all, one};
+use golden::{all, one, platforms};
 use libtest2_mimic::{Harness, RunError, Trial};
 
 fn main() {
-    let of_all: [(&str, fn()); 6] = [
+    let of_all: [(&str, fn()); 8] = [
         ("what_is_not_read_decides_nothing", all::what_is_not_read_decides_nothing),
         ("the_self_test_and_require_rdma_agree", all::the_self_test_and_require_rdma_agree),
         ("every_finding_has_a_check", all::every_finding_has_a_check),
         ("a_finding_is_about_what_its_message_names", all::a_finding_is_about_what_its_message_names),
         ("findings_name_the_library_of_the_job", all::findings_name_the_library_of_the_job),
         ("every_finding_has_a_case", all::every_finding_has_a_case),
+        (
+            "each_platform_is_known_beside_the_evidence_of_others",
+            platforms::each_is_known_beside_the_evidence_of_others,
+        ),
+        ("a_platforms_values_stand_if_the_user_sets_them", platforms::values_stand_if_the_user_sets_them),
     ];
     let of_all = of_all.map(|(name, test)| {
         Trial::test(name, move |_| {

@@ -2,6 +2,8 @@
 //! HCAs that it should, each with a GID of the container's own. With the user's values, it does
 //! what is predicted.
 
+use std::collections::BTreeSet;
+
 use rdma_init::fabric::own_slots;
 use rdma_init::facts::Facts;
 use rdma_init::facts::rdma::LinkLayer;
@@ -9,6 +11,7 @@ use rdma_init::finding::{Id, Source};
 use rdma_init::image::named::IBVERBS_LIB;
 use rdma_init::pipeline;
 use rdma_init::plan::{self, Fabric, Plan};
+use rdma_init::profiles::Profiles;
 
 use super::driver::Nccl;
 use super::model::{Environment, case, has_logged, observed, predicted, predicted_line, version};
@@ -38,8 +41,10 @@ fn environment(plan: &Plan) -> Environment {
 
 #[test]
 fn nccl_takes_what_was_decided() {
+    let profiles = Profiles::load(None).unwrap();
     for library in libraries() {
         let (mut right, mut without, mut logged) = (0, 0, 0);
+        let mut judged = BTreeSet::new();
         let hosts: Vec<_> = hosts()
             .into_iter()
             .map(|host| {
@@ -62,6 +67,7 @@ fn nccl_takes_what_was_decided() {
             let name = format!("{host} with NCCL {}", library.version);
             let found = observed(outcome);
             assert_eq!(predicted(facts, &environment(plan), version(&library)), found, "{name}");
+            judged.extend(plan.profile.as_ref().map(|choice| choice.name.clone()));
             if let Some(line) = predicted_line(facts, &environment(plan), version(&library)) {
                 assert!(has_logged(outcome, &line), "{name}: {line:?} is not in the log:\n{}", outcome.log);
                 logged += 1;
@@ -97,6 +103,12 @@ fn nccl_takes_what_was_decided() {
             library.version
         );
         assert!(right > 40, "{right}");
+        let is_judged = |name: &&str| judged.contains(*name);
+        let without_host: Vec<&str> = profiles.names().filter(|name| !is_judged(name)).collect();
+        assert!(
+            without_host.is_empty(),
+            "no host of these profiles is beside the real NCCL: {without_host:?}"
+        );
         // The line about its HCAs, which `plan --evidence` shows.
         assert!(logged > 40, "{logged}");
     }

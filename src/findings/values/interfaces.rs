@@ -176,6 +176,9 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
     Some(finding.about_interfaces([&endpoint.interface]).with_fix(fix))
 }
 
+/// What PAI publishes for Lingjun ("use a custom image"), where no rail has such a name.
+const PUBLISHED: &str = "eth";
+
 /// Reports a prefix, or an exclusion, that makes NCCL's processes bootstrap on a rail. A user who writes the
 /// whole name of a rail's interface means it; and on InfiniBand, an IPoIB interface works
 /// like any other.
@@ -190,8 +193,10 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let selects = if pattern.exclude { "does not exclude" } else { "selects" };
+    let publisher =
+        if setting.value == PUBLISHED { " (PAI's page on Lingjun publishes this value.)" } else { "" };
     let message = format!(
-        "With {}, {} will bootstrap on the first interface that the list {selects}: {} {}, the interface of the rail {}. Other nodes may not reach this node there; {} {}.",
+        "With {}, {} will bootstrap on the first interface that the list {selects}: {} {}, the interface of the rail {}. Other nodes may not reach this node there; {} {}.{publisher}",
         shown(setting),
         subject.library(),
         endpoint.interface,

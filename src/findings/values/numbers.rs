@@ -10,7 +10,11 @@ use crate::text::counted;
 
 /// Values out of range that a platform or a project publishes: (variable, value, who publishes it).
 const PUBLISHED: &[(&str, i64, &str)] = &[
-    ("NCCL_IB_RETRY_CNT", 10, "IBM Cloud's page on its H100 cluster network publishes it"),
+    (
+        "NCCL_IB_RETRY_CNT",
+        10,
+        "Alibaba Cloud ACK's page on Arena and IBM Cloud's on its H100 cluster network publish it",
+    ),
     ("NCCL_IB_RETRY_CNT", 13, "SenseCore ACP injects it"),
     ("NCCL_IB_RETRY_CNT", 20, "AMD's Primus benchmark sets it"),
     ("NCCL_IB_TIMEOUT", 300, "AMD's Primus benchmark sets it"),
