@@ -150,6 +150,7 @@ mod tests {
             late: Vec::new(),
             libraries: Vec::new(),
             findings: Vec::new(),
+            if_rails_are_apart: None,
             tried: Vec::new(),
         }
     }

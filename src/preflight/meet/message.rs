@@ -15,7 +15,7 @@ use crate::self_test::isolate;
 use crate::wire::Protocol;
 
 /// Between a node and node 0.
-pub const MEETING: Protocol = Protocol { schema: "rdma-init/preflight-meeting/7", command: "preflight" };
+pub const MEETING: Protocol = Protocol { schema: "rdma-init/preflight-meeting/8", command: "preflight" };
 
 /// Between the two nodes of a pair.
 pub const PAIR: Protocol = Protocol { schema: "rdma-init/preflight-pair/4", command: "preflight" };
@@ -164,6 +164,8 @@ pub struct Told {
     pub line: String,
     /// Why no command may start, with the culprits' names; `None` if nothing is wrong.
     pub reason: Option<String>,
+    /// Whether rails were tried with other ones, and none reached another one.
+    pub rails_apart: bool,
 }
 
 /// Which node calls which one, for which round. This is the identity in the greeting of the node that calls,

@@ -288,7 +288,7 @@ mod tests {
     }
 
     fn told() -> Result<Told, String> {
-        Ok(Told { passed: true, line: "all is well".to_owned(), reason: None })
+        Ok(Told { passed: true, line: "all is well".to_owned(), reason: None, rails_apart: true })
     }
 
     #[test]
