@@ -97,7 +97,7 @@ impl Port {
 fn look(reader: &Reader) -> Vec<Port> {
     let counters = Counters::new(reader);
     let look = |(hca, port): (String, u32)| {
-        let look = port_look::read(reader, &counters, &hca, port, None);
+        let look = port_look::read(reader, &counters, &hca, port, None, None);
         Port { hca, port, look }
     };
     traffic::ports(reader).into_iter().map(look).collect()

@@ -30,7 +30,7 @@ impl PortSample {
 pub(crate) fn all(reader: &Reader) -> Vec<PortSample> {
     let counters = Counters::new(reader);
     let look = |(hca, port): (String, u32)| {
-        let look = port_look::read(reader, &counters, &hca, port, None);
+        let look = port_look::read(reader, &counters, &hca, port, None, None);
         with_all(&counters, &hca, port, look)
     };
     traffic::ports(reader).into_iter().map(look).collect()

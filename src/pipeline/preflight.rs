@@ -237,7 +237,7 @@ pub(crate) fn of_watcher(
     environment: &Environment,
     command: &[CString],
 ) -> Option<JobOrders> {
-    let is_wanted = config.watch == WatchOption::Warn && config.watch_job && config.preflight != Demand::Off;
+    let is_wanted = config.watch != Some(WatchOption::Off) && config.watch_job && config.preflight != Demand::Off;
     let has_token = || environment.get(TOKEN_VARIABLE).is_some_and(|token| sound(token).is_ok());
     if !is_wanted || !has_token() {
         return None;
@@ -295,7 +295,6 @@ mod tests {
     #[test]
     fn the_watchers_of_a_job_meet_on_the_port_after_that_of_its_preflight() {
         let config = |node, meet: &str| Config {
-            watch: WatchOption::Warn,
             preflight: Demand::Warn,
             preflight_nodes: Some(2),
             preflight_node: Some(node),
@@ -322,7 +321,7 @@ mod tests {
         }
         let on = || config(0, "gpu-0");
         for off in [
-            Config { watch: WatchOption::Off, ..on() },
+            Config { watch: Some(WatchOption::Off), ..on() },
             Config { watch_job: false, ..on() },
             Config { preflight: Demand::Off, ..on() },
             Config { preflight_nodes: Some(1), ..on() },

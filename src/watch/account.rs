@@ -224,7 +224,7 @@ mod tests {
         fn look(&self, files: &[(&str, &str)]) -> PortLook {
             self.0.files("sys/class/infiniband/x_0/ports/1", files);
             let reader = self.0.reader();
-            read(&reader, &Counters::new(&reader), "x_0", 1, None)
+            read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
         }
     }
 

@@ -133,7 +133,7 @@ mod tests {
         root.files(port, &[("state", "4: ACTIVE\n"), ("counters/port_xmit_data", sent)]);
         root.files(port, files);
         let reader = root.reader();
-        read(&reader, &Counters::new(&reader), "x_0", 1, None)
+        read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
     }
 
     fn ports(files: &[(&str, &str)]) -> [WatchedPort; 1] {

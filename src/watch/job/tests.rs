@@ -18,7 +18,7 @@ fn look(sent: u64) -> Vec<PortLook> {
     let files = [("state", "4: ACTIVE\n"), ("counters/port_xmit_data", sent.as_str())];
     root.files("sys/class/infiniband/x_0/ports/1", &files);
     let reader = root.reader();
-    vec![read(&reader, &Counters::new(&reader), "x_0", 1, None)]
+    vec![read(&reader, &Counters::new(&reader), "x_0", 1, None, None)]
 }
 
 fn ports() -> Vec<WatchedPort> {
