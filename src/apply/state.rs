@@ -145,6 +145,9 @@ fn is_for_everybody(path: &Path) -> bool {
     ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|shared| path.starts_with(shared))
 }
 
+/// The files that a process may open at any time. The others are opened after the plan was found.
+const OPENED_BY_PATH: [&str; 3] = [ENV_SH, NCCL_CONF, PLAN];
+
 fn fill(folder: &Folder, files: &StateFiles) -> Result<(), Errno> {
     // The plan is written last, because readers look for it: when it is there, everything is.
     let mode_of_facts = if files.is_private { 0o600 } else { 0o644 };
@@ -166,7 +169,9 @@ fn fill(folder: &Folder, files: &StateFiles) -> Result<(), Errno> {
         // A file with the same bytes has the right mode already, because what makes the facts
         // private is in them. Most starts of a container leave what the one before has left,
         // and to replace a file may mean waiting for the disk.
-        if folder.is_new() || folder.read(name).as_deref() != Ok(bytes) {
+        if folder.is_new() && !OPENED_BY_PATH.contains(&name) {
+            folder.write_unread(name, bytes, mode)?;
+        } else if folder.is_new() || folder.read(name).as_deref() != Ok(bytes) {
             folder.write(name, bytes, mode)?;
         }
     }

@@ -217,6 +217,8 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
     let trusted = [user::effective(), Uid::from_raw(0)];
     let (folder, of_other) = match Folder::open(path, &trusted) {
         Ok(folder) => (folder, None),
+        // The walk of another user would end at the same place.
+        Err(Refused::Errno(Errno::ENOENT)) => return Err(None),
         Err(_) => {
             let folder = Folder::open(path, users).map_err(refused)?;
             (folder, users.iter().find(|user| !trusted.contains(user)).copied())

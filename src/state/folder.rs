@@ -194,16 +194,25 @@ impl Folder {
     /// As for open(2), write(2) and rename(2).
     pub(crate) fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
         // An empty file is whole as soon as it is there, so it needs no other name before.
-        if bytes.is_empty() && self.is_new && self.create(name, mode).is_ok() {
+        if bytes.is_empty() && self.is_new && self.write_unread(name, bytes, mode).is_ok() {
             return Ok(());
         }
         self.replace(None, name, mode, AfterCrash::Nothing, |file| file.write_all(bytes))
     }
 
-    /// Makes an empty file, if nothing has the name.
-    fn create(&self, name: &str, mode: u32) -> Result<(), Errno> {
+    /// As [`Folder::write`], but without another name before, which takes a part of the time of a start. A
+    /// process that opens the file meanwhile reads a part of the text.
+    ///
+    /// # Errors
+    /// As for open(2) and write(2); EEXIST if something has the name.
+    pub(crate) fn write_unread(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
         let mode = Mode::from_bits_truncate(mode);
-        set_mode(&openat(&self.folder, name, new_file(), mode)?, mode)
+        let file = openat(&self.folder, name, new_file(), mode)?;
+        set_mode(&file, mode)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        File::from(file).write_all(bytes).map_err(errno_of)
     }
 
     /// As [`Folder::write`], but the file belongs to this owner, or with `None` to this process's
@@ -250,10 +259,7 @@ impl Folder {
         };
         let written = owned
             .and_then(|()| set_mode(&file, mode))
-            .and_then(|()| {
-                let written = fill(&mut File::from(file));
-                written.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
-            })
+            .and_then(|()| fill(&mut File::from(file)).map_err(errno_of))
             .and_then(|()| match after_crash {
                 AfterCrash::Nothing if !self.is_new => self.exchange(&new, name),
                 _ => renameat(&self.folder, new.as_str(), &self.folder, name),
@@ -346,8 +352,7 @@ impl Folder {
         check(&file)?;
         let mut bytes = Vec::new();
         let read = File::from(file).take(longest).read_to_end(&mut bytes);
-        read.map(|_| (bytes, status.st_mode & 0o7777))
-            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+        read.map(|_| (bytes, status.st_mode & 0o7777)).map_err(errno_of)
     }
 }
 
@@ -358,6 +363,10 @@ fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
         return Ok(());
     }
     fchmod(file, mode)
+}
+
+fn errno_of(error: std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(0))
 }
 
 fn new_file() -> OFlag {
@@ -412,6 +421,19 @@ mod tests {
     /// Returns a directory that only this user may change, and so are the ones on the path to it.
     fn place() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn only_a_new_file_is_written_under_its_own_name() {
+        let place = place();
+        let folder = Folder::make(&place.path().join("a")).unwrap();
+        folder.write_unread("facts.json", b"first", 0o600).unwrap();
+        assert_eq!(folder.write_unread("facts.json", b"second", 0o644), Err(Errno::EEXIST));
+        assert_eq!(folder.read("facts.json").unwrap(), b"first");
+        let path = place.path().join("a/facts.json");
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
+        symlink("elsewhere", place.path().join("a/link")).unwrap();
+        assert_eq!(folder.write_unread("link", b"", 0o644), Err(Errno::EEXIST));
     }
 
     #[test]
