@@ -1,4 +1,4 @@
-//! A completion queue, and the waiting for its completions.
+//! A completion queue, and how to wait for its completions.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -18,19 +18,19 @@ use rdma_sys::{
 use super::device::OpenDevice;
 use super::failure::{Failure, done, made};
 
-/// The time for which the queue is polled before the process sleeps. A device completes a small
-/// request in a few microseconds, and waking the process takes longer.
+/// How long to poll the queue before the process sleeps. A device completes a small request in a few
+/// microseconds, and waking the process takes longer.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The bit that the opcodes of all completions of received messages have (`IBV_WC_RECV`).
+/// The bit that is set in the opcode of each completion of a received message (`IBV_WC_RECV`).
 const RECEIVED: u32 = 1 << 7;
 
-/// What is complete.
+/// What a completion reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Completion {
-    /// A request of this end.
+    /// This end's request is complete.
     Sent,
-    /// A message of the other end has arrived.
+    /// A message from the other end has arrived.
     Received,
 }
 
@@ -72,11 +72,11 @@ impl<'a> Completions<'a> {
         self.queue.as_ptr()
     }
 
-    /// Waits for one more completion, and returns of what it is.
+    /// Waits for the next completion and returns what it reports.
     ///
     /// # Errors
-    /// The error of the request, or a sentence if no completion came in time or the device was
-    /// removed.
+    /// The request's error, or a failure that says that no completion arrived in time or that the
+    /// device was removed.
     pub(crate) fn next(&self, until: Instant) -> Result<Completion, Failure> {
         let spin = Instant::now() + SPIN;
         loop {
@@ -90,7 +90,7 @@ impl<'a> Completions<'a> {
         loop {
             // SAFETY: the queue is alive.
             done(unsafe { ibv_req_notify_cq(self.raw(), 0) })?;
-            // A completion that came before this call raises no event.
+            // A completion that arrived before this call raises no event.
             if let Some(of) = self.take()? {
                 return Ok(of);
             }
@@ -145,8 +145,8 @@ impl<'a> Completions<'a> {
 
     fn acknowledge(&self) -> Result<(), Failure> {
         let (mut queue, mut context) = (null_mut(), null_mut());
-        // SAFETY: the pointers are valid. The event is of the channel's only queue, and is
-        // acknowledged, because ibv_destroy_cq(3) would wait for that.
+        // SAFETY: the pointers are valid. The event belongs to the channel's only queue. It is
+        // acknowledged because ibv_destroy_cq(3) would otherwise wait for that.
         unsafe {
             done(ibv_get_cq_event(self.channel.channel.as_ptr(), &mut queue, &mut context))?;
             ibv_ack_cq_events(queue, 1);

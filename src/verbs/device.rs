@@ -31,12 +31,12 @@ impl DeviceList {
     /// Lists the devices.
     ///
     /// # Errors
-    /// ENOSYS if the kernel has no support of RDMA, EPERM, ENOMEM.
+    /// ENOSYS if the kernel has no RDMA support, EPERM, ENOMEM.
     pub(crate) fn list() -> Result<DeviceList, Failure> {
         super::providers::register();
         let mut count = 0;
-        // SAFETY: `count` is a valid place for one int; the list has that many devices until it
-        // is freed.
+        // SAFETY: `count` is valid memory for one int; the list has that many devices until it is
+        // freed.
         let list = made(unsafe { ibv_get_device_list(&mut count) })?;
         Ok(DeviceList { list, count: usize::try_from(count).unwrap_or(0) })
     }
@@ -57,11 +57,11 @@ impl DeviceList {
         self.each().map(|(name, _)| name).collect()
     }
 
-    /// Opens a device (ibv_open_device(3)). The caller must have opened the device's node
-    /// before: libibverbs waits for five seconds on a node that is denied.
+    /// Opens a device (ibv_open_device(3)). The caller must open the device's node first: libibverbs
+    /// waits for five seconds if access to the node is denied.
     ///
     /// # Errors
-    /// A sentence if there is no such device, and the errors of open(2) of its node.
+    /// [`Failure::NoDevice`] if there is no such device, or the errors of open(2) on the device's node.
     pub(crate) fn open(&self, name: &str) -> Result<OpenDevice, Failure> {
         let Some((_, device)) = self.each().find(|(other, _)| other == name) else {
             return Err(Failure::NoDevice(name.to_owned()));
@@ -99,10 +99,10 @@ pub(crate) enum DeviceTransport {
 pub(crate) struct Port {
     pub active: bool,
     pub ethernet: bool,
-    /// Whether packets need a global route: on RoCE, or if the subnet manager says so.
+    /// Whether packets need a global route header (GRH): on RoCE, or if the subnet manager says so.
     pub global: bool,
     pub lid: u16,
-    /// The MTU in bytes; 0 if the number is not one that verbs.h names.
+    /// The MTU in bytes; 0 if the device reports a number that verbs.h does not define.
     pub active_mtu: u32,
     pub max_mtu: u32,
     pub path_mtu: PathMtu,
@@ -127,12 +127,12 @@ pub(crate) enum PortState {
     Unknown,
 }
 
-/// The MTU of a path, as `enum ibv_mtu` has it.
+/// The MTU of a path, as a value of `enum ibv_mtu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PathMtu(pub(super) ibv_mtu::Type);
 
 impl PathMtu {
-    /// Returns the MTU that both ends can take, when the port of the other end has an MTU of this many
+    /// Returns the largest MTU that both ends support, if the other end's port has an MTU of this many
     /// bytes.
     pub(crate) fn with(self, bytes: u32) -> PathMtu {
         match bytes {
@@ -148,7 +148,7 @@ impl OpenDevice {
     }
 
     pub(crate) fn transport(&self) -> DeviceTransport {
-        // SAFETY: an open device has a description that lives as long.
+        // SAFETY: an open device points to its description, which lives as long as the device.
         match unsafe { (*(*self.raw()).device).transport_type } {
             ibv_transport_type::IBV_TRANSPORT_IB => DeviceTransport::InfiniBand,
             ibv_transport_type::IBV_TRANSPORT_IWARP => DeviceTransport::Iwarp,
@@ -200,7 +200,7 @@ impl OpenDevice {
     /// Returns an entry of the GID table (ibv_query_gid(3)); `None` if it is empty.
     ///
     /// # Errors
-    /// The table has no such slot.
+    /// The table has no entry with this index.
     pub(crate) fn gid(&self, port: u8, index: u8) -> Result<Option<Ipv6Addr>, Failure> {
         let mut gid = ibv_gid { raw: [0; 16] };
         // SAFETY: the device is open, the pointer is valid, and `raw` covers every bit of a
@@ -215,8 +215,8 @@ impl OpenDevice {
 
 impl Drop for OpenDevice {
     fn drop(&mut self) {
-        // SAFETY: the device is closed only here. Everything that was made of it borrows from
-        // this object, and is gone.
+        // SAFETY: the device is closed only here. Everything made from it borrows from this object, and
+        // is already gone.
         unsafe { ibv_close_device(self.raw()) };
     }
 }

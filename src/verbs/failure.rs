@@ -1,4 +1,5 @@
-//! Why a call of libibverbs or an exchange of data failed: a cause as a type, with its words here alone.
+//! Why a libibverbs call or an exchange of data failed. Each cause is a type, and only this file words
+//! it.
 
 use std::ptr::NonNull;
 
@@ -48,7 +49,7 @@ impl Failure {
         }
     }
 
-    /// Returns whether packets did not arrive, or their answers did not.
+    /// Returns whether packets, or the answers to them, did not arrive.
     pub(crate) fn is_loss(&self) -> bool {
         match self {
             Failure::Completion { status, .. } => {

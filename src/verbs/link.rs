@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::queue_pair::{DEPTH, QueuePair};
 use super::work::{Part, RemoteAddress, Request, send};
 
-/// The number of bytes that are compared. They make several packets with any MTU.
+/// The number of bytes to compare. They fill several packets at any MTU.
 pub(crate) const VERIFIED: usize = 16 * 1024;
 
 /// The size in bytes of each request when bandwidth is measured.
@@ -16,11 +16,12 @@ pub(crate) const MESSAGE: usize = 64 * 1024;
 
 const ROUND_TRIPS: usize = 50;
 
-/// The time for measuring each of the two figures. Soft-RoCE on a slow machine completes few
-/// messages in it.
+/// How long to measure each of the two figures. Soft-RoCE on a slow machine completes only a few
+/// messages in this time.
 pub(crate) const MEASURED: Duration = Duration::from_millis(200);
 
-/// A request that gets no answer fails within 2 s, see [`super::queue_pair`].
+/// How long to wait for a completion. A request that gets no answer fails within 2 s; see
+/// [`super::queue_pair`].
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) struct Link<'a> {
@@ -38,8 +39,8 @@ impl Link<'_> {
         self.completions.next(Instant::now() + PATIENCE).map(drop)
     }
 
-    /// Returns the median of some round trips, in nanoseconds. A round trip is a write of 8
-    /// bytes, up to the acknowledgement of the far end.
+    /// Returns the median of several round trips, in nanoseconds. A round trip starts with a write of 8
+    /// bytes and ends with the far end's acknowledgement.
     ///
     /// # Errors
     /// As for [`Completions::next`].
@@ -65,8 +66,8 @@ impl Link<'_> {
         Ok(self.load(from, to, MEASURED)?.0)
     }
 
-    /// Returns the bandwidth of writes in Mbit/s, measured for this time, and how many messages of the
-    /// other end have arrived meanwhile.
+    /// Returns the bandwidth of writes in Mbit/s, measured over this time, and the number of messages
+    /// from the other end that arrived meanwhile.
     ///
     /// # Errors
     /// As for [`Completions::next`].
@@ -80,8 +81,8 @@ impl Link<'_> {
         let end = start + time;
         let (mut posted, mut completed, mut received) = (0u64, 0u64, 0usize);
         loop {
-            // Two requests for each that was completed, so that a slow device is not left with
-            // many requests when the time is up.
+            // The window grows by one with each completion, so that a slow device does not have many
+            // outstanding requests when the time is up.
             let window = (completed + 1).min(u64::from(DEPTH));
             while posted - completed < window && Instant::now() < end {
                 send(self.pair, from, Request::Write { to, told: false })?;

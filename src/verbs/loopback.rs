@@ -18,7 +18,8 @@ pub(crate) struct Loopback<'a> {
 }
 
 impl Loopback<'_> {
-    /// The first half of the region belongs to the near end, the second half to the far end.
+    /// Returns both ends' parts: the near end uses the first half of the region, the far end the second
+    /// half.
     fn parts(&self, length: usize) -> (Part<'_>, Part<'_>) {
         let half = self.region.size() / 2;
         let length = length.min(half) as u32;
@@ -33,7 +34,8 @@ impl Loopback<'_> {
     /// Sends a message to the far end, and verifies what it receives.
     ///
     /// # Errors
-    /// As for [`Completions::next`], and if other data arrived.
+    /// As for [`Completions::next`], or [`Failure::OtherData`] if the data that arrived is not what was
+    /// sent.
     pub(crate) fn send_and_receive(&self) -> Result<(), Failure> {
         self.transfer(0x5a, Request::Send)
     }
@@ -57,7 +59,7 @@ impl Loopback<'_> {
         to.verify(salt)
     }
 
-    /// As [`Link::latency`].
+    /// Measures the latency, as [`Link::latency`] does.
     ///
     /// # Errors
     /// As for [`Completions::next`].
@@ -66,7 +68,7 @@ impl Loopback<'_> {
         self.link().latency(from, to.place())
     }
 
-    /// As [`Link::bandwidth`].
+    /// Measures the bandwidth, as [`Link::bandwidth`] does.
     ///
     /// # Errors
     /// As for [`Completions::next`].

@@ -33,13 +33,13 @@ impl<'a> Domain<'a> {
 
 impl Drop for Domain<'_> {
     fn drop(&mut self) {
-        // SAFETY: the domain is freed only here. Everything that was made of it borrows from
-        // this object, and is gone.
+        // SAFETY: the domain is freed only here. Everything made from it borrows from this object, and
+        // is already gone.
         unsafe { ibv_dealloc_pd(self.raw()) };
     }
 }
 
-/// Memory of this process, zeroed, whose pages were not touched yet.
+/// Zeroed memory of this process. Its pages have not been touched yet.
 pub(crate) struct Buffer {
     start: NonNull<c_void>,
     size: NonZeroUsize,
@@ -86,8 +86,8 @@ impl<'a> Region<'a> {
         Region::with(domain, buffer, access)
     }
 
-    /// As [`Region::new`], but only the device itself may write. Every device grants that, even
-    /// one without reliable connections.
+    /// Does the same as [`Region::new`], but allows only the device itself to write. Every device
+    /// grants that, even one without reliable connections.
     ///
     /// # Errors
     /// As for [`Region::new`].
@@ -112,7 +112,7 @@ impl<'a> Region<'a> {
         self.buffer.start.as_ptr() as u64 + offset as u64
     }
 
-    /// Returns the key for requests of this end, and the key for those of the other end.
+    /// Returns the key for this end's requests and the key for the other end's requests.
     pub(super) fn keys(&self) -> (u32, u32) {
         // SAFETY: `ibv_reg_mr` has filled the structure, which is alive.
         unsafe { (self.region.as_ref().lkey, self.region.as_ref().rkey) }
@@ -121,7 +121,7 @@ impl<'a> Region<'a> {
     fn range(&self, offset: usize, length: usize) -> Result<*mut u8, Failure> {
         match offset.checked_add(length) {
             Some(end) if end <= self.size() => {
-                // SAFETY: the offset is inside of the mapping.
+                // SAFETY: the offset is inside the mapping.
                 Ok(unsafe { self.buffer.start.as_ptr().cast::<u8>().add(offset) })
             }
             _ => Err(Errno::EFAULT.into()),

@@ -3,7 +3,7 @@
 //! A provider library may hang or crash on a broken device, so this runs only in
 //! processes that do nothing else: see `self_test/isolate.rs`.
 //!
-//! Each object borrows the one that it was made of, so the compiler makes sure that they are
+//! Each object borrows the object from which it was made, so the compiler ensures that they are
 //! destroyed in the right order. libibverbs refuses to destroy an object that is still in use.
 #![allow(unsafe_code)]
 

@@ -15,8 +15,8 @@ use crate::text;
 /// limit.
 pub(crate) const DEFAULT_SIZE: u64 = 64 * 1024 * 1024;
 
-/// The least number of bytes to register: the smallest page that a kernel has. A kernel with larger
-/// pages pins a whole page of its own.
+/// The smallest number of bytes to register: the smallest page size of any kernel. A kernel with larger
+/// pages pins one whole page.
 pub(crate) const LEAST_SIZE: u64 = 4096;
 
 /// The longest time for the test of one port.
@@ -28,7 +28,7 @@ pub struct PortTest {
     pub device: String,
     /// The number of the port, counted from 1.
     pub port: u8,
-    /// The slot of the GID table. RoCE needs one.
+    /// The index in the GID table. RoCE needs one.
     pub gid_index: Option<u8>,
     /// The number of bytes to register.
     pub size: u64,
@@ -43,13 +43,13 @@ pub struct PortTest {
     pub driver: Option<String>,
 }
 
-/// What the queue pairs of the job have besides their addresses.
+/// The attributes of the job's queue pairs other than their addresses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// The slot of the table of partition keys.
+    /// The index in the table of partition keys.
     pub pkey_index: u16,
     pub service_level: u8,
-    /// The class in the global header, such as on RoCE: DSCP and ECN.
+    /// The traffic class in the global route header (GRH), such as on RoCE: DSCP and ECN.
     pub traffic_class: u8,
 }
 
@@ -71,14 +71,14 @@ pub(crate) struct StepResult {
     pub error: Option<Failure>,
 }
 
-/// How far the probe of one port came.
+/// How far the probe of one port got, and what it found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct DeviceProbe {
     pub device: String,
     pub port: u8,
-    /// The steps in their order. The first step that failed is the last one, unless the others
-    /// do not need it.
+    /// The steps in order. The list ends at the first step that failed, unless later steps do not need
+    /// that step.
     pub steps: Vec<StepResult>,
     pub firmware: Option<String>,
     pub state: Option<PortState>,
@@ -113,18 +113,18 @@ impl DeviceProbe {
 /// The result of a probe, or how its process ended without one.
 pub(crate) type ProbeResult = Result<Box<DeviceProbe>, ProbeEnd>;
 
-/// How the process of a probe ended without a result. It was at the step `during`.
+/// How a probe's process ended without a result. `during` is the step that it was at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ProbeEnd {
     /// A signal ended the process.
     #[error("the probe was killed by {signal}{}", at(*during))]
     Crashed { signal: String, during: Option<Step> },
-    /// The process ended without having told what it found.
+    /// The process exited without reporting what it found.
     #[error("the probe ended with code {code} and reported nothing{}", at(*during))]
     Exited { code: i32, during: Option<Step> },
-    /// The process was killed for taking this long. `gone` is false if even that did not end
-    /// it, because it sleeps in the kernel.
+    /// The process took this long and was killed. `gone` is false if it did not exit even then, because
+    /// it sleeps in the kernel.
     #[error(
         "the probe did not finish within {} and {}{}",
         text::microseconds(after_ms.saturating_mul(1000)),
@@ -132,7 +132,7 @@ pub(crate) enum ProbeEnd {
         at(*during)
     )]
     Hung { after_ms: u64, during: Option<Step>, gone: bool },
-    /// The process told more than it may, or something that is not a result.
+    /// The process sent more than it may, or something that is not a result.
     #[error("the probe's report is invalid{}", at(*during))]
     Garbled { during: Option<Step> },
     /// The process could not be started.

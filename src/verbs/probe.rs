@@ -26,7 +26,7 @@ use crate::facts::reader::of_kernel;
 /// The number of bytes that [`all`] registers with each device.
 const SIZE: usize = 1024 * 1024;
 
-/// The room in a completion queue: completions of both ends, for sending and for receiving.
+/// The capacity of a completion queue: completions of both ends, for sending and for receiving.
 pub(super) const ROOM: i32 = 4 * DEPTH as i32;
 
 /// The result for one device.
@@ -54,7 +54,7 @@ pub(crate) fn all() -> Vec<Registration> {
     devices.names().into_iter().map(one).collect()
 }
 
-/// The other side of a probe whose steps no other process follows.
+/// The parent's side of a probe, if no other process follows the probe's steps.
 struct Silent;
 
 impl Talk for Silent {
@@ -125,8 +125,9 @@ impl Steps<'_> {
         next: impl FnOnce(&mut Steps, &OpenDevice, Port, &Domain, &Region, &mut DeviceProbe),
     ) -> Option<()> {
         let devices = self.step(Step::ListDevices, DeviceList::list)?;
-        // The kernel shows the device, and libibverbs leaves out what none of its providers takes. Where
-        // one of them should have taken it, something is wrong with the device.
+        // The kernel shows the device, but libibverbs omits a device that none of its providers
+        // accepts. If one of them serves this driver, the omission means that something is wrong with
+        // the device.
         let is_foreign = wanted.driver.as_deref().is_some_and(|driver| !providers::serve(driver));
         probe.no_provider =
             is_foreign && !devices.names().contains(&wanted.device) && node(&wanted.device).is_some();
@@ -152,8 +153,8 @@ impl Steps<'_> {
         Some(())
     }
 
-    /// Opens a device. It first opens the device's node, because libibverbs waits for five
-    /// seconds on a node that is denied.
+    /// Opens a device. It opens the device's node first, because libibverbs waits for five seconds if
+    /// access to the node is denied.
     fn open(&mut self, devices: &DeviceList, device: &str) -> Option<OpenDevice> {
         if let Some(node) = node(device) {
             self.step(Step::OpenNode, || {
@@ -230,8 +231,7 @@ impl Steps<'_> {
         Some(())
     }
 
-    /// For a port that is up: returns the slot of its GID table, and the GID in it, if the port
-    /// needs one.
+    /// Checks that the port is up, and returns the GID index and the GID, if the port needs one.
     pub(super) fn address(
         &mut self,
         context: &OpenDevice,

@@ -6,8 +6,8 @@ unsafe extern "C" {
     fn ibv_static_providers(unused: *mut c_void, ...);
 }
 
-/// The providers, each with its descriptor, and with the kernel drivers of its devices as sysfs names
-/// them. Those count whose archive `build.rs` has found.
+/// The providers, each with its descriptor and with its devices' kernel drivers as sysfs names them. A
+/// provider counts only if `build.rs` has found its archive.
 macro_rules! providers {
     ($($name:literal $descriptor:ident of $drivers:pat,)*) => {
         /// Registers the providers with libibverbs, which cannot find any by itself in a static

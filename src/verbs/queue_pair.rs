@@ -16,16 +16,16 @@ use super::failure::{Failure, done, made};
 use super::memory::Domain;
 use super::port_test::Marks;
 
-/// The most requests that may be under way in one direction.
+/// The maximum number of outstanding requests in one direction.
 pub(crate) const DEPTH: u32 = 16;
 
-/// A packet is sent again after 4.096 us * 2^14 = 67 ms, at most 6 times. A device may take up
-/// to four times as long (the InfiniBand specification), which is 2 s in all. The largest
-/// number of times, 7, means for ever on soft-RoCE (drivers/infiniband/sw/rxe/rxe_comp.c).
+/// The device sends a packet again after 4.096 us * 2^14 = 67 ms, at most 6 times. The InfiniBand
+/// specification allows a device up to four times as long, which is 2 s in all. On soft-RoCE, the
+/// maximum number of retries, 7, means forever (drivers/infiniband/sw/rxe/rxe_comp.c).
 const TIMEOUT: u8 = 14;
 const RETRIES: u8 = 6;
 
-/// The number of retries when the receiver is not ready; 7 would mean for ever.
+/// The number of retries if the receiver is not ready; 7 would mean forever.
 const RECEIVER_NOT_READY: u8 = 6;
 
 /// The wait before such a retry: 0.64 ms (`min_rnr_timer`, ibv_modify_qp(3)).
@@ -44,7 +44,7 @@ pub(crate) struct PeerPath {
     pub path_mtu: PathMtu,
     /// The LID of the other end.
     pub lid: u16,
-    /// The slot of this end's GID table, and the GID of the other end; always set on RoCE.
+    /// This end's GID index and the other end's GID; always set on RoCE.
     pub gid: Option<(u8, Ipv6Addr)>,
     pub marks: Marks,
 }
@@ -81,7 +81,7 @@ impl<'a> QueuePair<'a> {
         unsafe { self.pair.as_ref().qp_num }
     }
 
-    /// Goes from RESET to INIT, and sets the port and what the other end may do.
+    /// Changes the pair from RESET to INIT, and sets the port and what the other end may do.
     ///
     /// # Errors
     /// As for ibv_modify_qp(3).
@@ -100,12 +100,12 @@ impl<'a> QueuePair<'a> {
         )
     }
 
-    /// Goes to RTR, and sets the other end and the way to it. A RoCE device now looks up the
-    /// Ethernet address that belongs to the GID.
+    /// Changes the pair to RTR, and sets the other end and the path to it. In this step, a RoCE device
+    /// looks up the Ethernet address that belongs to the GID.
     ///
     /// # Errors
-    /// EINVAL or ENODATA for a GID that does not exist, ENETUNREACH without a route to it,
-    /// ETIMEDOUT if no host answers for it.
+    /// EINVAL or ENODATA for a GID that does not exist, ENETUNREACH without a route to it, ETIMEDOUT if
+    /// no host answers for it.
     pub(crate) fn receive_from(&self, other: u32, route: &PeerPath) -> Result<(), Failure> {
         let mut wanted = nothing();
         wanted.qp_state = ibv_qp_state::IBV_QPS_RTR;
@@ -137,7 +137,7 @@ impl<'a> QueuePair<'a> {
         )
     }
 
-    /// Goes to RTS, the state in which the pair may send.
+    /// Changes the pair to RTS, the state in which it may send.
     ///
     /// # Errors
     /// As for ibv_modify_qp(3).

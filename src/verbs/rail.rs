@@ -14,7 +14,7 @@ use super::talk::{End, Talk};
 use super::work::{Part, RemoteAddress, Request, receive, send};
 use crate::verbs::port_test::{DeviceProbe, PortTest};
 
-/// Which of the two ends speaks first.
+/// Which of the two ends sends first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     First,
@@ -38,20 +38,20 @@ impl Side {
     }
 }
 
-/// Connects a port to one of another node, and moves data in both directions, one after the other.
+/// Connects a port to another node's port, and moves data in one direction, then in the other.
 pub(crate) fn port(wanted: &PortTest, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
     connected(wanted, talk, |steps, link, areas, until, probe| steps.prove(link, areas, side, until, probe))
 }
 
-/// Connects a port to one of another node, and moves data in both directions at once, for at most this time.
-/// The data is not looked at.
+/// Connects a port to another node's port, and moves data in both directions at once, for at most this
+/// time. It does not verify the data.
 pub(crate) fn together(wanted: &PortTest, time: Duration, talk: &mut dyn Talk) -> DeviceProbe {
-    // What is left is for the last message, and for a device that is slow.
+    // The other half is for the last message, and for a slow device.
     let time = time.min(wanted.each / 2);
     connected(wanted, talk, |steps, link, areas, until, probe| steps.load(link, areas, time, until, probe))
 }
 
-/// Connects a port, and does this with the connection up to a moment.
+/// Connects a port, then calls `work` with the connection and the time by which the work must end.
 fn connected(
     wanted: &PortTest,
     talk: &mut dyn Talk,
@@ -108,8 +108,8 @@ fn rail(
         return None;
     }
     let link = Link { completions: &completions, pair: &pair };
-    // This gives up before the parent kills the process, because the parent could say less
-    // about it.
+    // The work gives up before the parent kills the process, because the parent could report less about
+    // the failure.
     let until = Instant::now() + wanted.each / 4 * 3;
     work(steps, &link, &areas, until, probe)?;
     steps.talk.step(Step::Release);
@@ -148,7 +148,7 @@ impl Steps<'_> {
         let (mbps, mut received) =
             self.step(Step::Bandwidth, || link.load(bulk, areas.far(SCRATCH), time))?;
         probe.bandwidth_mbps = Some(mbps);
-        // Neither end may go before the other one is through.
+        // Neither end may disconnect before the other one has finished.
         self.step(Step::Send, || send(link.pair, areas.own(OUT, VERIFIED), Request::Send))?;
         self.step(Step::Wait, || {
             let mut is_sent = false;
@@ -169,7 +169,7 @@ impl Steps<'_> {
         self.step(Step::SmallWrite, || {
             link.send(small, Request::Write { to: areas.far(SCRATCH), told: false })
         })?;
-        // What is lost now is lost for its size.
+        // If a message is lost from here on, its size is the reason.
         self.step(Step::Send, || {
             let sent = from.fill(message).and_then(|()| link.send(from, Request::Send));
             sent.map_err(|failure| Failure::LongMessage(Box::new(failure)))
@@ -195,9 +195,8 @@ impl Steps<'_> {
     }
 }
 
-/// The quarters of a region: the data to send; the message that arrives; the place to which the
-/// other end writes data, about which it notifies this end; and the place to which it writes only
-/// to measure.
+/// The quarters of a region: the data to send; the message that arrives; the data that the other end
+/// writes and then notifies this end about; and the data that it writes only to measure.
 const OUT: usize = 0;
 const MESSAGE_IN: usize = 1;
 const WRITTEN: usize = 2;

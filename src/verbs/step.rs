@@ -33,12 +33,12 @@ pub(crate) enum Step {
     Wait,
     Verify,
     Release,
-    /// The process has told its result, and the kernel closes the device.
+    /// The process has reported its result, and the kernel is closing the device.
     Close,
 }
 
 impl Step {
-    /// Returns whether the call pins memory: its ENOMEM comes from the limit.
+    /// Returns whether the call pins memory, so that RLIMIT_MEMLOCK is the cause of its ENOMEM.
     pub(crate) fn pins(self) -> bool {
         matches!(self, Step::Register | Step::CreateQueue | Step::CreatePair)
     }

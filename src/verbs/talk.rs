@@ -1,4 +1,4 @@
-//! How a probe talks to the process that started it.
+//! How a probe communicates with the process that started it.
 
 use std::net::Ipv6Addr;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::step::Step;
 
 pub(crate) trait Talk {
-    /// Tells which step comes next, so that the parent knows where a probe ended.
+    /// Reports the step that comes next, so that the parent knows at which step a probe ended.
     fn step(&mut self, step: Step);
 
-    /// Gives this end of a rail to the other node, and returns that node's end; `None` if that
-    /// node has none.
+    /// Sends this end of a rail to the other node, and returns that node's end; `None` if that node has
+    /// none.
     fn exchange(&mut self, own: End) -> Option<End>;
 
-    /// Waits until both ends can receive; `false` if the other end never will.
+    /// Waits until both ends can receive; returns `false` if the other end never will.
     fn meet(&mut self) -> bool;
 }
 
-/// One end of a connection, as the other end has to know it to connect.
+/// What the other end needs to know about this end to connect to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct End {
     /// The number of the queue pair.
@@ -27,7 +27,7 @@ pub(crate) struct End {
     pub lid: u16,
     /// The GID of the port; always set on RoCE.
     pub gid: Option<Ipv6Addr>,
-    /// The MTU in bytes that the port works with.
+    /// The MTU in bytes that the port uses.
     pub mtu: u32,
     /// The address at which the other end may write, and the key for it.
     pub address: u64,

@@ -40,10 +40,10 @@ impl Part<'_> {
         RemoteAddress { address: self.region.address(self.offset), key: remote }
     }
 
-    /// Makes data in which no packet looks like another one, nor like data of another salt.
+    /// Makes data in which no two packets look alike. Data with another salt looks different as well.
     fn data(&self, salt: u8) -> Vec<u8> {
-        // 251 is a prime, so the length of no packet is a multiple of it, and each packet starts
-        // elsewhere in the pattern.
+        // 251 is a prime, so no packet's length is a multiple of it, and each packet starts at a
+        // different place in the pattern.
         (0..self.length).map(|n| (n % 251) as u8 ^ salt).collect()
     }
 
@@ -66,7 +66,7 @@ impl Part<'_> {
     /// Compares this part with the data of this salt.
     ///
     /// # Errors
-    /// A sentence if the part holds other data.
+    /// [`Failure::OtherData`] if the part holds other data.
     pub(crate) fn verify(&self, salt: u8) -> Result<(), Failure> {
         match self.region.get(self.offset, self.length as usize)? == self.data(salt) {
             true => Ok(()),
@@ -80,17 +80,17 @@ impl Part<'_> {
     }
 }
 
-/// A request to send, which gets one completion at this end.
+/// A request to send. This end gets one completion for it.
 #[derive(Clone, Copy)]
 pub(crate) enum Request {
-    /// Sends a message to the place at which the other end has asked to receive one.
+    /// Sends a message to the memory that the other end has posted for receiving one.
     Send,
-    /// Writes to this place of the other end. If that end is `told`, it gets a completion, and
-    /// may look at the data after it.
+    /// Writes to this place in the other end's memory. If `told` is true, the other end gets a
+    /// completion, and may then read the data.
     Write { to: RemoteAddress, told: bool },
 }
 
-/// Asks to receive a message into this part.
+/// Posts a request to receive a message into this part.
 ///
 /// # Errors
 /// ENOMEM when the queue is full, EINVAL in the wrong state (ibv_post_recv(3)).
