@@ -1,4 +1,4 @@
-//! Why a process has no verdict of its job's preflight.
+//! Why a process has no verdict from its job's preflight.
 
 use nix::errno::Errno;
 
@@ -9,14 +9,14 @@ use crate::self_test::pair::TokenError;
 use crate::wire::listen::ListenError;
 use crate::wire::{Address, AddressError};
 
-/// What to do if node 0 cannot have the port.
+/// What to do if node 0 cannot listen on the port.
 const TAKEN: &str = "Another job may be on this machine: give all nodes of this one another port, as in --meet HOST:PORT (before a command preflight-meet)";
 
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The job has a token that was kept from this process.
+    /// The job has a token, but it was kept from this process.
     #[error("{0}")]
     KeptToken(&'static str),
     #[error(transparent)]
@@ -29,7 +29,7 @@ pub enum PreflightError {
     Listen(#[from] ListenError),
     #[error("cannot start a process for this node: {0}")]
     NoProcess(Errno),
-    /// `own` is what the process says that takes part for node 0.
+    /// `own` is the error of the process that takes part for node 0.
     #[error("{why}{}", .own.as_ref().map_or(String::new(), |own| format!(". {own}")))]
     Zero { why: ZeroError, own: Option<String> },
     #[error(transparent)]

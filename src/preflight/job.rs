@@ -1,4 +1,4 @@
-//! A process takes part in the preflight of its job, as what starts it says.
+//! Has a process take part in the preflight of its job, on the terms that its caller sets.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -28,14 +28,14 @@ use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
 use crate::wire::Address;
 
-/// How a process takes part.
+/// The terms on which a process takes part.
 pub(crate) struct Terms<'a> {
     pub part: &'a Part,
-    /// How long all nodes are waited for.
+    /// How long to wait for all nodes.
     pub wait: Duration,
-    /// What the nodes know each other by; empty if any peer may be one of them.
+    /// The secret by which the nodes recognize each other; empty if any peer may be a node of the job.
     pub token: &'a str,
-    /// Why there is no token, if the job has one that was kept from this process.
+    /// Why there is no token, if the job has one but it was kept from this process.
     pub kept_token: Option<&'static str>,
     pub rounds: Extent,
     pub scope: Scope,
@@ -43,11 +43,11 @@ pub(crate) struct Terms<'a> {
     pub may_be_alone: bool,
     pub limits: Limits,
     pub say: &'a dyn Fn(&str),
-    /// As for [`Zero`](crate::preflight::meet::zero::Terms).
+    /// As in node 0's [`Terms`](crate::preflight::meet::zero::Terms).
     pub show: Option<&'a dyn Fn(&Progress)>,
 }
 
-/// Takes part, with what is known of this node. This process must be single-threaded.
+/// Takes part, with what is known about this node. This process must be single-threaded.
 ///
 /// # Errors
 /// There is no verdict.
@@ -89,7 +89,8 @@ pub(crate) fn run(
     outcome
 }
 
-/// For a job of one node, which has nothing to prove between nodes. The first task of it tells more.
+/// Returns the outcome for a job of one node, which has nothing to prove between nodes. Only its first
+/// task returns the details.
 fn alone(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Outcome {
     let rails = LocalRails::of(facts, plan, report, terms.scope).names();
     let member = Member { name: report.host.clone(), rails, ..Member::default() };
@@ -98,13 +99,13 @@ fn alone(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Outcome 
     Outcome { told, is_alone: false, judged: (terms.part.local_rank == 0).then_some(judged) }
 }
 
-/// How long the name of node 0 is looked up by node 0 itself, which may do without it.
+/// How long node 0 looks up its own name. It can do without the result.
 const LOOK_UP: Duration = Duration::from_secs(5);
 
 /// Returns where node 0 listens.
 fn listen(meet: &Address, terms: &Terms, facts: &Facts) -> Address {
     let has_token = !terms.token.is_empty();
-    // Only without a token does it matter where the name leads.
+    // Only without a token does it matter to which addresses the name resolves.
     let resolved = match has_token || meet.is_empty() || meet.is_loopback() {
         true => Vec::new(),
         false => meet.sockets(Instant::now() + LOOK_UP.min(terms.wait)).unwrap_or_default(),
@@ -130,7 +131,7 @@ fn first_task(
             "preflight: accepts any process as a node of this job, because {TOKEN_VARIABLE} is not set"
         ));
     }
-    // Node 0 may do without a place: it listens on all of its addresses.
+    // Node 0 needs no address: without one, it listens on all of its addresses.
     let meet = part.meet.as_deref().map_or(Ok(Address::everywhere()), str::parse)?;
     let rails = LocalRails::of(facts, plan, report, terms.scope);
     if meet.is_link_local() {

@@ -1,8 +1,8 @@
 //! The nodes of a job prove the fabric between all of them before the job starts.
 //!
-//! Each node knows the job and itself ([`who`]). All go to node 0 ([`meet`]), which takes part like any of
-//! them, and try their pairs in the rounds of its schedule ([`prove`]). Node 0 judges what the pairs
-//! have said ([`judge`]).
+//! Each node finds out about the job and about itself ([`who`]). All nodes connect to node 0
+//! ([`meet`]), which takes part like any of them, and test their pairs in the rounds of node 0's
+//! schedule ([`prove`]). Node 0 judges what the pairs reported ([`judge`]).
 
 mod error;
 pub(crate) mod job;

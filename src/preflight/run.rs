@@ -23,17 +23,17 @@ use crate::text::duration;
 use crate::wire::Address;
 use crate::wire::listen::{Listener, allow_connections};
 
-/// How the preflight has ended.
+/// How the preflight ended.
 pub struct Outcome {
     pub told: Told,
-    /// Whether nothing was proven: this node has passed before, and was started again alone.
+    /// Whether nothing was proven, because this node has passed before and was started again alone.
     pub is_alone: bool,
-    /// All that node 0 knows; other nodes know no more than their line.
+    /// All that node 0 knows; other nodes know only their own line.
     pub judged: Option<Judged>,
 }
 
 impl Outcome {
-    /// Of a node that knows no more than what it was told.
+    /// Returns the outcome of a node that knows only what node 0 sent it.
     pub fn heard(told: Told) -> Outcome {
         Outcome { told, is_alone: false, judged: None }
     }
@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// Returns the longest time that a preflight of so many nodes takes, if it waits this long for them.
+/// Returns the longest time that a preflight of this many nodes takes, if it waits this long for them.
 pub fn longest(wait: Duration, nodes: u32, extent: Extent, each: Duration) -> Duration {
     wait.saturating_add(Times { each }.whole(&Schedule { nodes, extent }))
 }

@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::wire::Address;
 
-/// With a token, node 0 listens on all of its addresses: it can authenticate every node. Without one, it
-/// listens on the address alone that `meet` names, if that is one of its own. A name that leads to the
-/// loopback on its own host leads elsewhere on others, and one that leads to several addresses of this host
-/// may be reached at each of them.
+/// Returns where node 0 listens. With a token, that is on all of its addresses, because it can
+/// authenticate every node. Without one, it is only on the address that `meet` names, if that address
+/// is its own. A name that resolves to loopback on node 0 resolves to something else on other hosts. If
+/// a name resolves to several of this host's addresses, nodes may connect to any of them.
 pub(in crate::preflight) fn place(
     meet: &Address,
     has_token: bool,

@@ -1,4 +1,5 @@
-//! What the nodes of a job tell node 0, and each other, once they know each other.
+//! The messages that the nodes of a job send to node 0 and to each other, after they have
+//! authenticated.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -20,24 +21,25 @@ pub const MEETING: Protocol = Protocol { schema: "rdma-init/preflight-meeting/8"
 /// Between the two nodes of a pair.
 pub const PAIR: Protocol = Protocol { schema: "rdma-init/preflight-pair/4", command: "preflight" };
 
-/// In bytes: the longest message of a node to node 0. A report of a node with sixteen rails and a
-/// hundred variables has some ten thousand.
+/// In bytes: the longest message from a node to node 0. The report of a node with sixteen rails and a
+/// hundred variables takes a few tens of thousands.
 pub const LONGEST: usize = 256 * 1024;
 
-/// The most reports in one message, and the most reports of rails in them: with a long sentence for each, so
-/// many fit into [`LONGEST`]. A message has one report at least, however many rails that has.
+/// The most reports in one message, and the most reports of rails in them. That many fit into
+/// [`LONGEST`], even with a long sentence for each. A message contains at least one report, however
+/// many rails that report has.
 pub const REPORTS_AT_ONCE: usize = 32;
 pub const RAILS_AT_ONCE: usize = 32 * 16;
 
-/// The most partners in one message, each of some hundred bytes.
+/// The most peers in one message. Each takes a few hundred bytes.
 pub const PARTNERS_AT_ONCE: usize = 256;
 
-/// What node 0 gives to the two nodes of a pair, and to no other one. Together with the token it is the key of
-/// the pair's connection.
+/// What node 0 gives only to the two nodes of a pair. Together with the token, it yields the key of the
+/// pair's connection.
 pub type Secret = [u8; 16];
 
-/// Returns the key of a pair's connection. A process that knows only the token, or only the secret, does not
-/// have it.
+/// Returns the key of a pair's connection. A process that knows only the token, or only the secret,
+/// cannot compute it.
 pub fn pair_key(secret: &Secret, token: &str) -> [u8; 32] {
     HKDF::extract(secret, token)
 }
@@ -46,23 +48,23 @@ pub fn pair_key(secret: &Secret, token: &str) -> [u8; 32] {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToZero {
     Join(Box<Join>),
-    /// The node is there.
+    /// A keep-alive.
     Alive,
-    /// What came of pairs: of each soon after it is over.
+    /// The results of pairs. A node sends each soon after its pair is over.
     Proved(Vec<PairReport>),
 }
 
-/// A node that comes.
+/// What a node reports when it joins.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Join {
     pub node: u32,
     /// The number of nodes that it expects.
     pub nodes: u32,
-    /// The job as its launcher calls it, where it does.
+    /// The job's ID from the launcher, if the launcher sets one.
     pub job: Option<String>,
-    /// The address at which other nodes find it; `None` if it is with node 0.
+    /// The address at which other nodes reach it; `None` if it runs beside node 0.
     pub address: Option<IpAddr>,
-    /// The port on which it waits for its partners.
+    /// The port on which it listens for its peers.
     pub port: u16,
     /// The names of its rails.
     pub rails: Vec<String>,
@@ -70,36 +72,36 @@ pub struct Join {
     pub rates: Vec<f32>,
     /// The addresses of its rails.
     pub addresses: Addresses,
-    /// `verbs`, `sockets`.
+    /// `verbs` or `sockets`.
     pub transport: String,
-    /// Its self-test.
+    /// The report of its self-test.
     pub report: Brief,
 }
 
 /// From node 0 to a node.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToNode {
-    /// Node 0 is there, and waits; for whom.
+    /// Node 0 is alive, and is waiting for the `missing` nodes.
     Waiting { missing: String },
-    /// Node 0 is there, and others are at work.
+    /// Node 0 is alive, and other nodes are testing.
     Working,
-    /// Try these pairs, in their order.
+    /// Test these pairs, in this order.
     Prove(Order),
-    /// This node has gone: do not wait for it.
+    /// This node has disconnected: do not wait for it.
     Gone { node: u32 },
     /// This node cannot take part.
     Refused(String),
-    /// The end.
+    /// The verdict, which ends the preflight.
     Verdict(Told),
 }
 
-/// Pairs to try, all of them or a part.
+/// The pairs to test: all of them, or a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// The number of the round that begins now.
     pub first: u16,
-    /// The longest time for the test of a port, in milliseconds, from which follows how long a round may
-    /// take: node 0 and both nodes of a pair count with the same time.
+    /// The longest time for the test of a port, in milliseconds. It determines how long a round may
+    /// take, so node 0 and both nodes of a pair use the same time.
     pub each_ms: u64,
     pub pairs: Vec<Partner>,
 }
@@ -110,25 +112,25 @@ impl Order {
     }
 }
 
-/// Whom to try the rails with, and when.
+/// The node to test the rails with, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partner {
-    /// Rounds of second tries go on after those of the first.
+    /// The round. Retry rounds continue the numbers of the scheduled rounds.
     pub round: u16,
     pub node: u32,
     pub name: String,
-    /// Where to find it; `None`: where node 0 is.
+    /// The node's address; `None` if it is the address of node 0.
     pub address: Option<IpAddr>,
     pub port: u16,
     pub secret: Secret,
     pub work: Work,
-    /// Whether this is a second try, in which a rail is tried even if it seems to be dead.
+    /// Whether this is a retry, which tests a rail even if it seems to be dead.
     pub is_again: bool,
 }
 
 #[cfg(test)]
 impl Partner {
-    /// Returns an order to try the rails with this node, as far as tests look at it.
+    /// Returns an order to test the rails with this node, with the fields that tests look at.
     pub fn in_round(round: u16, node: u32) -> Partner {
         Partner {
             round,
@@ -147,29 +149,29 @@ impl Partner {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
-    /// They try each rail with the same rail of the other node.
+    /// They test each rail with the same rail of the other node.
     #[default]
     Rails,
-    /// They try each rail with another one: the rails of the higher node are shifted by so many.
+    /// They test each rail with a different one: the higher node's rails are shifted by this number.
     Crosswise(u16),
     /// All pairs of the job move data at once.
     Together,
 }
 
-/// The verdict, as a node needs it.
+/// The verdict, in the form that a node needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     pub passed: bool,
-    /// What this node says.
+    /// The line that this node logs.
     pub line: String,
-    /// Why no command may start, with the culprits' names; `None` if nothing is wrong.
+    /// Why no command may start, with the names of what is faulty; `None` if nothing is wrong.
     pub reason: Option<String>,
     /// Whether rails were tried with other ones, and none reached another one.
     pub rails_apart: bool,
 }
 
-/// Which node calls which one, for which round. This is the identity in the greeting of the node that calls,
-/// and the secret of that pair proves it.
+/// Which node calls which other node, and for which round. The calling node sends this as its identity
+/// in the greeting, and the secret of that pair proves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallId {
     pub round: u16,
@@ -186,7 +188,7 @@ impl std::fmt::Display for CallId {
 }
 
 impl CallId {
-    /// `None` if the text is not what [`CallId`] writes.
+    /// Returns `None` if the text is not in the form that [`CallId`] writes.
     pub fn read(text: &str) -> Option<CallId> {
         let mut words = text.split(' ');
         let id = CallId {
@@ -198,7 +200,7 @@ impl CallId {
     }
 }
 
-/// From the end that calls, and the answer.
+/// What the end that calls sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Call {
     /// The node is ready for its pair with this one.
@@ -209,15 +211,15 @@ pub enum Call {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// The node is in this round.
+    /// The node is still busy in this round.
     Busy { round: u16 },
-    /// Now.
+    /// Start now.
     Go,
-    /// That pair is over for this node; how it has ended.
+    /// For this node, that pair is over, and this is how it ended.
     Over(PairFailure),
 }
 
-/// Where the rails of a node listen, in its order; each of the two nodes of a pair sends it.
+/// Where the rails of a node listen, in the order of the rails; both nodes of a pair send this.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Offer {
     pub rails: Vec<Result<RailEndpoint, String>>,
@@ -231,7 +233,7 @@ pub struct RailEndpoint {
     pub cookie: Cookie,
 }
 
-/// What the fuzzers call; see [`crate::fuzz`].
+/// Runs the code that the fuzzers call; see [`crate::fuzz`].
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(line: &[u8]) {
     use crate::json::read;

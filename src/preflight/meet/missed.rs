@@ -1,20 +1,20 @@
-//! What came of a node's tries to reach node 0, for the one sentence at the end of them.
+//! The failed attempts of a node to reach node 0, for the one sentence at the end.
 
 use std::collections::BTreeMap;
 
 use crate::text::counted;
 use crate::wire::reach::ConnectFailure;
 
-/// Why a try has failed.
+/// Why an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Missed {
-    /// No connection.
+    /// The node could not connect.
     Unconnected(ConnectFailure),
-    /// There was a connection, and then no answer, or its end.
+    /// The node connected, but got no answer, or the connection ended.
     Unanswered,
 }
 
-/// How often each of them came.
+/// How often each of these failures happened.
 #[derive(Debug, Default)]
 pub struct Misses(BTreeMap<Missed, usize>);
 
@@ -30,7 +30,7 @@ impl Misses {
         format!("of {}, {}", counted_tries(all), each.collect::<Vec<_>>().join(", "))
     }
 
-    /// Returns what helps against what came most often.
+    /// Returns what fixes the most frequent failure.
     pub(in crate::preflight) fn fix(&self) -> &'static str {
         let most = self.0.iter().max_by_key(|(_, count)| **count).map(|(missed, _)| *missed);
         match most {

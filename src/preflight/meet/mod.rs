@@ -1,5 +1,5 @@
-//! Node 0 and the other nodes: where they meet, what they send each other, and which nodes form a pair in
-//! which round.
+//! Node 0 and the other nodes: where they connect, what they send each other, and which nodes form a
+//! pair in which round.
 
 pub(super) mod listening;
 pub mod message;

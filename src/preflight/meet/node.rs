@@ -21,59 +21,59 @@ use crate::wire::reach::{self, ConnectFailure, Unreached};
 use crate::wire::stranger::{Fault, Stranger};
 use crate::wire::{Address, Channel};
 
-/// What a node goes by.
+/// What a node needs to take part.
 pub struct Node<'a> {
     pub node: u32,
     pub nodes: u32,
-    /// The job as its launcher calls it, where it does.
+    /// The job's ID from the launcher, if the launcher sets one.
     pub job: Option<String>,
-    /// Where node 0 is.
+    /// The address of node 0.
     pub meet: Address,
     /// Where this node listens, if it is node 0.
     pub listen: Address,
-    /// The longest time until all nodes are there.
+    /// How long to wait until all nodes have joined.
     pub wait: Duration,
-    /// How long to wait for the first other node, if this one has passed before and was started again.
+    /// How long to wait for the first other node, if this node has passed before and was started again.
     pub alone_after: Option<Duration>,
     pub token: &'a str,
-    /// The names of all nodes, where the launcher tells them.
+    /// The names of all nodes, if the launcher provides them.
     pub names: &'a [String],
     /// As for [`Part`](crate::preflight::who::part::Part).
     pub are_names_certain: bool,
-    /// What the proof does not try as the job will, as sentences.
+    /// What the proof does not test as the job will use it, as sentences.
     pub left_out: &'a [String],
     pub report: Brief,
     pub rails: LocalRails,
     pub addresses: Addresses,
     pub extent: Scope,
-    /// Which pairs are tested, as this node's configuration says.
+    /// Which pairs to test, according to this node's configuration.
     pub rounds: Extent,
     pub say: &'a dyn Fn(&str),
 }
 
-/// How often a node and node 0 tell each other that they are there.
+/// How often a node and node 0 send each other a keep-alive.
 pub const ALIVE: Duration = Duration::from_secs(5);
 
-/// A node that has sent nothing for so long hangs, or its machine is off.
+/// A node that has sent nothing for this long hangs, or its machine is off.
 pub const HUNG: Duration = Duration::from_secs(25);
 
-/// The time for one try to connect.
+/// How long one attempt to connect may take.
 const TRY: Duration = Duration::from_secs(5);
 
-/// The pauses between two tries.
+/// The pauses between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A wait that is shorter is not worth a line.
+/// A shorter wait is not worth a line in the log.
 const SOON: Duration = Duration::from_secs(2);
 
-/// How often it is said for whom this node waits.
+/// How often this node logs what it is waiting for.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a node has no verdict.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// It has passed before, and finds no other node.
+    /// The node has passed before, and finds no other node.
     #[error("node 0 was not reachable within {within}: {why}")]
     Alone { within: String, why: Miss },
     #[error("cannot listen on any port: {0}")]
@@ -85,7 +85,7 @@ pub enum NodeError {
         misses.fix()
     )]
     Unreached { meet: Address, within: String, misses: Misses, last: Box<Miss> },
-    /// What answers at the address is not node 0 of this job.
+    /// The process that answers at this address is not node 0 of this job.
     #[error(transparent)]
     NotNodeZero(Stranger),
     #[error(
@@ -95,7 +95,7 @@ pub enum NodeError {
     /// Node 0 disconnected before the first pair, when there was no time for another attempt.
     #[error(transparent)]
     Lost(Lost),
-    /// Node 0 says why; fit to be shown.
+    /// Node 0 reports why; the text is safe to show.
     #[error("node 0 rejected this node: {0}")]
     Rejected(String),
     #[error("node 0 waits longer than this node (preflight-wait)")]
@@ -104,7 +104,7 @@ pub enum NodeError {
     Rounds(#[from] RoundsError),
 }
 
-/// Why one attempt did not reach node 0. Another attempt may.
+/// Why one attempt did not reach node 0. Another attempt may succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum Miss {
     #[error(transparent)]
@@ -125,7 +125,7 @@ impl Miss {
     }
 }
 
-/// Node 0 was there, and disconnected before the first pair.
+/// Why the connection to node 0 ended before the first pair.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     #[error(transparent)]
@@ -153,7 +153,7 @@ impl From<NodeError> for End {
 }
 
 impl Node<'_> {
-    /// This node, as the process sees it that goes to the node 0 of its own machine.
+    /// Returns this node for the process that connects to the node 0 on its own machine.
     pub fn at(&self, meet: Address) -> Node<'_> {
         Node {
             meet,
@@ -167,7 +167,7 @@ impl Node<'_> {
         }
     }
 
-    /// Returns how long the rounds, and all else that comes after the meeting, may take.
+    /// Returns how long the rounds may take, with everything that follows after all nodes have joined.
     pub fn rounds_time(&self) -> Duration {
         Times { each: self.extent.each }.whole(&Schedule { nodes: self.nodes, extent: self.rounds })
     }
@@ -177,7 +177,7 @@ impl Node<'_> {
     /// # Errors
     /// There is no verdict.
     pub fn take_part(&self) -> Result<Told, NodeError> {
-        // Before other nodes know of this one, so that none of them is refused.
+        // The node listens before other nodes know about it, so that no connection is refused.
         let listener = Listener::on_port(0).map_err(NodeError::Listen)?;
         let end = Instant::now() + self.wait;
         let mut lost = None;
@@ -192,10 +192,10 @@ impl Node<'_> {
         }
     }
 
-    /// Connects to node 0, as often as it takes.
+    /// Connects to node 0, and tries as often as necessary.
     fn reach(&self, end: Instant, lost: Option<Lost>) -> Result<Channel, NodeError> {
         let started = Instant::now();
-        // A node 0 that was there a moment ago comes again.
+        // If node 0 was there a moment ago, it will come back.
         let alone_after = self.alone_after.filter(|_| lost.is_none());
         let end = alone_after.map_or(end, |after| end.min(started + after));
         let mut pause = FIRST_PAUSE;
@@ -221,7 +221,7 @@ impl Node<'_> {
                 let (meet, within) = (self.meet.clone(), duration(self.wait));
                 return Err(NodeError::Unreached { meet, within, misses, last: Box::new(why) });
             }
-            // The nodes of a job do not start at the same moment.
+            // The nodes of a job do not start at the same moment, so a short wait is not logged.
             let is_due = started.elapsed() > SOON && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);
             if is_due {
                 (self.say)(&format!("preflight: waiting for node 0 at {}: {why}.", self.meet));
@@ -232,7 +232,8 @@ impl Node<'_> {
         }
     }
 
-    /// Tries to reach node 0 once. The inner error says why it was not reached, which may change.
+    /// Tries once to reach node 0. The inner error says why that failed, and another attempt may
+    /// succeed.
     ///
     /// # Errors
     /// Another attempt would fail in the same way.
@@ -246,7 +247,7 @@ impl Node<'_> {
             Ok(connection) => connection,
             Err(why) => return Ok(Err(Miss::Connect { name, why })),
         };
-        // A node that has waited long gets the time that it needs.
+        // A node that has waited for a long time still gets enough time for this.
         let patience = Instant::now() + TRY;
         match reach::prove(connection, &MEETING, "", self.token.as_bytes(), ALIVE, patience) {
             Ok((channel, _)) => Ok(Ok(channel)),
@@ -257,7 +258,7 @@ impl Node<'_> {
         }
     }
 
-    /// Joins, and stays to the end.
+    /// Joins, and stays until the end.
     fn stay(&self, mut channel: Channel, listener: &Listener) -> Result<Told, End> {
         let ends = channel.connection().ends().map_err(|error| End::Again(Lost::Addresses(error)))?;
         if let IpAddr::V6(own) = ends[0].ip()
@@ -271,7 +272,7 @@ impl Node<'_> {
         loop {
             match channel.receive(HUNG)? {
                 ToNode::Waiting { missing } => {
-                    // Most waits are short, and need no words.
+                    // Most waits are short, and need no line in the log.
                     let is_due =
                         joined.elapsed() > ALIVE && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);
                     if is_due {
@@ -294,8 +295,8 @@ impl Node<'_> {
                 }
                 ToNode::Working | ToNode::Gone { .. } => {}
             }
-            // Node 0 knows when to stop waiting, and may have begun later than this node. This is for a
-            // node 0 that does not stop.
+            // Node 0 knows when to stop waiting, and may have started later than this node. This check
+            // is for a node 0 that never stops.
             if joined.elapsed() > self.wait + HUNG {
                 return Err(NodeError::WaitsLonger.into());
             }
@@ -320,21 +321,22 @@ impl Node<'_> {
     }
 }
 
-/// Returns what may be shown of what node 0 has told.
+/// Returns the parts of node 0's verdict in a form that is safe to show.
 pub fn presentable(told: Told) -> Told {
     let shown = |text: String| visible(&bounded(text));
     Told { line: shown(told.line), reason: told.reason.map(shown), ..told }
 }
 
-/// Between half of the time and all of it, so that many nodes do not come all at once.
+/// Returns a random time between half of this time and all of it, so that many nodes do not connect at
+/// once.
 fn jittered(time: Duration) -> Duration {
     let mut byte = [0];
-    // Without random numbers, the nodes come together.
+    // Without random numbers, the nodes connect at the same time.
     let _ = random::fill(&mut byte);
     time / 2 + time / 2 * u32::from(byte[0]) / 255
 }
 
-/// Addresses of a partner.
+/// Returns the addresses of a peer.
 pub fn sockets(address: Option<IpAddr>, zero: IpAddr, port: u16) -> [SocketAddr; 1] {
     [SocketAddr::new(address.unwrap_or(zero), port)]
 }

@@ -4,18 +4,18 @@ use std::fmt::{Display, Formatter};
 
 use crate::text::counted;
 
-/// A bar is no longer than this, and a shorter one than the other is of no use.
+/// A longer bar than the first is never drawn, and a shorter one than the second is useless.
 const LONGEST: usize = 40;
 const SHORTEST: usize = 10;
 
-/// So many things of so many, and what is going on.
+/// How many of all things are done, and what is going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     pub done: usize,
     pub all: usize,
     /// `node`, `pair`
     pub thing: &'static str,
-    /// What follows: `have come`, `are done, round 3 of 6`
+    /// What follows the count: `have joined`, `are done, round 3 of 6`.
     pub stage: String,
 }
 
@@ -27,8 +27,8 @@ impl Display for Progress {
 }
 
 impl Progress {
-    /// `[#####.....] 48 of 96 pairs are done, round 3 of 6` for a terminal of so many columns, and without the bar
-    /// if there are too few of them for it.
+    /// Returns `[#####.....] 48 of 96 pairs are done, round 3 of 6` for a terminal of this width. If
+    /// there are too few columns, the bar is left out.
     pub fn bar(&self, columns: usize) -> String {
         let text = self.to_string();
         let width = columns.saturating_sub(text.chars().count() + 4).min(LONGEST);

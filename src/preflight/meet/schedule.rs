@@ -1,12 +1,12 @@
 //! Which nodes form a pair, and in which round. Pure.
 //!
-//! In every round each node is in one pair; if their number is odd, one of them rests. The
-//! partner of a node is computed from three numbers, so no node needs the whole table.
+//! In every round, each node is in one pair; if the number of nodes is odd, one node rests. A node's
+//! peer is computed from three numbers, so no node needs the whole table.
 
-/// Which pairs are tried.
+/// Which pairs to test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Neighbours, then partners at a distance of 2, 4, 8 and so on.
+    /// Neighbors, then nodes at a distance of 2, 4, 8 and so on.
     Doubling,
     /// Every pair once.
     Full,
@@ -24,13 +24,13 @@ impl Schedule {
         match self.extent {
             _ if self.nodes < 2 => 0,
             Extent::Doubling => (self.nodes - 1).ilog2() + 1,
-            // An even number of seats on a round table, less one.
+            // A round table with an even number of seats takes one round fewer than it has seats.
             Extent::Full => (self.nodes - 1) | 1,
         }
     }
 
-    /// Returns the partner of a node in a round; `None` for a node that rests, and if there is no such
-    /// round or node.
+    /// Returns a node's peer in a round; `None` if the node rests, or if there is no such round or
+    /// node.
     pub fn partner(&self, round: u32, node: u32) -> Option<u32> {
         if round >= self.rounds() || node >= self.nodes {
             return None;
@@ -50,15 +50,15 @@ impl Schedule {
     }
 }
 
-/// The nodes are a ring that is cut into blocks of twice the distance, in which each node of the
-/// first half has its partner in the second half. The rest of the ring is a smaller block: its
-/// halves are as near to the distance as they can be, and if its number is odd, the node in
-/// its middle rests.
+/// Returns the peer of a node at this round's distance. The nodes form a ring. The ring is cut into
+/// blocks of twice the distance, and each node in the first half of a block is paired with a node in
+/// the second half. The rest of the ring is a smaller block: its halves are as close to the distance as
+/// possible, and if it has an odd number of nodes, the node in its middle rests.
 ///
-/// The ring is cut in another place in each round, because the rest would otherwise be always the
-/// same nodes, who would meet no others. With a cut that is one less than the distance, all
-/// partners of a node are different ones if the number of nodes is even. If it is odd, a
-/// node meets one of them twice at most, and rests twice at most. The tests look.
+/// Each round cuts the ring at a different place. Otherwise the rest would always consist of the same
+/// nodes, which would never be paired with others. If the cut is one less than the distance and the
+/// number of nodes is even, all peers of a node are different. If the number is odd, a node gets at
+/// most one of its peers twice, and rests at most twice. The tests check this.
 fn at_distance(nodes: u32, round: u32, node: u32) -> Option<u32> {
     let distance = 1 << round;
     let cut = distance - 1;
@@ -78,14 +78,15 @@ fn at_distance(nodes: u32, round: u32, node: u32) -> Option<u32> {
     Some((other + nodes - cut) % nodes)
 }
 
-/// The method of the round table: one seat is fixed, the others move on by one place in each
-/// round. An odd number of nodes gets one empty seat, the fixed one.
+/// Returns a node's peer by the round-table method: one seat is fixed, and the others move on by one
+/// place in each round. If the number of nodes is odd, the fixed seat stays empty.
 fn at_table(nodes: u32, round: u32, node: u32) -> Option<u32> {
     let fixed = (nodes - 1) | 1;
     // In each round, the places of a pair add up to the round's number.
     let opposite = |place: u32| (round + fixed - place) % fixed;
     let partner = if node == fixed {
-        // The place that is opposite to itself: half of the number, or of the number that is odd.
+        // The place that is opposite to itself: half of the round's number if that is even, and
+        // otherwise half of its sum with the odd number of places.
         if round.is_multiple_of(2) { round / 2 } else { (round + fixed) / 2 }
     } else {
         match opposite(node) {
@@ -185,8 +186,8 @@ mod tests {
         }
     }
 
-    /// A node that is cut off from all others is then seen by many of them, and no part of the job
-    /// is without a pair to the rest.
+    /// So if a node is cut off from all others, many of them see it, and every part of the job has a
+    /// pair with the rest.
     #[test]
     fn the_pairs_connect_all_nodes_within_few_steps() {
         for nodes in numbers().filter(|nodes| *nodes <= 4097) {

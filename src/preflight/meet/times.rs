@@ -1,43 +1,44 @@
 //! How long the parts of a preflight may take: the rails of a pair, the pair, a round, all of it. Pure.
 //!
-//! Each time is made of the one before it, so no part can outlast the one that contains it. A node ends
-//! each pair by itself at the end of its round, whatever its partner does. So node 0 waits for a node
-//! that is well no longer than [`Times::first`] or [`Times::again`], and all of these together are what
-//! PID 1 allows.
+//! Each time is computed from the one before it, so no part can outlast the one that contains it. A
+//! node ends each of its pairs at the end of the round, whatever its peer does. So node 0 waits for a
+//! healthy node no longer than [`Times::first`] or [`Times::again`], and all of these together are the
+//! time that PID 1 allows.
 
 use std::time::Duration;
 
 use crate::preflight::meet::schedule::{Extent, Schedule};
 
-/// The time for one try to connect to a partner.
+/// How long one attempt to connect to a peer may take.
 pub const CONNECT: Duration = Duration::from_secs(5);
 
-/// A partner that accepts a connection and then sends nothing for so long hangs.
+/// A peer that accepts a connection and then sends nothing for this long hangs.
 pub const SILENT: Duration = Duration::from_secs(8);
 
-/// How long a node waits for the call of its partner before it asks the partner.
+/// How long a node waits for its peer's call before it asks the peer.
 pub const ASK_AFTER: Duration = Duration::from_secs(3);
 
-/// How long a call may still come after the partner could not be asked.
+/// How long a call may still arrive after this node failed to ask the peer.
 pub const GRACE: Duration = Duration::from_secs(3);
 
-/// The time from the moment at which both nodes of a pair are free until they try their rails or know why
-/// they cannot: the partner is waited for, reached, proves who it is, and answers.
+/// The time from the moment when both nodes of a pair are free until they test their rails or know why
+/// they cannot: one waits for the other, connects, authenticates it, and gets its answer.
 const LEAD: u64 = ASK_AFTER.as_secs() + CONNECT.as_secs() + 2 * SILENT.as_secs() + GRACE.as_secs();
 
-/// The time for messages on their way, and for processes that start, on a busy machine.
+/// Extra time for messages on their way, and for processes to start on a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// The time for the rails of a pair in addition to three tests of a port.
+/// The time for the rails of a pair, in addition to three tests of a port.
 const RAILS: Duration = Duration::from_secs(45);
 
-/// What a sound pair takes at the most in addition to the test of a port.
+/// The most that a sound pair takes in addition to the test of a port.
 const USUAL: Duration = Duration::from_secs(5);
 
-/// How many rounds the second tries may take that last as long as a round may. Most take a few seconds.
+/// How many retry rounds there is time for if each lasts as long as a round may. Most take a few
+/// seconds.
 const AGAIN: u32 = 8;
 
-/// The time for the verdict: to judge, and to tell all nodes.
+/// The time for the verdict: to compute it, and to send it to all nodes.
 const JUDGING: Duration = Duration::from_secs(40);
 pub const TELLING: Duration = Duration::from_secs(20);
 
@@ -49,28 +50,29 @@ pub struct Times {
 }
 
 impl Times {
-    /// All rails of a pair, which are tried at once.
+    /// Returns the time for all rails of a pair, which are tested at once.
     pub fn rails(self) -> Duration {
         self.each.saturating_mul(3).saturating_add(RAILS)
     }
 
-    /// A pair, once both of its nodes are free.
+    /// Returns the time for a pair, once both of its nodes are free.
     pub fn pair(self) -> Duration {
         self.rails().saturating_add(Duration::from_secs(LEAD))
     }
 
-    /// A round, once the round before it is over.
+    /// Returns the time for a round, once the round before it is over.
     pub fn round(self) -> Duration {
         self.pair().saturating_add(SLACK)
     }
 
-    /// So many rounds, one after the other, and the messages about them.
+    /// Returns the time for this many rounds, one after the other, and for the messages about them.
     pub fn rounds(self, rounds: u32) -> Duration {
         self.round().saturating_mul(rounds).saturating_add(SLACK)
     }
 
-    /// Returns the rounds of the schedule. In a full schedule most pairs are sound, and it would take days if
-    /// none was: there, the time is what sound pairs take, and one round as long as a round may take.
+    /// Returns the time for the rounds of the schedule. In a full schedule most pairs are sound, and it
+    /// would take days if none were. So its time is what sound pairs take, and in addition one round of
+    /// the longest time.
     pub fn first(self, schedule: &Schedule) -> Duration {
         let rounds = schedule.rounds();
         match schedule.extent {
@@ -82,23 +84,23 @@ impl Times {
         }
     }
 
-    /// All second tries together.
+    /// Returns the time for all retries together.
     pub fn again(self) -> Duration {
         self.rounds(AGAIN)
     }
 
-    /// Returns how many rounds of second tries may begin, if so much of their time is left.
+    /// Returns how many retry rounds may start if this much of their time is left.
     pub fn rounds_in(self, left: Duration) -> usize {
         let rounds = left.saturating_sub(SLACK).as_secs_f64() / self.round().as_secs_f64();
         rounds as usize
     }
 
-    /// Returns the rounds whose time is over this long after the first of them began.
+    /// Returns how many rounds are over when this much time has passed since the first of them began.
     pub fn over_after(self, elapsed: Duration) -> usize {
         (elapsed.as_secs_f64() / self.round().as_secs_f64()) as usize
     }
 
-    /// All of it, from the moment at which all nodes are there to the end.
+    /// Returns the time for everything, from the moment when all nodes have joined to the end.
     pub fn whole(self, schedule: &Schedule) -> Duration {
         // The round in which all nodes move data at once, and the one from one rail to another.
         let others = self.rounds(1).saturating_mul(2);
@@ -127,7 +129,7 @@ mod tests {
     fn each_part_has_room_in_the_one_that_contains_it() {
         for times in EACH.map(|each| Times { each }) {
             assert!(times.each < times.rails() && times.rails() < times.pair());
-            // Both ways to a partner: this node calls it, or waits for its call and then asks it.
+            // The two ways to reach a peer: this node calls it, or waits for its call and then asks it.
             let called = CONNECT + SILENT + SILENT;
             let asked = ASK_AFTER + CONNECT + SILENT + SILENT + GRACE;
             assert!(called.max(asked) + times.rails() <= times.pair());
@@ -183,7 +185,7 @@ mod tests {
         let [few, many] = [minutes(8), minutes(256)];
         let page = include_str!("../../../docs/preflight.md");
         assert!(page.contains(&format!("| {few:.1} min for 8 nodes, {many:.1} min for 256 nodes |")));
-        // With the 10 minutes of preflight-wait.
+        // These times include the 10 minutes of preflight-wait.
         let [few, many] = [few, many].map(|time| (time + 10.0).ceil());
         let page = include_str!("../../../docs/entering.md");
         assert!(page.contains(&format!("{few} minutes for 8 nodes, {many} minutes for 256 nodes")));

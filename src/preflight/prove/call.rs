@@ -1,4 +1,4 @@
-//! One end of a pair, in its own process: it connects to the partner, and calls it or asks it.
+//! One end of a pair, in its own process: it connects to the peer, and calls it or asks it.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -18,11 +18,11 @@ pub(in crate::preflight) fn own<'a>(node: &'a Node, standings: &'a [Standing]) -
     Own { name: &node.report.host, rails: &node.rails, standings, extent: node.extent }
 }
 
-/// What is wrong with a partner that is busy up to the end of the round.
+/// The failure of a pair whose peer is busy until the end of the round.
 pub(in crate::preflight) const BUSY: &str =
     "the other node is still testing an earlier pair, and the time for this one is over";
 
-/// Connects to a partner and says what this node wants of it.
+/// Connects to a peer and sends it what this node wants.
 fn speak(
     with: &Partner,
     node: &Node,
@@ -49,7 +49,7 @@ fn speak(
     Ok(channel)
 }
 
-/// Calls a partner, waits until it is free, and tries the rails with it, up to the end of the round.
+/// Calls a peer, waits until it is free, and tests the rails with it, up to the end of the round.
 pub(in crate::preflight) fn call(
     node: &Node,
     turn: &Turn,
@@ -65,7 +65,7 @@ pub(in crate::preflight) fn call(
     loop {
         match channel.receive(SILENT) {
             Ok(Answer::Go) => return rails::prove(channel, Side::First, &own(node, standings), with),
-            // The rails take their time, too.
+            // The test of the rails takes time, too.
             Ok(Answer::Busy { .. }) if Instant::now() + times.rails() < *until => {}
             Ok(Answer::Busy { .. }) => return PairOutcome::Failed(PairFailure::Refused(BUSY.to_owned())),
             Ok(Answer::Over(failure)) => return PairOutcome::Failed(said_by(with, failure)),
@@ -74,7 +74,7 @@ pub(in crate::preflight) fn call(
     }
 }
 
-/// Asks a partner whose call does not come, for as long as it is busy.
+/// Asks a peer that has not called, for as long as it is busy.
 pub(in crate::preflight) fn ask(node: &Node, with: &Partner, times: Times, zero_at: IpAddr) -> PairFailure {
     let mut channel = match speak(with, node, times, zero_at, Call::Asks) {
         Ok(channel) => channel,
@@ -90,7 +90,7 @@ pub(in crate::preflight) fn ask(node: &Node, with: &Partner, times: Times, zero_
     }
 }
 
-/// Returns how a pair has ended for the partner, as this node tells it.
+/// Returns the failure that the peer reports for the pair, from this node's point of view.
 fn said_by(with: &Partner, failure: PairFailure) -> PairFailure {
     let says = |why: &str| format!("{} says: {}", with.name, visible(&shortened(why)));
     match failure {

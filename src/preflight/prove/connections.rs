@@ -1,13 +1,13 @@
-//! The connections of a pair that goes over TCP. NCCL has every node listen and connect on each of its
-//! interfaces, so each rail is connected both ways: either end listens there, and connects to the other.
+//! The connections of a pair that uses TCP. NCCL has every node listen and connect on each of its
+//! interfaces, so each rail is connected both ways: each end listens there, and connects to the other.
 //!
 //! Both ends bind to the address of their interface. NCCL binds the socket that listens
-//! (ncclSocketListen in src/misc/socket.cc of NCCL 2.27), and lets the kernel choose the address of the
-//! socket that connects. Here that one is bound, too, so the answers show whether others reach the
-//! address.
+//! (ncclSocketListen in src/misc/socket.cc of NCCL 2.27), but lets the kernel choose the address of the
+//! socket that connects. This code binds that socket as well, so the answers show whether other nodes
+//! reach the address.
 //!
-//! All of this is one process, which waits for all rails at once, and receives over the channel of the pair
-//! which connections the other end could not make. So it waits for none of those.
+//! All of this is one process, which waits for all rails at once. Over the pair's channel, it receives
+//! which connections the other end could not make, so it does not wait for those.
 
 mod error;
 mod incoming;
@@ -30,11 +30,11 @@ use crate::wire::Channel;
 use crate::wire::connection::timeout;
 use crate::wire::stranger::Stranger;
 
-/// What the connecting end says first, and the listening end repeats, so that each knows the other from a
-/// stranger.
+/// What the connecting end sends first. The listening end sends it back, so that each end can tell the
+/// other from an invalid peer.
 pub(in crate::preflight) type Cookie = [u8; 16];
 
-/// The time for a connection. The kernel tries it after 0, 1 and 3 s.
+/// How long to try a connection. The kernel tries it after 0, 1 and 3 s.
 pub(in crate::preflight) const TRY: Duration = Duration::from_secs(5);
 
 /// A rail whose end listens.
@@ -59,7 +59,7 @@ impl Listening {
         Ok(Listening { listener, cookie, at })
     }
 
-    /// Returns what the other end has to know.
+    /// Returns what the other end needs to know to connect.
     pub(in crate::preflight) fn place(&self, name: &str) -> RailEndpoint {
         RailEndpoint {
             name: name.to_owned(),
@@ -70,25 +70,26 @@ impl Listening {
     }
 }
 
-/// The connections of one rail: the one that this end has made, and the one that the other end has made;
-/// or why there is none.
+/// The connections of one rail, or why there is none: the one that this end made, and the one that the
+/// other end made.
 pub(in crate::preflight) struct Connected {
     pub to: Result<Made, NotConnected>,
     pub from: Result<Made, NotConnected>,
 }
 
-/// A connection whose two ends know each other.
+/// A connection on which both ends have identified each other.
 #[derive(Debug)]
 pub(in crate::preflight) struct Made {
     pub stream: TcpStream,
     pub cookie: Cookie,
 }
 
-/// Connects all rails both ways. `ends` are the interfaces of this end, `own` is where they listen, and
-/// `places` is where those of the other end listen, or why one does not; `name` is the other node's name.
+/// Connects all rails both ways. `ends` are the interfaces of this end, and `own` is where they listen.
+/// `places` is where the other end's interfaces listen, or why one does not; `name` is the other node's
+/// name.
 ///
 /// # Errors
-/// What came instead of the other end's message.
+/// What arrived instead of the other end's message.
 pub(in crate::preflight) fn all(
     channel: &mut Channel,
     ends: &[Endpoint],
@@ -149,7 +150,7 @@ fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::new(fd, PollFlags::POLLIN)
 }
 
-/// Reads up to so many bytes in all. Returns whether all of them have come.
+/// Reads until this many bytes have arrived in all. Returns whether they have.
 fn fill(stream: &mut TcpStream, received: &mut Vec<u8>, wanted: usize) -> io::Result<bool> {
     let mut buffer = Cookie::default();
     while let Some(rest) =

@@ -1,19 +1,19 @@
-//! What two nodes of a job have proved between them, as both tell it to node 0.
+//! What two nodes of a job have proved between them, as both report it to node 0.
 
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-/// What one node says about its pair with another node in one round.
+/// What one node reports about its pair with another node in one round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PairReport {
-    /// Counted from 0, over the rounds and then the rounds of second tries.
+    /// Counted from 0, over the rounds of the schedule and then those of the retries.
     pub round: u16,
-    /// The index of the node that says so.
+    /// The index of the node that reports.
     pub node: u32,
     /// The index of the other node.
     pub partner: u32,
-    /// How long it took, in seconds.
+    /// How long the pair took, in seconds.
     pub seconds: f32,
     pub outcome: PairOutcome,
 }
@@ -22,7 +22,7 @@ pub struct PairReport {
 const LONGEST: f32 = 7.0 * 24.0 * 3600.0;
 
 impl PairReport {
-    /// Returns what no pair can have, as a clause; `None` if the figures are possible.
+    /// Returns which figure is impossible for a pair, as a clause; `None` if all are possible.
     pub fn impossible(&self) -> Option<String> {
         if !(0.0..=LONGEST).contains(&self.seconds) {
             return Some(format!("a pair that took {:e} s", self.seconds));
@@ -35,7 +35,7 @@ impl PairReport {
             .next()
     }
 
-    /// Returns the nearest possible figures, for what this node has measured itself.
+    /// Returns the report with the nearest possible figures, for what this node has measured itself.
     pub fn possible(mut self) -> PairReport {
         self.seconds = self.seconds.clamp(0.0, LONGEST);
         if let PairOutcome::Rails(rails) = &mut self.outcome {
@@ -51,55 +51,55 @@ impl PairReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PairOutcome {
-    /// Both came, and each rail was tried.
+    /// Both nodes connected, and each rail was tested.
     Rails(Vec<RailReport>),
-    /// The pair did not come about.
+    /// The two nodes could not test their rails.
     Failed(PairFailure),
 }
 
-/// Why two nodes could not try their rails.
+/// Why two nodes could not test their rails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PairFailure {
-    /// No connection to the partner over TCP; a sentence that says why.
+    /// No connection to the peer over TCP; a sentence that says why.
     Unreachable(String),
-    /// The partner is connected, but sends nothing.
+    /// The peer is connected, but sends nothing.
     Silent,
-    /// The partner has closed the connection, or its process has ended.
+    /// The peer closed the connection, or its process exited.
     Left,
-    /// The partner violates the protocol, or says that it cannot; a sentence.
+    /// The peer violates the protocol, or reports that it cannot take part; a sentence.
     Refused(String),
 }
 
-/// One rail of the node that reports, to the same rail of its partner.
+/// One rail of the node that reports, to the same rail of its peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RailReport {
-    /// The index in the list of rails that each node has brought with it.
+    /// The index in the list of rails that each node reported when it joined.
     pub rail: u16,
-    /// The figures, or the sentence about what went wrong.
+    /// The figures, or a sentence that says what went wrong.
     pub result: Result<Measured, String>,
     #[serde(default)]
     pub seen: Seen,
 }
 
 impl RailReport {
-    /// A report of an end that knows nothing besides the result.
+    /// Returns the report of an end that knows only the result.
     pub fn new(rail: u16, result: Result<Measured, String>) -> RailReport {
         RailReport { rail, result, seen: Seen::default() }
     }
 }
 
-/// What one end of a rail knows besides the result.
+/// What one end of a rail knows in addition to the result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Seen {
-    /// What went wrong, if that is known as more than a sentence.
+    /// What went wrong, if more than a sentence is known about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// What this end has sent; `None` if it is not counted.
+    /// What this end sent; `None` if it is not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<Sent>,
-    /// Whether the interface of this end has sent less than that: the data leaves by another one.
+    /// Whether this end's interface sent less than that, because the data leaves through another one.
     #[serde(skip_serializing_if = "is_false")]
     pub astray: bool,
 }
@@ -112,45 +112,47 @@ fn is_false(value: &bool) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// Over TCP each end listens, and connects to the other one. These connections failed.
+    /// These connections failed. Over TCP, each end listens, and connects to the other one.
     NoConnection(Ways),
-    /// Messages of up to `passed` bytes arrive, and messages of `lost` bytes do not.
+    /// Messages of up to `passed` bytes arrive, but messages of `lost` bytes do not.
     Size { passed: u32, lost: u32 },
-    /// This end has only waited for the other one, which knows more.
+    /// This end only waited for the other one, which knows more.
     Waited,
 }
 
-/// The connections of a rail, as the end sees them that reports: at least one of them failed.
+/// The connections of a rail of which at least one failed, as the reporting end sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ways {
-    /// The one that this end makes: the partner is the listener.
+    /// The one that this end makes: the peer listens.
     ToPartner,
-    /// The one that the partner makes: this end is the listener.
+    /// The one that the peer makes: this end listens.
     FromPartner,
     Both,
 }
 
-/// What one end has sent in its pair over one rail.
+/// What one end sent over one rail in its pair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     pub packets: u64,
-    /// How many of these packets were sent again, because they were lost or came too late.
+    /// How many of these packets were sent again, because they were lost or arrived too late.
     pub again: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Of 8 bytes there and back, in microseconds; 0 if all nodes move data at once and none measures it.
+    /// The round trip of 8 bytes, in microseconds; 0 if all nodes move data at once and none measures
+    /// it.
     pub latency_us: f32,
-    /// From this node to its partner, in Gbit/s.
+    /// The bandwidth from this node to its peer, in Gbit/s.
     pub gbps: f32,
 }
 
-/// In Gbit/s: what a rail may move. One that is slower than 1 Mbit/s counts as if it had moved that.
+/// In Gbit/s: the possible speeds of a rail. A rail slower than 1 Mbit/s counts as if it had moved 1
+/// Mbit/s.
 pub const POSSIBLE_GBPS: RangeInclusive<f32> = 0.001..=100_000.0;
 
-/// In microseconds: what 8 bytes there and back may take.
+/// In microseconds: the possible round trips of 8 bytes.
 const POSSIBLE_US: RangeInclusive<f32> = 0.001..=100_000_000.0;
 
 impl Measured {
@@ -194,7 +196,7 @@ mod tests {
         for wrong in [3e38, -1.0, nan, inf] {
             assert!(report(wrong, 2.5, 390.0).impossible().is_some(), "{wrong} s");
         }
-        // What this node measures itself becomes what the other nodes take.
+        // A node brings its own measurements into the range that the other nodes accept.
         for slow in [report(1.0, 2.5, 0.0), report(3e9, 1e12, 1e9)] {
             assert!(slow.impossible().is_some() && slow.possible().impossible().is_none());
         }

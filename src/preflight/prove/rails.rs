@@ -1,4 +1,4 @@
-//! A pair tries all its rails at once. This runs in its own process at each end.
+//! A pair tests all its rails at once. This runs in a separate process at each end.
 
 mod sockets;
 mod standing;
@@ -25,19 +25,19 @@ use crate::wire::stranger::{Fault, Stranger};
 use sockets::SOCKET;
 pub(in crate::preflight) use standing::{Standing, add as add_to_standings};
 
-/// The time for messages between the steps.
+/// How long to wait for messages between the steps.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a pair needs to know of its own end.
+/// What a pair needs to know about its own end.
 pub(in crate::preflight) struct Own<'a> {
     pub name: &'a str,
     pub rails: &'a LocalRails,
-    /// How its rails have done so far.
+    /// The results of its rails so far.
     pub standings: &'a [Standing],
     pub extent: Scope,
 }
 
-/// Tries all rails with the node at the other end.
+/// Tests all rails with the node at the other end.
 pub(in crate::preflight) fn prove(channel: Channel, side: Side, own: &Own, with: &Partner) -> PairOutcome {
     let tried = match (own.rails, with.work) {
         (LocalRails::Verbs(ports), Work::Crosswise(shift)) => {
@@ -54,7 +54,7 @@ pub(in crate::preflight) fn prove(channel: Channel, side: Side, own: &Own, with:
     tried.map_or_else(|stranger| PairOutcome::Failed(failure(stranger)), PairOutcome::Rails)
 }
 
-/// Returns why a pair did not come about, from what came in place of a message.
+/// Returns why a pair failed, from what arrived in place of a message.
 pub(in crate::preflight) fn failure(stranger: Stranger) -> PairFailure {
     match stranger.fault {
         Fault::Gone => PairFailure::Left,
@@ -63,7 +63,7 @@ pub(in crate::preflight) fn failure(stranger: Stranger) -> PairFailure {
     }
 }
 
-/// Returns what each end is, before the rails are tried.
+/// Returns the description that each end sends before the rails are tested.
 fn node(own: &Own, rails: Vec<Rail>) -> Node {
     Node { host: own.name.to_owned(), nccl: None, rails }
 }
@@ -131,28 +131,29 @@ fn differs(mine: &Node, theirs: &Node) -> Option<String> {
     })
 }
 
-/// Tells the other node how the rails of this one have done so far, and gives the places of those of the
-/// first `both` rails that the two try now.
+/// Sends the other node the results of this node's rails so far. Returns the indices of the rails to
+/// test now, among the first `both`.
 fn tried(met: &mut Met, own: &Own, with: &Partner, both: usize) -> Result<Vec<usize>, Stranger> {
     met.channel().send(&own.standings)?;
     let theirs: Vec<Standing> = met.channel().receive(PATIENCE)?;
     let of = |all: &[Standing], rail| all.get(rail).copied().unwrap_or_default();
-    // Rails that are shifted have other counterparts.
+    // If the rails are shifted, each of them has a different counterpart.
     let is_wanted = with.is_again || matches!(with.work, Work::Crosswise(_));
     let is_tried =
         |rail: &usize| is_wanted || !standing::is_in_vain(of(own.standings, *rail), of(&theirs, *rail));
     Ok((0..both).filter(is_tried).collect())
 }
 
-/// Returns the things at these places.
+/// Returns the items at these indices.
 fn of_places<T: Clone>(all: &[T], places: &[usize]) -> Vec<T> {
     places.iter().filter_map(|place| all.get(*place)).cloned().collect()
 }
 
-/// In bytes: what a packet has at most on most fabrics, for ports that do not tell how many they have sent.
+/// In bytes: the largest packet on most fabrics, for ports that do not report how many packets they
+/// sent.
 const PACKET: f32 = 4096.0;
 
-/// Returns what a port has sent in a pair.
+/// Returns what a port sent in a pair.
 fn packets(of: Resent, report: &RailReport) -> Option<Sent> {
     let estimated = || {
         let gbps = report.result.as_ref().ok()?.gbps;
@@ -161,13 +162,13 @@ fn packets(of: Resent, report: &RailReport) -> Option<Sent> {
     Some(Sent { packets: of.packets.or_else(estimated)?, again: of.again })
 }
 
-/// Returns the reports if the two nodes have met, and have no rail to try.
+/// Returns the reports for two nodes that connected, but have no rail to test.
 fn none(mine: &Node, theirs: &Node, why: &str) -> Vec<RailReport> {
     let rails = mine.rails.len().max(theirs.rails.len()).clamp(1, MOST_RAILS);
     (0..rails).map(|rail| RailReport::new(number(rail), Err(why.to_owned()))).collect()
 }
 
-/// Returns the rails that the other node does not have.
+/// Returns reports for the rails that the other node does not have.
 fn missing(mine: usize, theirs: usize, host: &str) -> impl Iterator<Item = RailReport> {
     let why = format!("{host} has no such rail: it has {theirs}, and this node has {mine}");
     (theirs..mine).map(move |rail| RailReport::new(number(rail), Err(why.clone())))
@@ -177,7 +178,7 @@ fn number(rail: usize) -> u16 {
     rail.try_into().unwrap_or(u16::MAX)
 }
 
-/// The figures of one end, from what the two ends say.
+/// Computes one end's figures from what the two ends report.
 type Figures = fn(&Moved, &Moved) -> Option<Measured>;
 
 fn report(rail: usize, found: &Found, host: &str, figures: Figures) -> RailReport {

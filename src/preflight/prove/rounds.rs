@@ -1,11 +1,12 @@
 //! The pairs of one node, one after the other.
 //!
-//! The lower node of a pair calls, in its own process; the higher one waits for the call. A
-//! node that is called while it is in an earlier pair says that it is busy, again and again. The
-//! higher node asks the lower one in the same way if no call comes. So a node that is late is
-//! told from one that hangs or has gone, and only its own pairs fail.
+//! The lower node of a pair calls, in its own process; the higher one waits for the call. If a node is
+//! called while it is in an earlier pair, it reports again and again that it is busy. If no call
+//! arrives, the higher node asks the lower one in the same way. So nodes can distinguish a late node
+//! from one that hangs or has disconnected, and such a node makes only its own pairs fail.
 //!
-//! This process never waits for a partner. It receives from node 0, its pending connections and its tasks at once.
+//! This process never waits for a peer. It receives from node 0, its pending connections and its tasks
+//! at once.
 
 mod agenda;
 mod bounds;
@@ -46,16 +47,16 @@ use crate::wire::guests::{Guests, Proven};
 use crate::wire::listen::Listener;
 use crate::wire::stranger::{Stranger, Strangers};
 
-/// How often a node that is called says that it is busy.
+/// How often a node that is called reports that it is busy.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// The most messages of node 0 that are read before everything else gets its turn.
+/// The most messages from node 0 that are read before everything else gets its turn.
 const MOST_AT_ONCE: usize = 256;
 
-/// The most connections whose other end has not proven anything yet.
+/// The most connections whose other ends have not authenticated yet.
 const MOST: usize = 64;
 
-/// The most partners that wait for this node.
+/// The most peers that may wait for this node.
 const MOST_CALLERS: usize = 256;
 
 pub(in crate::preflight) struct PairRounds<'a> {
@@ -66,16 +67,16 @@ pub(in crate::preflight) struct PairRounds<'a> {
     listener: &'a Listener,
     keys: PairKeys<'a>,
     heard: Instant,
-    /// When there has to be a verdict.
+    /// The latest time for a verdict.
     end: Instant,
-    /// Whether node 0 may have sent more than was taken so far.
+    /// Whether node 0 may have sent more than this node has read so far.
     has_more: bool,
     told: Instant,
-    /// As node 0 counts.
+    /// The times that node 0 uses as well.
     times: Times,
     agenda: Agenda,
     pair: Option<Pair>,
-    /// How the rails have done so far.
+    /// The results of the rails so far.
     standings: Vec<Standing>,
     callers: Vec<Caller>,
 }
@@ -107,7 +108,7 @@ impl<'a> PairRounds<'a> {
         }
     }
 
-    /// Tries the pairs, and those of the second tries, up to the verdict.
+    /// Tests the pairs, and those of the retries, until the verdict arrives.
     ///
     /// # Errors
     /// Node 0 has disconnected or hangs, rejects this node, or violates the protocol.
@@ -134,8 +135,8 @@ impl<'a> PairRounds<'a> {
         }
     }
 
-    /// A node has proven to be the partner of this one in a round. It calls once; a second connection for the
-    /// same pair is closed.
+    /// Takes the call of a node that has proven to be this node's peer in a round. A node calls once: a
+    /// second connection for the same pair is closed.
     fn is_called(&mut self, channel: Channel, identity: &str) {
         let Some(id) = CallId::read(identity) else { return };
         if self.callers.iter().any(|caller| caller.id == id) || self.callers.len() >= MOST_CALLERS {
@@ -150,7 +151,7 @@ impl<'a> PairRounds<'a> {
     }
 
     /// # Errors
-    /// Node 0 names pairs that cannot be of this job.
+    /// Node 0 names pairs that are impossible in this job.
     fn take(&mut self, order: Order) -> Result<(), WrongOrder> {
         self.times = order.times();
         order.pairs.iter().try_for_each(|with| self.keys.add(with))?;
@@ -160,8 +161,8 @@ impl<'a> PairRounds<'a> {
         Ok(())
     }
 
-    /// Returns whether there is more to read or the next pair can begin, so that nothing has to be waited
-    /// for.
+    /// Returns whether there is more to read or the next pair can begin, so that this process need not
+    /// wait.
     fn has_news(&self) -> bool {
         self.has_more || self.pair.is_none() && self.agenda.has_next()
     }
@@ -217,7 +218,7 @@ impl<'a> PairRounds<'a> {
         self.pair.is_none() && !self.agenda.has_next()
     }
 
-    /// Looks after the pair that this node is in, and begins the next one.
+    /// Advances the pair that this node is in, and starts the next one.
     fn advance(&mut self) {
         if let Some(pair) = &mut self.pair {
             let outcome = match self.agenda.is_gone(pair.turn.with.node) {
@@ -252,7 +253,7 @@ impl<'a> PairRounds<'a> {
         }
     }
 
-    /// Starts a task that calls a partner, or only asks it.
+    /// Starts a task that calls a peer, or only asks it.
     fn start(&self, turn: &Turn, calls: bool) -> Result<At, Errno> {
         let (node, zero_at, times) = (self.node, self.zero_at, self.times);
         let limit = turn.until.saturating_duration_since(Instant::now());
@@ -266,7 +267,7 @@ impl<'a> PairRounds<'a> {
         })
     }
 
-    /// Asks the partner if its call does not come.
+    /// Asks the peer if its call is late.
     fn ask(&mut self) {
         let Some(turn) = self.pair.as_ref().filter(|pair| pair.is_late()).map(|pair| pair.turn.clone())
         else {
@@ -296,7 +297,7 @@ impl<'a> PairRounds<'a> {
         self.agenda.end(report.possible(), Instant::now());
     }
 
-    /// Answers those who call.
+    /// Answers the nodes that call.
     fn hear_callers(&mut self) {
         let mut index = 0;
         while let Some(caller) = self.callers.get_mut(index) {
@@ -311,7 +312,7 @@ impl<'a> PairRounds<'a> {
         }
     }
 
-    /// Answers one caller. Returns whether the caller is no longer in the list.
+    /// Answers one caller. Returns whether that removed the caller from the list.
     fn answer(&mut self, index: usize) -> bool {
         let Some(caller) = self.callers.get_mut(index) else { return false };
         let CallId { round, from, .. } = caller.id;
@@ -345,7 +346,7 @@ impl<'a> PairRounds<'a> {
         false
     }
 
-    /// Tries the rails with the node that has called.
+    /// Tests the rails with the node that has called.
     fn go(&mut self, channel: Channel) {
         let Some(pair) = &mut self.pair else { return };
         let (node, keep, with) = (self.node, [channel.fd().as_raw_fd()], pair.turn.with.clone());
@@ -358,7 +359,7 @@ impl<'a> PairRounds<'a> {
         }
     }
 
-    /// Waits until something happens, or something is due.
+    /// Waits until something happens or is due.
     fn sleep(&self, guests: &Guests) {
         let now = Instant::now();
         let mut next = (self.told + ALIVE).min(self.heard + HUNG).min(self.end);

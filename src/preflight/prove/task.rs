@@ -1,5 +1,5 @@
-//! A piece of work in its own process, which tells its result over a socket. What hangs there
-//! is killed, and costs no other task anything.
+//! A piece of work in its own process, which sends its result over a socket. If it hangs, it is killed
+//! without affecting any other task.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -18,12 +18,12 @@ use crate::sys::fork::{self, Reaped};
 use crate::sys::signals::{self, without_signals_of_writing};
 use crate::sys::worker::{self, ReadState};
 
-/// The most bytes of a result.
+/// The largest result, in bytes.
 const LIMIT: usize = 1024 * 1024;
 
-/// A process that is at work. It is killed when this value is dropped.
+/// A running process. It is killed when this value is dropped.
 ///
-/// This process must be single-threaded, and reap no children elsewhere meanwhile.
+/// This process must be single-threaded, and must not reap children elsewhere meanwhile.
 pub(in crate::preflight) struct Task {
     pid: Pid,
     socket: UnixStream,
@@ -35,17 +35,17 @@ pub(in crate::preflight) struct Task {
 /// Why a task has no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::preflight) enum TaskError {
-    /// It took longer than it may.
+    /// The task took longer than it may.
     Late,
-    /// It ended without one.
+    /// The task ended without a result.
     Ended,
 }
 
 impl Task {
-    /// Starts the work, which may take this long, and needs these descriptors.
+    /// Starts the work, which may take this long and needs these descriptors.
     ///
     /// # Errors
-    /// EAGAIN or ENOMEM when the kernel cannot make another process.
+    /// EAGAIN or ENOMEM if the kernel cannot create another process.
     pub(in crate::preflight) fn start<T: Serialize>(
         limit: Duration,
         keep: &[RawFd],
@@ -55,17 +55,17 @@ impl Task {
         Ok(Task { pid, socket, told: Vec::new(), deadline: Instant::now() + limit, is_over: false })
     }
 
-    /// Readable when the task has something to tell, or has ended.
+    /// Returns a descriptor that is readable when the task has sent something, or has ended.
     pub(in crate::preflight) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Returns when the task is killed.
+    /// Returns when the task will be killed.
     pub(in crate::preflight) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Returns the result, if it is there; `None` while the task is at work.
+    /// Returns the result, if it has arrived; `None` while the task is running.
     pub(in crate::preflight) fn result<T: DeserializeOwned>(&mut self) -> Option<Result<T, TaskError>> {
         let is_told = self.listen();
         let is_late = Instant::now() >= self.deadline;
@@ -80,7 +80,7 @@ impl Task {
         }
     }
 
-    /// Returns whether the task has told all.
+    /// Returns whether the task has sent everything.
     fn listen(&mut self) -> bool {
         let told = &mut self.told;
         let read = worker::read(&mut self.socket, |bytes| {
@@ -93,7 +93,7 @@ impl Task {
         read != ReadState::More
     }
 
-    /// Kills the process, and reaps it unless it hangs in the kernel even so.
+    /// Kills the process, and reaps it unless it hangs in the kernel even then.
     fn end(&mut self) {
         if self.is_over {
             return;

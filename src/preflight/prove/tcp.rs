@@ -1,4 +1,4 @@
-//! The data of one rail of a job that runs over sockets: verified data goes both ways over a connection
+//! Moves data over one rail of a job that uses sockets: verified data goes both ways over a connection
 //! between the interfaces that NCCL uses, and then both ends measure.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,28 +15,29 @@ use crate::sys::tcp;
 use crate::verbs::rail::Side;
 use crate::wire::connection::timeout;
 
-/// The number of bytes that are compared. They make hundreds of packets, so that the largest
-/// packets have to come through.
+/// The number of bytes to compare. They fill hundreds of packets, so that packets of the largest size
+/// must get through.
 pub(in crate::preflight) const VERIFIED: usize = 256 * 1024;
 
-/// In bytes: what is sent at once when bandwidth is measured.
+/// In bytes: how much to send at once when bandwidth is measured.
 const BLOCK: usize = 64 * 1024;
 
-/// In bytes: the sizes of single messages, below those of the packets of usual MTUs: 1280, 1500, 4200, 9000.
+/// In bytes: the sizes of single messages. Each is below the packet size of a usual MTU: 1280, 1500,
+/// 4200, 9000.
 const SIZES: [u32; 5] = [200, 1000, 1400, 4000, 8000];
 
-/// In bytes: the start of such a message, which has its size, and the answer.
+/// In bytes: the start of such a message, which contains its size, and the answer.
 const STEP: usize = 8;
 
-/// In bytes: more than a packet can have.
+/// In bytes: more than a packet can hold.
 const LARGEST: usize = 64 * 1024;
 
 const ROUND_TRIPS: usize = 50;
 
-/// The time for measuring each of the two figures.
+/// How long to measure each of the two figures.
 const MEASURED: Duration = Duration::from_millis(200);
 
-/// The longest time in which nothing moves.
+/// The longest time without progress.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What went wrong.
@@ -51,12 +52,12 @@ impl Wrong {
     }
 }
 
-/// Tests a rail over its connection. `name` is the other end, for sentences.
+/// Tests a rail over its connection. `name` is the other end's name, for messages.
 pub(in crate::preflight) fn test(stream: TcpStream, side: Side, cookie: &Cookie, name: &str) -> RailReport {
     on(stream, name, |link| link.test(side, cookie))
 }
 
-/// Has a rail move data both ways at once.
+/// Moves data over a rail both ways at once.
 pub(in crate::preflight) fn together(stream: TcpStream, name: &str) -> RailReport {
     on(stream, name, |link| link.together())
 }
@@ -79,7 +80,7 @@ fn on(stream: TcpStream, name: &str, work: impl FnOnce(&mut Link) -> Result<Meas
 
 struct Link<'a> {
     stream: TcpStream,
-    /// The other end, for sentences.
+    /// The other end's name, for messages.
     name: &'a str,
 }
 
@@ -92,7 +93,7 @@ impl Link<'_> {
         Ok(Link { stream, name })
     }
 
-    /// The two ends do the same things in turn.
+    /// Tests the rail. Both ends take turns with the same steps.
     fn test(&mut self, side: Side, cookie: &Cookie) -> Result<Measured, Wrong> {
         let mut measured = Measured { latency_us: 0.0, gbps: 0.0 };
         for turn in [Side::First, Side::Second] {
@@ -125,9 +126,9 @@ impl Link<'_> {
         Wrong::because(format!("the connection to {} broke: {error}", self.name))
     }
 
-    /// Sends messages of growing sizes up to the largest one that is one packet, each after the answer to
-    /// the one before. The kernel forbids routers to divide them. So it is known from which size on they
-    /// are lost, as they are if the MTU of the way is smaller than those of its ends.
+    /// Sends messages of growing sizes, up to the largest one that fits into one packet. Each waits for
+    /// the answer to the one before. The kernel forbids routers to fragment them, so this shows from
+    /// which size on they are lost, which happens if the path's MTU is smaller than its ends' MTUs.
     fn send_sizes(&mut self) -> Result<(), Wrong> {
         let largest = tcp::counts(&self.stream).map_or(0, |counts| counts.segment);
         let mut passed = 0;
@@ -175,8 +176,8 @@ impl Link<'_> {
         }
     }
 
-    /// Sends as much as it can for a while, and takes what the other end sends meanwhile. Gives the data
-    /// that the other end has acknowledged in that time.
+    /// Sends as much as possible for a while, and reads what the other end sends meanwhile. Returns the
+    /// bandwidth of the data that the other end acknowledged in that time.
     fn together(&mut self) -> Result<Measured, Wrong> {
         self.stream.set_nonblocking(true).map_err(|error| self.broke(&error))?;
         let counts = || tcp::counts(&self.stream).map_err(|errno| self.broke(&errno.into()));
@@ -193,7 +194,7 @@ impl Link<'_> {
             match (&self.stream).write(&block) {
                 Ok(_) => moved = Instant::now(),
                 Err(error) if is_only_busy(&error) => {}
-                // The other end began a little earlier, and is through.
+                // The other end started a little earlier, and has finished.
                 Err(_) if start.elapsed() > TOGETHER / 2 => break,
                 Err(error) => return Err(self.broke(&error)),
             }
@@ -247,7 +248,7 @@ impl Link<'_> {
         }
         block.fill(Opcode::Enough as u8);
         self.write(&block)?;
-        // The other end answers when it has all of it.
+        // The other end answers when it has received everything.
         self.read(&mut [0; 8])?;
         let bits = (blocks + 1) * BLOCK as u64 * 8;
         Ok(Measured {
@@ -275,7 +276,7 @@ impl Link<'_> {
         self.write(&first)
     }
 
-    /// Fills the bytes. The time is over when nothing comes for a while.
+    /// Fills the buffer. Fails if nothing arrives for a while.
     fn read(&mut self, bytes: &mut [u8]) -> Result<(), Wrong> {
         let mut done = 0;
         while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -326,13 +327,13 @@ fn is_only_busy(error: &io::Error) -> bool {
 enum Opcode {
     /// Send these 8 bytes back.
     Echo = 1,
-    /// Take this block, and another one.
+    /// Read this block, and expect another one.
     Take = 2,
     /// This was the last block; answer with 8 bytes.
     Enough = 3,
 }
 
-/// Data that no other connection has, and no other direction.
+/// Returns data that differs from that of every other connection and of the other direction.
 fn pattern(from: Side, cookie: &Cookie) -> Vec<u8> {
     let salt = match from {
         Side::First => 0x5a,
@@ -395,7 +396,7 @@ mod tests {
         let cookie = [9; 16];
         std::thread::scope(|scope| {
             let second = scope.spawn(move || test(second, Side::Second, &cookie, "node1 eth0"));
-            // No steps of this end, and all those of the other one.
+            // This end sends no sizes, and the other end sends all of its sizes.
             first.write_all(&[0; STEP]).unwrap();
             let mut link = Link::new(first.try_clone().unwrap(), "node2 eth0").unwrap();
             assert!(link.take_sizes().is_ok());
@@ -413,7 +414,7 @@ mod tests {
         let [first, mut second] = connected();
         std::thread::scope(|scope| {
             let report = scope.spawn(move || test(first, Side::First, &[9; 16], "node2 eth0"));
-            // What is longer than 1,000 bytes does not arrive.
+            // Messages longer than 1,000 bytes do not arrive.
             for size in [200, 1000] {
                 let mut message = vec![0; size];
                 second.read_exact(&mut message).unwrap();

@@ -1,5 +1,6 @@
-//! The addresses of the rails of all nodes. Of two nodes with one address on a rail, the others reach
-//! either, by chance over TCP, and never both over verbs: so neither of the two is faulty alone.
+//! The addresses of all nodes' rails. If two nodes have the same address on a rail, the other nodes
+//! reach either of them by chance over TCP, and never both of them over verbs. So a failure does not
+//! show that one of the two is faulty.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,14 +16,14 @@ use crate::preflight::who::names;
 use crate::preflight::who::own::LocalRails;
 use crate::verbs::port_test::PortTest;
 
-/// In bytes: the longest name of a machine or of a network namespace that is kept.
+/// In bytes: the longest machine or network namespace name that is kept.
 const LONGEST: usize = 64;
 
-/// Where the rails of a node are.
+/// The addresses of a node's rails.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
-    /// The boot of the machine, and the network namespace, which tell nodes that share them; empty if the
-    /// kernel hides them.
+    /// The boot ID of the machine, and the network namespace. They show which nodes share a machine or
+    /// a namespace; empty if the kernel hides them.
     machine: String,
     network: String,
     /// The GID or the address of each rail, with its subnet if that is known.
@@ -41,7 +42,7 @@ impl Addresses {
         Addresses { machine: Identity::own().boot.clone(), network: namespace("net"), rails }
     }
 
-    /// Returns what another node tells, within bounds.
+    /// Returns the addresses that another node reports, cut to the allowed size.
     pub fn bounded(mut self, rails: usize) -> Addresses {
         self.rails.truncate(rails);
         for text in [&mut self.machine, &mut self.network] {
@@ -72,12 +73,12 @@ fn of_port(wanted: &PortTest, facts: &Facts) -> Option<IpNet> {
     let port = hca.ports.iter().find(|port| port.number == u32::from(wanted.port))?;
     let index = u32::from(wanted.gid_index.unwrap_or_default());
     let gid = port.gids.slots.iter().find(|gid| gid.index == index)?;
-    // A function without a GUID has the half of a GID that the subnet gives.
+    // A function without a GUID has only the half of a GID that comes from the subnet.
     let is_whole = gid.gid.segments()[4..] != Ipv6Addr::UNSPECIFIED.segments()[4..];
     is_whole.then(|| in_subnet(gid.address(), facts))
 }
 
-/// Returns the address in the subnet of its interface, or by itself if there is no such interface.
+/// Returns the address with the subnet of its interface, or alone if no interface has it.
 fn in_subnet(address: IpAddr, facts: &Facts) -> IpNet {
     let mut all = facts.net.interfaces.iter().flat_map(|interface| &interface.addresses);
     all.find(|net| net.addr() == address).copied().unwrap_or_else(|| IpNet::from(address))
@@ -96,7 +97,6 @@ pub struct Duplicate {
 #[derive(Debug, Default)]
 pub struct Duplicates {
     list: Vec<Duplicate>,
-    /// The nodes and rails.
     places: HashSet<(u32, usize)>,
     nodes: HashSet<u32>,
 }
@@ -140,8 +140,8 @@ impl Duplicates {
         &self.list
     }
 
-    /// Returns whether a failure between these nodes says nothing of them, because one of them has an address
-    /// of this rail that another node has as well; `None` stands for all rails.
+    /// Returns whether a failure between these nodes says nothing about them, because another node has
+    /// the same address as one of them on this rail; `None` stands for all rails.
     pub fn explain(&self, nodes: &[u32], rail: Option<usize>) -> bool {
         nodes.iter().any(|node| match rail {
             Some(rail) => self.places.contains(&(*node, rail)),
@@ -150,8 +150,8 @@ impl Duplicates {
     }
 }
 
-/// Returns what nodes with one address may share: an HCA, or the network namespace of a machine. Of a machine
-/// that the kernel does not tell, the host's name stands for it.
+/// Returns what nodes with one address may share: an HCA, or a machine's network namespace. If the
+/// kernel hides the machine, the host's name stands for it.
 fn place(member: &Member, rail: usize) -> [&str; 2] {
     let Addresses { machine, network, .. } = &member.addresses;
     if machine.is_empty() || network.is_empty() {
@@ -163,8 +163,9 @@ fn place(member: &Member, rail: usize) -> [&str; 2] {
     }
 }
 
-/// For each rail on which most of the nodes are in one subnet and some are not: these two groups. There may
-/// be routes between them. Link-local addresses and those without a subnet do not count.
+/// Finds the rails on which most nodes are in one subnet and some are not, and returns both groups for
+/// each of them. There may be routes between them. Link-local addresses and addresses without a subnet
+/// do not count.
 pub fn odd_subnets(members: &[Member]) -> Vec<(usize, BTreeMap<IpNet, Vec<u32>>)> {
     let rails = members.iter().map(|member| member.addresses.rails.len()).max().unwrap_or_default();
     let of = |rail: usize| {
@@ -197,7 +198,7 @@ mod tests {
     use crate::preflight::judge::words;
     use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 
-    /// A node on a machine, in a network namespace, with the addresses of its rails.
+    /// Returns a node on a machine and in a network namespace, with the addresses of its rails.
     fn member(machine: &str, network: &str, rails: &[&str]) -> Member {
         let address = |text: &&str| text.parse().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()));
         let addresses = Addresses {
@@ -218,7 +219,7 @@ mod tests {
         let nodes = [
             member("a", "1", &["10.0.0.1/24", "10.1.0.1/24"]),
             member("b", "1", &["10.0.0.2/24", "10.1.0.2/24"]),
-            // The subnet does not matter, and neither does another rail.
+            // Neither the subnet nor another rail matters.
             member("c", "1", &["10.0.0.1/16", "10.0.0.2/24"]),
             member("d", "1", &["", "fe80::1"]),
         ];
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(of(&["10.0.0.1/24", "10.0.0.2/24", "169.254.7.7/16", "10.0.9.1", ""]), none);
     }
 
-    /// Packets to the address go to node 2 alone, so node 1 fails with all others.
+    /// Packets to the address reach only node 2, so node 1 fails with all other nodes.
     #[test]
     fn who_fails_because_another_node_has_its_address_is_not_accused() {
         let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.4"];

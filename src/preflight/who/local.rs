@@ -1,13 +1,13 @@
 //! Several tasks on one node: the first one takes part, and the others wait for its verdict.
 //!
-//! The two meet at a FIFO and a file in a directory that only this user can write to. The first task
-//! holds the FIFO open while it is at work, and the kernel closes it however that task ends, so
-//! that no task waits for longer. What an older start has left there is told from this one by the
-//! session: a launcher or container that starts again has one that began later.
+//! The tasks use a FIFO and a file in a directory that only this user can write to. The first task
+//! holds the FIFO open while it works. The kernel closes it however that task ends, so no task waits
+//! any longer than that. The session in the names separates these files from those of an earlier start:
+//! a launcher or container that starts again has a session that began later.
 //!
-//! Several preflights may come one after the other in one session. A verdict that was told before a
-//! task began is that of an earlier one, unless what started the task was there before and the task
-//! has only come late; and no task receives one verdict twice.
+//! Several preflights may run one after the other in one session. A verdict from before a task began
+//! belongs to an earlier preflight, unless the process that started the task already existed and only
+//! the task is late. No task receives the same verdict twice.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -29,14 +29,15 @@ use crate::sys::directory::Directory;
 use crate::sys::user;
 use crate::wire::connection::timeout;
 
-/// Where tasks of one node find each other, also from separate containers. A directory that another
-/// user has there is passed over. The last place is the container's own, where only root can make one.
+/// Where the tasks of one node find each other, even from separate containers. A directory that belongs
+/// to another user is skipped. The last place is the container's own, and only root can create a
+/// directory there.
 const PLACES: [&str; 3] = ["/dev/shm", "/tmp", "/run"];
 
-/// In bytes; a verdict has some hundred.
+/// In bytes; a verdict takes a few hundred.
 const LONGEST: u64 = 1024 * 1024;
 
-/// What is left of older jobs is removed.
+/// Files of older jobs are removed after this time.
 const OLD: Duration = Duration::from_secs(24 * 3600);
 
 /// Why a task does not know the verdict of its node.
@@ -62,13 +63,13 @@ pub(in crate::preflight) struct Meeting {
     folder: Directory,
     fifo: OsString,
     verdict: OsString,
-    /// Where this task records which verdict it has received.
+    /// The file in which this task records which verdict it has received.
     heard: OsString,
     task: Began,
 }
 
-/// When a task began, and when the process began that started it, in ticks of the machine's clock;
-/// `None` if the kernel hides it.
+/// When a task began, and when its parent process began, in ticks of the machine's clock; `None` if the
+/// kernel hides it.
 #[derive(Debug, Clone, Copy)]
 struct Began {
     task: Option<u64>,
@@ -82,27 +83,27 @@ impl Began {
     }
 }
 
-/// What the first task leaves for the others.
+/// What the first task saves for the others.
 #[derive(Serialize, Deserialize)]
 struct Left {
     /// In ticks of the machine's clock.
     at: u64,
-    /// Or why there is none, in words.
+    /// The verdict, or why there is none, in words.
     told: Result<Told, String>,
 }
 
-/// The first task's end. Tasks that wait are woken up when it goes.
+/// The first task's end of the rendezvous. When it is dropped, waiting tasks wake up.
 pub(in crate::preflight) struct Doer<'a> {
     meeting: &'a Meeting,
     _open: File,
 }
 
 impl Meeting {
-    /// Returns the tasks of one node of one job: they are of one session, unless the launcher made them
-    /// separate ones.
+    /// Returns the rendezvous for the tasks of one node of one job. They belong to one session, unless
+    /// the launcher gave each of them its own.
     ///
     /// # Errors
-    /// There is no directory for it.
+    /// No directory can be used for it.
     pub(in crate::preflight) fn of(
         job: Option<&str>,
         node: u32,
@@ -159,12 +160,13 @@ impl Meeting {
     /// Waits for the first task's verdict.
     ///
     /// # Errors
-    /// The first task has ended without one, or none came in time.
+    /// The first task ended without a verdict, or no verdict arrived in time.
     pub(in crate::preflight) fn wait(&self, patience: Duration) -> Result<Told, LocalError> {
         let end = Instant::now() + patience;
         let fifo = self.open(OFlag::O_RDONLY)?;
         loop {
-            // Looked at after the FIFO was opened, so that no end of the first task is missed.
+            // The verdict is read after the FIFO is open, so that this task cannot miss the end of the
+            // first one.
             if let Some(told) = self.read() {
                 return told;
             }
@@ -182,8 +184,8 @@ impl Meeting {
         }
     }
 
-    /// Returns what a file of this name has; `None` if there is none. Something else than a file is not
-    /// waited for.
+    /// Returns the contents of the file with this name; `None` if there is none. Never waits for
+    /// something that is not a regular file.
     fn text_of(&self, name: &OsStr) -> Option<io::Result<Vec<u8>>> {
         let file = match self.folder.open_file(name, OFlag::O_RDONLY, SFlag::S_IFREG) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -201,14 +203,14 @@ impl Meeting {
         if !self.is_of_this(at) {
             return None;
         }
-        // A verdict that is received twice is the lesser evil.
+        // If this fails, the task may receive a verdict twice, which is the lesser evil.
         self.leave(&self.heard, &at);
         Some(told.map_err(LocalError::Of))
     }
 
-    /// Returns whether a verdict of this time is that of the preflight in which this task takes part.
+    /// Returns whether a verdict with this time belongs to the preflight in which this task takes part.
     fn is_of_this(&self, at: u64) -> bool {
-        // A tick is long enough for one preflight to end and a task of the next one to begin.
+        // Within one tick, one preflight can end and a task of the next one can begin.
         let is_after = |began: Option<u64>, by: u64| began.is_none_or(|began| at >= began.saturating_add(by));
         let has_heard = || {
             let bytes = self.text_of(&self.heard)?.ok()?;
@@ -217,7 +219,7 @@ impl Meeting {
         is_after(self.task.task, 1) || is_after(self.task.parent, 0) && has_heard() != Some(true)
     }
 
-    /// Leaves a document under this name, as a whole or not at all.
+    /// Saves a document under this name, as a whole or not at all.
     fn leave(&self, name: &OsStr, document: &impl Serialize) {
         let Ok((new, mut file)) = self.folder.create_beside(name, Mode::S_IRUSR | Mode::S_IWUSR) else {
             return;
@@ -228,7 +230,7 @@ impl Meeting {
         }
     }
 
-    /// Removes what other jobs have left.
+    /// Removes the files of older jobs.
     fn clean(&self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         for name in self.folder.names() {
@@ -242,15 +244,15 @@ impl Meeting {
 }
 
 impl Doer<'_> {
-    /// Tells the others, and wakes them up.
+    /// Sends the verdict to the other tasks, and wakes them up.
     pub(in crate::preflight) fn tell(self, told: Result<Told, String>) {
         let left = Left { at: identity::now().unwrap_or(u64::MAX), told };
-        // A waiting task notices if the verdict is missing.
+        // If this fails, a waiting task notices that the verdict is missing.
         self.meeting.leave(&self.meeting.verdict, &left);
     }
 }
 
-/// A directory that only this user can write to, and that containers of one Pod may share.
+/// Returns a directory that only this user can write to, and that the containers of one Pod may share.
 pub(in crate::preflight) fn folder() -> Option<Directory> {
     PLACES.iter().find_map(|place| folder_at(Path::new(place)).ok())
 }
@@ -263,10 +265,10 @@ fn folder_name() -> String {
     format!("rdma-init-preflight-{}", user::effective())
 }
 
-/// Returns the session of this process, and when its leader began; that of its parent if this process leads
-/// one of its own, as torchrun has its workers do. A container that is started again gives
-/// its processes the same numbers as before. 0 stands for a leader that is outside of the container
-/// or has ended.
+/// Returns the session of this process, and when its leader began. If this process leads its own
+/// session, as torchrun's workers do, this returns its parent's session. A restarted container gives
+/// its processes the same numbers as before. 0 stands for a leader that has ended or is outside the
+/// container.
 fn session() -> String {
     let of = |pid| getsid(pid).map_or(0, Pid::as_raw);
     let leader = match of(None) {
@@ -298,7 +300,8 @@ mod tests {
         let wait = move |meeting: Meeting| words(meeting.wait(Duration::from_secs(20)));
         std::thread::scope(|scope| {
             let (here, there) = (meeting(1), meeting(2));
-            // One is there before the first task, and others come meanwhile and afterwards.
+            // One task waits before the first task begins, and others start to wait during and after
+            // it.
             let early = scope.spawn(move || wait(here));
             let first = meeting(0);
             let doer = first.begin().unwrap();
@@ -321,7 +324,8 @@ mod tests {
         std::thread::scope(|scope| {
             let doer = first.begin().unwrap();
             let waiting = scope.spawn(move || meeting.wait(Duration::from_millis(400)));
-            // It is not there yet, or sees the end: either way it does not hang.
+            // The waiting task has not opened the FIFO yet, or it sees the end: either way it does not
+            // hang.
             drop(doer);
             let why = waiting.join().unwrap().unwrap_err();
             assert!(matches!(why, LocalError::Ended | LocalError::Late), "{why}");
@@ -356,10 +360,11 @@ mod tests {
         let wait = |meeting: &Meeting| words(meeting.wait(Duration::from_millis(50)));
         let late = "the first task of this node did not report a verdict in time";
         meeting(0, before, before).begin().unwrap().tell(told());
-        // Of the same preflight: it began before the verdict, or its script did, which has not received it.
+        // Both belong to this preflight. Task 1 began before the verdict. Task 2 did not, but its
+        // script did, and has not received the verdict yet.
         assert_eq!(wait(&meeting(1, before, before)), told());
         assert_eq!(wait(&meeting(2, later, before)), told());
-        // The same script again; and what another call of the launcher has started.
+        // The same script again, and tasks that another call of the launcher has started.
         assert_eq!(wait(&meeting(1, later, before)).unwrap_err(), late);
         assert_eq!(wait(&meeting(2, later, before)).unwrap_err(), late);
         assert_eq!(wait(&meeting(3, later, later)).unwrap_err(), late);
@@ -396,7 +401,7 @@ mod tests {
         assert_eq!(why, "it is not a directory that only this user can use");
     }
 
-    /// Of a process of the same user, which alone can write there.
+    /// Only a process of the same user can write there.
     #[test]
     fn what_is_in_the_place_of_the_verdict_or_the_fifo_is_not_waited_for() {
         let folder = tempfile::tempdir().unwrap();
@@ -410,7 +415,7 @@ mod tests {
         let doer = fifo.begin().unwrap();
         doer.tell(told());
         assert_eq!(words(meeting().wait(patience)), told(), "it is replaced");
-        // A file is always ready to be read.
+        // A regular file is always ready to be read.
         fifo.folder.remove(&fifo.fifo);
         fifo.leave(&fifo.fifo, &1);
         let why = meeting().wait(patience).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Which nodes the job has, what they are called, and what this one brings with it.
+//! Which nodes the job has, what they are called, and what this one contributes.
 
 pub mod addresses;
 pub(super) mod local;

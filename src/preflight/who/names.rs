@@ -1,19 +1,19 @@
-//! Names of nodes. Nodes that are on one host, or whose hosts have the same name, are distinguished by
-//! their index: `gpu-07 (node 8)`.
+//! Names of nodes. If several nodes run on one host, or on hosts with the same name, their index
+//! distinguishes them: `gpu-07 (node 8)`.
 
 const BEFORE_INDEX: &str = " (node ";
 
-/// Returns the name of a node whose host has the name of another node's.
+/// Returns the name of a node whose host has the same name as another node's host.
 pub(in crate::preflight) fn numbered(host: &str, node: usize) -> String {
     format!("{host}{BEFORE_INDEX}{node})").trim_start().to_owned()
 }
 
-/// Returns the host in the name of a node.
+/// Returns the host's name in a node's name.
 pub(in crate::preflight) fn host(name: &str) -> &str {
     name.split_once(BEFORE_INDEX).map_or(name, |(host, _)| host)
 }
 
-/// Returns whether a name has the index behind it.
+/// Returns whether a name ends with the index.
 pub(in crate::preflight) fn is_numbered(name: &str) -> bool {
     host(name).len() < name.len()
 }

@@ -1,4 +1,4 @@
-//! What this node brings with it: the rails that NCCL will use, and over what.
+//! What this node contributes: the rails that NCCL will use, and their transport.
 
 use std::net::IpAddr;
 
@@ -14,20 +14,20 @@ use crate::self_test::run::{Scope, wanted};
 use crate::self_test::verbs::{LOOPBACK, OPEN};
 use crate::verbs::port_test::PortTest;
 
-/// What stands for rails that are ports of HCAs.
+/// The name of the transport of rails that are ports of HCAs.
 pub(crate) const VERBS: &str = "verbs";
 
-/// The rails of this node, each with its place in the list that all nodes have in common.
+/// The rails of this node, in the order that all nodes have in common.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LocalRails {
-    /// The ports of HCAs, with what the report says of them.
+    /// The ports of HCAs, with what the report says about them.
     Verbs(Vec<(PortTest, Rail)>),
     /// Interfaces with an address.
     Sockets(Vec<Endpoint>),
 }
 
 impl LocalRails {
-    /// Returns the rails for what the plan is, after a self-test of this node.
+    /// Returns the rails that follow from the plan, after a self-test of this node.
     pub fn of(facts: &Facts, plan: &Plan, report: &Report, extent: Scope) -> LocalRails {
         let ports = wanted(facts, plan, extent);
         if ports.is_empty() || goes_over_sockets(plan) || why_unconnected(report).is_some() {
@@ -37,7 +37,7 @@ impl LocalRails {
         LocalRails::Verbs(rails.filter(|(port, _)| why_unopened(report, port).is_none()).collect())
     }
 
-    /// `mlx5_0:1`, `eth0`.
+    /// Returns the names, such as `mlx5_0:1` or `eth0`.
     pub fn names(&self) -> Vec<String> {
         match self {
             LocalRails::Verbs(ports) => ports.iter().map(|(port, _)| port.name()).collect(),
@@ -45,9 +45,9 @@ impl LocalRails {
         }
     }
 
-    /// Returns the rates of the ports in Gbit/s; 0 if a rate is not known, or means nothing, as that of
-    /// soft-RoCE, which has no device with a driver. What one TCP connection moves is not a measure of an
-    /// interface.
+    /// Returns the rates of the ports in Gbit/s; 0 if a rate is unknown or means nothing. Soft-RoCE's
+    /// rate means nothing, because it has no device with a driver. Interfaces have none: what one TCP
+    /// connection moves does not measure an interface.
     pub fn rates(&self) -> Vec<f32> {
         let of = |rail: &Rail| {
             let number = rail.rate.split_whitespace().next().and_then(|number| number.parse().ok());
@@ -60,7 +60,7 @@ impl LocalRails {
         }
     }
 
-    /// Over what, for people.
+    /// Returns the transport's name, for people.
     pub fn transport(&self) -> &'static str {
         match self {
             LocalRails::Verbs(_) => VERBS,
@@ -69,7 +69,7 @@ impl LocalRails {
     }
 }
 
-/// Returns what the proof does not try, or tries in another way than the job will, as sentences.
+/// Returns what the proof does not test, or tests in a different way than the job will, as sentences.
 pub(crate) fn left_out(facts: &Facts, plan: &Plan, report: &Report, extent: Scope) -> Vec<String> {
     let ports = wanted(facts, plan, extent);
     if ports.is_empty() || goes_over_sockets(plan) {
@@ -89,11 +89,11 @@ pub(crate) fn left_out(facts: &Facts, plan: &Plan, report: &Report, extent: Scop
     unopened.chain(by_value).collect()
 }
 
-/// The key itself in place of its index.
+/// The variable that names the key itself instead of its index.
 const PKEY_VALUE: &str = "NCCL_IB_PKEY_VALUE";
 
-/// Returns why none of the ports can be connected through verbs, if that is not a fault of theirs: only a
-/// library of their own can do it, as with EFA, or this binary has no provider.
+/// Returns why none of the ports can be connected through verbs, if the ports are not faulty: they may
+/// need a library of their own, as with EFA, or this binary has no provider.
 fn why_unconnected(report: &Report) -> Option<&str> {
     let loopbacks = || report.checks.iter().filter(|check| check.id == LOOPBACK);
     let is_left_out = |check: &Check| check.outcome == Outcome::Skipped && check.subject.is_some();
@@ -102,7 +102,7 @@ fn why_unconnected(report: &Report) -> Option<&str> {
     (loopbacks().all(is_left_out) && has_no_failure(report)).then_some(why)
 }
 
-/// Returns why a port cannot be tried, if that is not a fault of the port.
+/// Returns why a port cannot be tested, if the port is not faulty.
 fn why_unopened<'a>(report: &'a Report, port: &PortTest) -> Option<&'a str> {
     let name = port.name();
     let is_its = |check: &&Check| check.id == OPEN && check.subject.as_ref() == Some(&name);
@@ -110,13 +110,14 @@ fn why_unopened<'a>(report: &'a Report, port: &PortTest) -> Option<&'a str> {
     Some(check.message.as_deref().unwrap_or("it cannot be opened"))
 }
 
-/// Returns whether NCCL will use sockets although there are ports, because of a variable of the user's.
+/// Returns whether NCCL will use sockets although there are ports, because the user has set a variable.
 fn goes_over_sockets(plan: &Plan) -> bool {
     let transport = plan.forecasts.last().map(|forecast| &forecast.prediction.transport);
     transport.is_some_and(|transport| transport.ports().is_none())
 }
 
-/// If an earlier step of a port failed, its loopback was skipped for that reason.
+/// Returns whether no check of a port failed. If an earlier step of a port fails, its loopback is
+/// skipped for that reason.
 fn has_no_failure(report: &Report) -> bool {
     report
         .checks
@@ -124,7 +125,7 @@ fn has_no_failure(report: &Report) -> bool {
         .all(|check| !kinds::is_of(Level::Verbs, &check.id) || check.outcome != Outcome::Failed)
 }
 
-/// Returns the interfaces of NCCL's socket transport, with the address that it takes of each.
+/// Returns the interfaces of NCCL's socket transport, each with the address that NCCL uses.
 fn endpoints(facts: &Facts, plan: &Plan) -> Vec<Endpoint> {
     let get = |name: &str| {
         let of_user = || facts.settings.get(name).map(|setting| setting.value.as_str());
@@ -133,7 +134,7 @@ fn endpoints(facts: &Facts, plan: &Plan) -> Vec<Endpoint> {
     let newest = KINDS.last().copied();
     let Some(version) = plan.nccl.or(newest) else { return Vec::new() };
     let ends = interfaces::all(&facts.net, get, version).unwrap_or_default();
-    // NCCL cannot connect to a link-local address of another node without its scope.
+    // NCCL cannot connect to another node's link-local address without its scope.
     ends.into_iter().filter(|end| !is_link_local(end.address)).collect()
 }
 
@@ -152,7 +153,8 @@ mod tests {
     use crate::self_test::verbs::checks;
     use crate::verbs::port_test::DeviceProbe;
 
-    /// The rails of a node with two ports, of which this binary has no provider for some.
+    /// Returns the rails of a node with two ports; this binary has no provider for the ports that are
+    /// `unopened`.
     fn of(unopened: [bool; 2]) -> (Vec<String>, &'static str, Vec<String>) {
         let (mut facts, plan) = host(2, 2);
         facts.rdma.iter_mut().for_each(|hca| hca.driver = Some("ionic_rdma".to_owned()));

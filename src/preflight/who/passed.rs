@@ -1,5 +1,6 @@
 //! A node that has passed remembers it for the life of its container or its job. If it is started again
-//! alone, the other nodes have their commands at work, and there is no node to prove the fabric with.
+//! alone, the other nodes are already running their commands, so no node is left to prove the fabric
+//! with.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -30,13 +31,13 @@ const APART: &str = "\nrails-apart";
 pub(in crate::preflight) struct Passed {
     folder: Directory,
     file: OsString,
-    /// The boot of the machine: what was left before it does not count.
+    /// The boot ID of the machine: records from before this boot do not count.
     boot: String,
 }
 
 impl Passed {
-    /// `None` if nothing tells this job from another one of this machine, or if there is no place to remember
-    /// it.
+    /// Returns `None` if nothing separates this job from others on this machine, or if there is no
+    /// place for the record.
     pub(in crate::preflight) fn of(part: &Part, host: &str) -> Option<Passed> {
         let identity = Identity::own();
         (part.job.is_some() || identity.is_container()).then_some(())?;

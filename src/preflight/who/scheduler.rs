@@ -1,18 +1,19 @@
-//! By which names a scheduler may be told to leave nodes out. A member of the job chooses the name that it
-//! claims, so that name never gets into a list by itself: only the name that the launcher has told node 0 for an
-//! index does. Pure.
+//! The names by which a scheduler can exclude nodes. A member of the job chooses the name that it
+//! claims, so a claimed name alone never gets into a list. Only the name that the launcher gives node 0
+//! for an index does. Pure.
 
 use std::collections::HashMap;
 
-/// What is known of the name of a node.
+/// What is known about the name of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Name {
     /// The launcher has this name for the index.
     Launcher(String),
-    /// The launcher tells node 0 no names.
+    /// The launcher gives node 0 no names.
     #[default]
     Unknown,
-    /// The launcher's order of the names is not certain, and the node claims another name than this.
+    /// The order of the launcher's names is not certain, and the node claims a different name than
+    /// this.
     Differs(String),
     /// Another node claims this name, or has it as well.
     Shared(String),
@@ -23,12 +24,12 @@ fn short(name: &str) -> String {
     name.split('.').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Returns the names of all nodes. `names` are those of the launcher, in the order of the indices; `certain`
-/// says whether that order is. `claims` are the names of hosts that the nodes claim; `None` for a node that
-/// never came.
+/// Returns the names of all nodes. `names` are the launcher's names in the order of the indices;
+/// `certain` says whether that order is certain. `claims` are the host names that the nodes claim;
+/// `None` for a node that never joined.
 ///
-/// If the order is not certain, a name counts if its node claims it as well, and that of a node that never
-/// came if all others do.
+/// If the order is not certain, a name counts only if its node claims it as well. The name of a node
+/// that never joined counts if the claims of all other nodes match.
 pub(crate) fn names(names: &[String], certain: bool, claims: &[Option<&str>]) -> Vec<Name> {
     let mut claimed: HashMap<String, Vec<usize>> = HashMap::new();
     for (node, claim) in claims.iter().enumerate() {
@@ -91,7 +92,7 @@ mod tests {
         );
         assert_eq!(of(&["n0", "n1"], true, &["n0", "N0.example"]), [shared("n0"), good("n1")]);
         assert_eq!(of(&["n0", "n0"], true, &["a", "b"]), [shared("n0"), shared("n0")]);
-        // Containers may have one name of their own, which is none of the launcher's.
+        // Containers may all have one name that is not one of the launcher's names.
         assert_eq!(of(&["n0", "n1"], true, &["worker", "worker"]), [good("n0"), good("n1")]);
     }
 
@@ -104,7 +105,7 @@ mod tests {
             of(&["n0", "n1", "n2"], false, &["n0", "x", "-"]),
             [good("n0"), differs("n1"), differs("n2")]
         );
-        // In another order, no name stands for an index.
+        // If the order is different, no name stands for an index.
         assert_eq!(of(&["n0", "n1"], false, &["n1", "n0"]), [shared("n0"), shared("n1")]);
     }
 }

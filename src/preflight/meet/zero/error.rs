@@ -1,4 +1,4 @@
-//! Why node 0 cannot go on, and why it disconnects a node.
+//! Why node 0 cannot continue, and why it disconnects a node.
 
 use std::io;
 
@@ -14,21 +14,21 @@ pub enum ZeroError {
     NoRandom(io::Error),
     #[error("cannot create an epoll instance: {0}")]
     NoEpoll(Errno),
-    /// No node can connect any more.
+    /// No more nodes can connect.
     #[error(transparent)]
     Accept(#[from] AcceptError),
     #[error("the process that takes part for node 0 itself has exited")]
     OwnProcess,
 }
 
-/// Why a node is not a part of the job any more; a clause.
+/// Why a node is no longer part of the job; a clause.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Dismissal {
     #[error("it no longer accepts messages")]
     TakesNothing,
     #[error(transparent)]
     Stranger(#[from] Stranger),
-    /// It reports figures that no pair can have.
+    /// The node reports figures that are impossible for a pair.
     #[error("it reports something impossible: {0}")]
     Impossible(String),
     #[error("it violates the protocol")]

@@ -15,18 +15,19 @@ use crate::preflight::meet::node::HUNG;
 use crate::wire::connection::timeout;
 use crate::wire::handshake::one_key;
 
-/// The most messages of one node that are read before those of the others. All reports of a node in the
-/// largest job are fewer.
+/// The most messages from one node that are read before those of the others. Even in the largest job, a
+/// node's reports fit into fewer messages.
 const MOST_AT_ONCE: usize = 4096;
 
-/// The most nodes that are read from before the others.
+/// The most nodes that are read in one pass.
 const NODES_AT_ONCE: usize = 256;
 
 /// How often node 0 checks for silent nodes.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Zero<'_> {
-    /// Waits for news, at most to this time, and takes it. Gives whether this node itself has ended.
+    /// Waits for events, at most until this time, and handles them. Returns whether node 0's own
+    /// process has ended.
     pub(super) fn hear(&mut self, until: Instant, own: BorrowedFd) -> Result<bool, ZeroError> {
         let [has_ended, has_guests] = self.sleep(until.min(self.next_word).min(self.next_line), own);
         let (strangers, refused) = (&mut self.strangers, &mut self.heard.refused);
@@ -37,7 +38,8 @@ impl Zero<'_> {
         if has_guests {
             match self.guests.accept(self.listener, self.terms.until, tell) {
                 Ok(()) => {}
-                // There are no more descriptors, and one of those who could say who they are has one.
+                // There are no descriptors left, but the oldest unidentified node has one that can be
+                // freed.
                 Err(_) if self.newcomers.drop_oldest(&mut self.budget) => {}
                 Err(why) => return Err(why.into()),
             }
@@ -58,15 +60,15 @@ impl Zero<'_> {
             }
         }
         self.keep_to_budget();
-        // If more nodes have sent something than were read from, node 0 is late, and not they.
+        // If more nodes have sent something than were read, node 0 is late, and not they.
         if count < NODES_AT_ONCE {
             self.look_for_hung();
         }
         Ok(has_ended)
     }
 
-    /// Waits until something happens. Gives whether this node itself has ended, and whether a node has
-    /// come to the port.
+    /// Waits until something happens. Returns whether node 0's own process has ended, and whether a
+    /// node has connected to the port.
     fn sleep(&self, until: Instant, own: BorrowedFd) -> [bool; 2] {
         let until = self.guests.until().map_or(until, |guest| guest.min(until));
         // Once it knows the verdict, this node may exit while the others still receive it.
@@ -81,8 +83,9 @@ impl Zero<'_> {
         [&fds[0], &fds[1]].map(is_ready)
     }
 
-    /// Has the kernel say when this node has something to say, or takes more of what it is told. It says
-    /// so once for each time, and the first time at once: what has been read already is heard then, too.
+    /// Registers a node with the kernel, which reports when the node has sent something or accepts more
+    /// data. The registration is edge-triggered. It also reports the current state at once, so data
+    /// that was already read into the buffer is handled, too.
     pub(super) fn listen_to(&self, node: u32, member: &JoinedNode) -> nix::Result<()> {
         let news = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
         self.epoll.add(member.channel.fd(), EpollEvent::new(news, node.into()))
@@ -98,7 +101,8 @@ impl Zero<'_> {
         }
     }
 
-    /// If messages without an end exceed the budget, the longest of them goes, with its sender.
+    /// If incomplete messages exceed the budget, this drops the longest of them together with its
+    /// sender.
     fn keep_to_budget(&mut self) {
         while self.budget.is_too_small() {
             let held = |member: &JoinedNode| member.channel.connection().held();
@@ -116,7 +120,7 @@ impl Zero<'_> {
         }
     }
 
-    /// A node has gone. Its partners do not wait for it.
+    /// Removes a node that has disconnected. Its peers stop waiting for it.
     pub(super) fn leaves(&mut self, node: u32, how: Gone) {
         if let Some(member) = self.members.remove(&node) {
             self.budget.change(member.channel.connection().held(), 0);
@@ -127,7 +131,7 @@ impl Zero<'_> {
             return;
         }
         if self.phase == JobPhase::Meeting {
-            // It may come again, and until then it is missing.
+            // The node may rejoin, and is missing until then.
             self.heard.unfit.retain(|(known, _)| *known != node);
             if let Some(known) = self.heard.nodes.get_mut(node as usize).and_then(Option::take) {
                 let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverJoined(why)) = &how;
@@ -165,10 +169,10 @@ impl Zero<'_> {
 }
 
 impl JoinedNode {
-    /// Hears all that the node has said by now, and sends it more of what it has not taken.
+    /// Receives all that the node has sent so far, and sends it more of what it has not accepted yet.
     ///
     /// # Errors
-    /// It is not a part of the job any more.
+    /// The node is no longer part of the job.
     pub(super) fn hear(
         &mut self,
         node: u32,
@@ -183,7 +187,7 @@ impl JoinedNode {
                 Some(ToZero::Alive) => self.heard = Instant::now(),
                 Some(ToZero::Proved(reports)) => {
                     self.heard = Instant::now();
-                    // No node speaks for another one, or of a pair that was not asked for.
+                    // A node may report only for itself, and only about pairs that were assigned to it.
                     for report in reports {
                         if let Some(what) = report.impossible() {
                             return Err(Dismissal::Impossible(what));

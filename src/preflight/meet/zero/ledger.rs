@@ -1,7 +1,9 @@
-//! Which pairs node 0 has ordered, and which of them the nodes still owe. Pure: no connection and no clock.
+//! Which pairs node 0 has ordered, and which of them the nodes still owe. Pure: there is no connection
+//! and no clock.
 //!
-//! Whether node 0 waits for a node is computed from what that node owes, and no flag remembers it. A node
-//! without a pair, or whose partners have all gone, owes nothing, so node 0 cannot wait for it.
+//! Whether node 0 waits for a node is computed from what that node owes, and is not stored in a flag. A
+//! node that has no pair, or whose peers have all disconnected, owes nothing, so node 0 cannot wait for
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,20 +20,21 @@ pub(super) struct Ledger {
     members: BTreeMap<u32, Account>,
     /// How many members owe a pair of the last order.
     busy: usize,
-    /// How many pairs of the last order at least one of two members owes.
+    /// How many pairs of the last order are still owed by at least one of their two members.
     open: usize,
 }
 
 #[derive(Debug, Default, Clone)]
 struct Account {
     ordered: Vec<Half>,
-    /// Pairs of the last order that it has not reported.
+    /// Pairs of the last order that the node has not reported.
     owed: BTreeSet<Half>,
-    /// Pairs of orders that are closed. The reports may come, but node 0 does not wait for them.
+    /// Pairs of closed orders. Their reports may still arrive, but node 0 does not wait for them.
     overdue: BTreeSet<Half>,
-    /// Pairs that it has not reported, with nodes that have gone. Node 0 does not wait for them, either.
+    /// Pairs that the node has not reported, with nodes that have disconnected. Node 0 does not wait
+    /// for these, either.
     excused: BTreeSet<Half>,
-    /// Whether the time of one of the overdue pairs was over.
+    /// Whether the time of one of the overdue pairs ran out.
     is_late: bool,
 }
 
@@ -46,18 +49,18 @@ impl Account {
 }
 
 impl Ledger {
-    /// A node is a member from now on.
+    /// Makes a node a member.
     pub(super) fn join(&mut self, node: u32) {
         self.members.entry(node).or_default();
     }
 
-    /// A node is not a member any longer. Returns the members that owe a pair with it: they have to know.
+    /// Removes a member. Returns the members that owe a pair with it, because they must be told.
     pub(super) fn leave(&mut self, node: u32) -> BTreeSet<u32> {
         let mut partners = BTreeSet::new();
         let Some(gone) = self.members.remove(&node) else { return partners };
         self.busy -= usize::from(!gone.owed.is_empty());
         for (round, with) in gone.ordered {
-            // A partner that has gone before has closed the pair.
+            // If the peer disconnected earlier, that closed the pair.
             let Some(partner) = self.members.get_mut(&with) else { continue };
             let half = (round, node);
             let was_open = gone.owed.contains(&(round, with)) || partner.owed.contains(&half);
@@ -74,8 +77,9 @@ impl Ledger {
         partners
     }
 
-    /// Orders pairs, and returns for each node what it has to try, in the order of the pairs. Pairs with a
-    /// node that is not a member, or that still owes a pair, are left out; so no node has an empty order.
+    /// Orders pairs, and returns for each node what it has to test, in the order of the pairs. Skips
+    /// pairs with a node that is not a member or that still owes a pair; so no node gets an empty
+    /// order.
     pub(super) fn order(&mut self, pairs: impl IntoIterator<Item = Pair>) -> BTreeMap<u32, Vec<Half>> {
         self.close(0);
         let free: BTreeSet<u32> =
@@ -99,8 +103,8 @@ impl Ledger {
         orders
     }
 
-    /// Node 0 waits no longer for what it ordered last. A node that owes a pair of a round before `due` is
-    /// late: each node ends its pairs by itself within their time.
+    /// Stops waiting for the last order. A node that owes a pair of a round before `due` is late,
+    /// because each node ends its pairs within their time.
     pub(super) fn close(&mut self, due: u16) {
         for account in self.members.values_mut() {
             account.is_late |= account.owed.first().is_some_and(|(round, _)| *round < due);
@@ -109,7 +113,7 @@ impl Ledger {
         (self.busy, self.open) = (0, 0);
     }
 
-    /// A node has reported a pair. Returns whether it owed that pair.
+    /// Records that a node has reported a pair. Returns whether the node owed that pair.
     pub(super) fn settle(&mut self, node: u32, half: Half) -> bool {
         let (round, with) = half;
         let partner = self.members.get(&with);
@@ -135,7 +139,7 @@ impl Ledger {
         self.busy
     }
 
-    /// For whom node 0 waits, each with the first round that it owes.
+    /// Returns the nodes that node 0 waits for, each with the first round that it owes.
     pub(super) fn waits_for(&self) -> impl Iterator<Item = Half> {
         self.members.iter().filter_map(|(node, account)| Some((account.owed.first()?.0, *node)))
     }
@@ -145,13 +149,13 @@ impl Ledger {
         self.open
     }
 
-    /// All that is owed of the last order.
+    /// Returns everything that is owed from the last order.
     #[cfg(test)]
     pub(super) fn owed(&self) -> impl Iterator<Item = (u32, Half)> {
         self.members.iter().flat_map(|(node, account)| account.owed.iter().map(|half| (*node, *half)))
     }
 
-    /// Returns what each member owes that owes something.
+    /// Returns the debt of each member that owes something.
     pub(super) fn debts(&self) -> impl Iterator<Item = (u32, Debt)> {
         self.members.iter().filter(|(_, account)| !account.is_free()).map(|(node, account)| {
             let owed = account.owed.len() + account.overdue.len();

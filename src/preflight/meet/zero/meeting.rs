@@ -1,4 +1,4 @@
-//! All nodes are waited for, and told why if they cannot be of this job.
+//! Waits for all nodes, and tells a node why if it cannot be part of this job.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -14,24 +14,24 @@ use crate::self_test::kinds::{self, Level};
 use crate::text::{shortened, visible};
 use crate::wire::Channel;
 
-/// How often a node may come: one that has gone may come again, and each time is a line of the log. Each index
-/// has its own count, so no node is refused for another's comings.
+/// How often a node may join. A node that has disconnected may rejoin, and each time writes a line to
+/// the log. Each index has its own count, so no node is refused because another one joined too often.
 const MOST_COMINGS: usize = 16;
 
-/// In bytes: the names of all rails of a node. Those of sixteen HCAs have some 200.
+/// In bytes: the names of all rails of a node. Those of sixteen HCAs take about 200.
 const NAMES_OF_RAILS: usize = 4096;
 
-/// In bytes: what is kept of the reports of all nodes, to compare them, for each node; and for how many nodes
-/// more. Most of what the nodes of a job report is the same, and kept once.
+/// In bytes for each node: how much of all nodes' reports is stored to compare them. The second number
+/// adds nodes to that. Most of what the nodes of a job report is the same, and is stored once.
 const COMPARED: usize = 4096;
 const COMPARED_MORE: usize = 256;
 
 impl Zero<'_> {
-    /// Waits for all nodes, until the time is over. `own` becomes readable if this node itself
-    /// gives up.
+    /// Waits until all nodes have joined or the time is over. `own` becomes readable if node 0's own
+    /// process gives up.
     ///
     /// # Errors
-    /// No node can connect any more, or this node itself cannot take part.
+    /// No more nodes can connect, or this node itself cannot take part.
     pub fn meet(&mut self, own: BorrowedFd) -> Result<(), ZeroError> {
         while !self.is_complete() && !self.is_alone() && Instant::now() < self.terms.until {
             if self.hear(self.terms.until, own)? {
@@ -46,17 +46,17 @@ impl Zero<'_> {
         Ok(())
     }
 
-    /// A node comes.
+    /// Lets a node join, or rejects it.
     pub(super) fn join(&mut self, mut channel: Channel, join: Join) {
         if let Some(why) = self.objection(&channel, &join) {
             self.contest(&channel, &join);
-            // If another node has the index, this one has a wrong one, and which would be right is not known.
+            // If another node has the index, this node has a wrong one, and its right one is unknown.
             let index = Some(join.node).filter(|node| !self.members.contains_key(node));
             let index = index.filter(|node| (*node as usize) < self.heard.nodes.len());
             if self.heard.refused.add(index, format!("{}: {why}", channel.address())) {
                 (self.terms.say)(&format!("preflight: rejected {}: {why}", channel.address()));
             }
-            // A message that is short fits into an empty queue: no reader is waited for.
+            // A short message fits into an empty queue, so this does not wait for the reader.
             let _ = channel.queue(&ToNode::Refused(why));
             return;
         }
@@ -74,7 +74,7 @@ impl Zero<'_> {
             true => self.heard.compared.add(&name, &report),
             false => self.heard.uncompared += 1,
         }
-        // The checks that try no device may fail if the job runs on sockets.
+        // If the job uses sockets, the checks that use no device may fail.
         let has_failed =
             |check: &&CheckVerdict| check.outcome == Outcome::Failed && kinds::is_of(Level::Verbs, &check.id);
         let failed = report.checks.iter().find(has_failed);
@@ -108,9 +108,9 @@ impl Zero<'_> {
         }
     }
 
-    /// Keeps both nodes that came with one index.
+    /// Records both nodes that joined with one index.
     fn contest(&mut self, channel: &Channel, join: &Join) {
-        // A node of another job does not take this index.
+        // A node of another job does not claim this index.
         if join.job != self.terms.job || join.nodes != self.terms.nodes {
             return;
         }
@@ -120,11 +120,11 @@ impl Zero<'_> {
         let first = shown(&known.name, &member.channel);
         let second = shown(&visible(&shortened(&join.report.host)), channel);
         let both = self.heard.contested.entry(join.node).or_insert([first, second]);
-        // The evidence of the rounds may be there already.
+        // The evidence of the rounds may already exist.
         self.heard.evidence.contest(join.node, both.clone());
     }
 
-    /// Returns why a node cannot be a part of this job.
+    /// Returns why a node cannot be part of this job.
     fn objection(&self, channel: &Channel, join: &Join) -> Option<String> {
         let shown =
             |job: &Option<String>| job.as_deref().map_or("none".to_owned(), |job| visible(&shortened(job)));
@@ -161,7 +161,7 @@ impl Zero<'_> {
                 visible(&shortened(&join.report.host)),
                 channel.address()
             )),
-            // Its rounds are over.
+            // The rounds of this node are over.
             (None, Some(Some(_))) if self.phase != JobPhase::Meeting => {
                 Some("it left, and the others started without it".to_owned())
             }

@@ -1,5 +1,5 @@
-//! Node 0: all nodes connect here, get their pairs, report their results, and get the verdict. One
-//! process receives from all of them at once, and waits for none of them.
+//! Node 0: all nodes connect to it, get their pairs, report their results, and get the verdict. One
+//! process receives from all of them at once, and never blocks on any of them.
 
 mod budget;
 mod error;
@@ -38,64 +38,64 @@ use crate::wire::guests::Guests;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;
 
-/// The most connections whose other end has not proven anything yet.
+/// The most connections whose other ends have not authenticated yet.
 const MOST_GUESTS: usize = 512;
 
-/// What node 0 goes by.
+/// What node 0 needs to coordinate the job.
 pub struct Terms<'a> {
     pub nodes: u32,
     pub job: Option<String>,
-    /// Where node 0 waits, as the other nodes were told: `10.0.0.1:18516`.
+    /// The address of node 0, as the other nodes were told: `10.0.0.1:18516`.
     pub meet: String,
-    /// How long nodes are waited for, and up to when.
+    /// How long node 0 waits for nodes, and until when.
     pub wait: Duration,
     pub until: Instant,
     /// As for [`Node`](crate::preflight::meet::node::Node).
     pub alone_after: Option<Duration>,
     pub token: &'a str,
     pub extent: Extent,
-    /// How long the parts may take.
+    /// How long the parts of the preflight may take.
     pub times: Times,
-    /// The names of all nodes, where the launcher tells them.
+    /// The names of all nodes, if the launcher provides them.
     pub names: &'a [String],
     /// As for [`Part`](crate::preflight::who::part::Part).
     pub are_names_certain: bool,
-    /// What the proof does not try as the job will, as sentences.
+    /// What the proof does not test as the job will use it, as sentences.
     pub left_out: &'a [String],
     pub say: &'a dyn Fn(&str),
-    /// Shows on a terminal how far the nodes are; elsewhere it is said.
+    /// Shows progress on a terminal. Without one, progress is logged.
     pub show: Option<&'a dyn Fn(&Progress)>,
 }
 
-/// A node, as node 0 knows it.
+/// What node 0 knows about a node.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     pub name: String,
     /// The names of its rails.
     pub rails: Vec<String>,
-    /// Their rates in Gbit/s; 0 if a rate is not known.
+    /// The rates of its rails in Gbit/s; 0 if a rate is not known.
     pub rates: Vec<f32>,
     pub addresses: Addresses,
-    /// `verbs`, `sockets`.
+    /// `verbs` or `sockets`.
     pub transport: String,
 }
 
-/// All that was reported, for the verdict.
+/// Everything that was reported, for the verdict.
 pub struct Heard {
-    /// By index; `None` for a node that never came.
+    /// By index; `None` for a node that never joined.
     pub nodes: Vec<Option<Known>>,
     /// The pairs, and the nodes that have left.
     pub evidence: Evidence,
     pub compared: ComparedNodes,
-    /// Nodes whose own devices have failed their self-test, and why.
+    /// Nodes whose self-tests failed on their own devices, and why.
     pub unfit: Vec<(u32, String)>,
-    /// The job as its launcher calls it, fit to be shown.
+    /// The job's ID from the launcher, safe to show.
     pub job: Option<String>,
     /// The rejected connections.
     pub refused: Refusals,
-    /// The indices with which two nodes came; see [`Evidence::contest`].
+    /// The indices that two nodes joined with; see [`Evidence::contest`].
     pub contested: BTreeMap<u32, [String; 2]>,
-    /// What the proof has not tried as the job will, as sentences.
+    /// What the proof did not test as the job will use it, as sentences.
     pub left_out: Vec<String>,
     /// How many nodes were not compared with the others, because there was too much to keep.
     pub uncompared: usize,
@@ -104,7 +104,7 @@ pub struct Heard {
     pub proving: Duration,
 }
 
-/// How far the preflight of the job is.
+/// How far the preflight has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JobPhase {
     /// Nodes join, and those that left may join again.
@@ -122,12 +122,12 @@ struct JoinedNode {
     heard: Instant,
 }
 
-/// The rounds that the nodes are in.
+/// The rounds that are in progress.
 #[derive(Default)]
 struct Series {
     first: u16,
     rounds: usize,
-    /// How many pairs the nodes were told to try.
+    /// How many pairs were assigned.
     pairs: usize,
 }
 
@@ -138,7 +138,7 @@ pub struct Zero<'a> {
     strangers: Strangers<'a>,
     newcomers: Newcomers,
     members: BTreeMap<u32, JoinedNode>,
-    /// What the members owe.
+    /// What the members still owe.
     ledger: Ledger,
     /// The members that have sent something, or accept more data.
     epoll: Epoll,
@@ -149,14 +149,14 @@ pub struct Zero<'a> {
     heard: Heard,
     /// The nodes that joined and left while node 0 was waiting for others, and why; they may rejoin.
     away: BTreeMap<u32, (Known, Gone)>,
-    /// Whether the verdict is on its way: who goes now may go.
+    /// The phase of the job. Once the verdict is on its way, nodes may disconnect.
     phase: JobPhase,
     series: Series,
-    /// When the second tries have to be over.
+    /// When the retries must be over.
     again_until: Option<Instant>,
     /// When node 0 sends the next keep-alive.
     next_word: Instant,
-    /// When progress is sent again.
+    /// When node 0 reports progress again.
     next_line: Instant,
     /// When node 0 next checks for silent nodes.
     next_look: Instant,
@@ -217,12 +217,13 @@ impl<'a> Zero<'a> {
         self.heard
     }
 
-    /// Returns whether all nodes are here, before their rounds have begun.
+    /// Returns whether all nodes have joined, before their rounds begin.
     fn is_complete(&self) -> bool {
         self.members.len() >= self.heard.nodes.len()
     }
 
-    /// Returns whether no other node has come, and this one was started again after it has passed.
+    /// Returns whether no other node has joined and this node, which has passed before, was started
+    /// again.
     pub fn is_alone(&self) -> bool {
         let is_over = |after: Duration| Instant::now() + self.terms.wait >= self.terms.until + after;
         self.members.len() < 2 && self.terms.alone_after.is_some_and(is_over)

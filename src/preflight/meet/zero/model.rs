@@ -1,6 +1,6 @@
-//! Jobs in all orders of what can happen: messages are received, pairs end, nodes die or are stopped, at
-//! every moment. The ledger of node 0 and the agendas of the nodes are those that ship. There are no
-//! clocks: without any time that runs out, node 0 comes to its verdict.
+//! Jobs with every order of events: messages arrive, pairs end, nodes die or are stopped, at every
+//! moment. The model uses the real ledger of node 0 and the real agendas of the nodes. There are no
+//! clocks: node 0 must reach its verdict even if no time ever runs out.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,7 +34,8 @@ struct Node {
     state: State,
     is_member: bool,
     agenda: Agenda,
-    /// What node 0 has sent, and what it has not received yet.
+    /// The messages from node 0 that the node has not received, and the reports that node 0 has not
+    /// received.
     to: VecDeque<Message>,
     from: VecDeque<Vec<Half>>,
 }
@@ -44,7 +45,7 @@ struct ModelJob {
     now: Instant,
     ledger: Ledger,
     nodes: Vec<Node>,
-    /// The orders of node 0 that are still to come. They may name nodes that have gone.
+    /// The orders that node 0 has yet to issue. They may name nodes that have disconnected.
     orders: VecDeque<Vec<Pair>>,
     /// How many nodes may still die, how many may be stopped, and whether time may run out.
     deaths: usize,
@@ -55,14 +56,14 @@ struct ModelJob {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModelEvent {
-    /// The node receives a message, is through with its next pair, or sends its reports.
+    /// The node receives a message, finishes its next pair, or sends its reports.
     Receives(u32),
     Ends(u32),
     Sends(u32),
-    /// Node 0 receives a message, or notices that the node has gone or hangs.
+    /// Node 0 receives a message, or notices that the node has disconnected or hangs.
     Heard(u32),
     Missed(u32),
-    /// The node dies, is stopped, or goes on.
+    /// The node dies, is stopped, or continues.
     Dies(u32),
     Stops(u32),
     GoesOn(u32),
@@ -71,7 +72,7 @@ enum ModelEvent {
 }
 
 impl ModelEvent {
-    /// Returns whether it happens by itself, sooner or later.
+    /// Returns whether the event happens by itself sooner or later.
     fn is_sure(self) -> bool {
         !matches!(
             self,
@@ -102,7 +103,7 @@ impl ModelJob {
         &mut self.nodes[node as usize]
     }
 
-    /// Node 0 goes on as far as it waits for no node.
+    /// Advances node 0 until it has to wait for a node.
     fn go_on(&mut self) {
         while !self.has_verdict && !self.ledger.is_waiting() {
             let Some(pairs) = self.orders.pop_front() else {
@@ -191,7 +192,7 @@ impl ModelJob {
         self.go_on();
     }
 
-    /// Returns what a node has still to report, or has reported and node 0 has not received.
+    /// Returns what a node has yet to report, and what it has reported but node 0 has not received.
     fn of_node(&self, node: &Node) -> HashSet<Half> {
         let ordered = node.to.iter().flat_map(|message| match message {
             Message::Order(halves) => halves.clone(),
@@ -202,7 +203,7 @@ impl ModelJob {
         ordered.chain(turns).chain(reports).chain(sent).collect()
     }
 
-    /// What holds in each state.
+    /// Checks what must hold in each state.
     fn check(&self) {
         let waits_for: Vec<Half> = self.ledger.waits_for().collect();
         assert_eq!(waits_for.len(), self.ledger.busy());
@@ -233,7 +234,7 @@ impl ModelJob {
     }
 }
 
-/// Goes through all states. Returns how many there are.
+/// Explores all states. Returns how many there are.
 fn explore(job: ModelJob) -> usize {
     let mut seen: HashSet<u64> = HashSet::new();
     let mut open = vec![job];
@@ -263,7 +264,7 @@ fn scheduled(nodes: u32) -> Vec<Pair> {
     rounds.flat_map(|(round, pairs)| pairs.map(move |(low, high)| (round as u16, low, high))).collect()
 }
 
-/// All pairs of a job, in rounds of a later number.
+/// Returns all pairs of a job, in rounds numbered from `first`.
 fn all_again(nodes: u32, first: u16) -> Vec<Pair> {
     let schedule = Schedule { nodes, extent: Extent::Full };
     let rounds = (0..schedule.rounds()).map(|round| (round, schedule.pairs(round)));
@@ -288,7 +289,7 @@ fn node_0_comes_to_a_verdict_in_all_orders_of_what_may_happen() {
     }
 }
 
-/// Jobs that are too large for all of their states, in orders by chance.
+/// Runs jobs that have too many states to explore, in random orders.
 #[test]
 fn node_0_comes_to_a_verdict_in_large_jobs_in_any_order() {
     for seed in 0..400 {
@@ -313,7 +314,7 @@ fn node_0_comes_to_a_verdict_in_large_jobs_in_any_order() {
             let event = random.choice(if unlikely { others } else { sure }).expect("it goes on");
             job.happen(event);
         }
-        // What passes was told by both nodes of each pair.
+        // If no node died or stopped and no time ran out, both nodes of each pair have reported it.
         let is_whole = limits == [0, 0, 0];
         assert!(!is_whole || job.ledger.debts().next().is_none());
     }

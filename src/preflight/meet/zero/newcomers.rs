@@ -1,5 +1,5 @@
-//! Nodes that have proven to be ours, and have not said which ones they are. They say it at once, so
-//! few of them are kept, and the oldest goes if there are more.
+//! Nodes that have authenticated, but have not said which nodes they are. A node says so at once, so
+//! only a few of these are kept. If there are more, the oldest is dropped.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -9,12 +9,12 @@ use crate::preflight::meet::message::{Join, LONGEST, ToZero};
 use crate::preflight::meet::node::HUNG;
 use crate::wire::Channel;
 
-/// The most newcomers.
+/// The most unidentified nodes.
 const MOST: usize = 256;
 
 pub(super) struct Newcomers {
     most: usize,
-    /// The oldest first.
+    /// Sorted, with the oldest first.
     list: Vec<(Channel, Instant)>,
 }
 
@@ -27,14 +27,14 @@ impl Default for Newcomers {
 impl Newcomers {
     pub(super) fn add(&mut self, channel: Channel, budget: &mut BufferBudget) {
         if self.list.len() >= self.most {
-            // The oldest one had the most time to say who it is.
+            // The oldest one has had the most time to identify itself.
             self.drop_oldest(budget);
         }
         budget.change(0, channel.connection().held());
         self.list.push((channel, Instant::now()));
     }
 
-    /// Sends the oldest one away. Gives whether there was one.
+    /// Drops the oldest node. Returns whether there was one.
     pub(super) fn drop_oldest(&mut self, budget: &mut BufferBudget) -> bool {
         if self.list.is_empty() {
             return false;
@@ -48,7 +48,7 @@ impl Newcomers {
         self.list.iter().map(|(channel, _)| channel.fd())
     }
 
-    /// Returns the most that is kept for one of them, in bytes, and its place.
+    /// Returns the largest number of bytes that is stored for one of them, and its position.
     pub(super) fn largest(&self) -> Option<(usize, usize)> {
         let held =
             self.list.iter().enumerate().map(|(place, (channel, _))| (channel.connection().held(), place));
@@ -62,7 +62,8 @@ impl Newcomers {
         }
     }
 
-    /// Hears all of them: those that have said who they are, of which nothing counts in the budget any more.
+    /// Receives from all of them. Returns those that have identified themselves, which no longer count
+    /// in the budget.
     pub(super) fn hear(&mut self, budget: &mut BufferBudget) -> Vec<(Channel, Join)> {
         let mut joining = Vec::new();
         let mut index = 0;

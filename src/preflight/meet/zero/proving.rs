@@ -1,4 +1,4 @@
-//! The nodes try the pairs of the schedule, and those of the second tries.
+//! Has the nodes test the pairs of the schedule, and those of the retries.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::fd::BorrowedFd;
@@ -19,12 +19,12 @@ use crate::preflight::who::scheduler;
 use crate::text::{condensed_to, counted, duration};
 
 impl Zero<'_> {
-    /// Has all nodes that came try the pairs of the schedule.
+    /// Has all nodes that joined test the pairs of the schedule.
     ///
     /// # Errors
     /// As for [`Zero::meet`].
     pub fn prove(&mut self, own: BorrowedFd) -> Result<(), ZeroError> {
-        // Their names are no longer needed to report missing nodes.
+        // The names of missing nodes are no longer needed.
         self.missing = None;
         self.tell_apart();
         let present: Vec<u32> = self.members.keys().copied().collect();
@@ -53,8 +53,9 @@ impl Zero<'_> {
         self.series(0, &rounds, time, own)
     }
 
-    /// If two nodes joined with the name of one host, the second one has its index behind that name.
-    /// This gives the first one its index, too, so that each name means one node.
+    /// Adds the index to more names. If two nodes join from hosts with the same name, the second one's
+    /// name already ends with its index. This adds the first one's index as well, so that each name
+    /// means one node.
     fn tell_apart(&mut self) {
         let nodes = &mut self.heard.nodes;
         let numbered = nodes.iter().flatten().filter(|known| names::is_numbered(&known.name));
@@ -112,8 +113,8 @@ impl Zero<'_> {
         evidence
     }
 
-    /// Has nodes try pairs again, round by round, beginning with a round of this number, as far as there is
-    /// time for it. Returns how many rounds there were.
+    /// Has nodes test pairs again, round by round, starting with round `first`, as far as there is
+    /// time. Returns how many rounds there were.
     ///
     /// # Errors
     /// As for [`Zero::meet`].
@@ -147,7 +148,7 @@ impl Zero<'_> {
         self.carry_out(first, rounds.len(), orders, |_, _| Work::Rails, time, own)
     }
 
-    /// Has a few nodes try their rails with other ones, in a round of this number, where there are several
+    /// Has a few nodes test their rails with different rails, in this round, if there are several
     /// rails.
     ///
     /// # Errors
@@ -169,7 +170,7 @@ impl Zero<'_> {
         self.carry_out(round, 1, orders, work, self.terms.times.rounds(1), own)
     }
 
-    /// Has all nodes that are well move data at once, each with the one that is half of the job away.
+    /// Has all healthy nodes move data at once, each with the node that is half of the job away.
     ///
     /// # Errors
     /// As for [`Zero::meet`].
@@ -181,7 +182,8 @@ impl Zero<'_> {
         self.carry_out(round, 1, orders, |_, _| Work::Together, self.terms.times.rounds(1), own)
     }
 
-    /// Assigns pairs to nodes, in so many rounds from this one on, and receives the results.
+    /// Assigns pairs to nodes in this many rounds, starting with round `first`, and receives the
+    /// results.
     fn carry_out(
         &mut self,
         first: u16,
@@ -222,7 +224,7 @@ impl Zero<'_> {
         Ok(())
     }
 
-    /// Waits no longer. `due` is the first round that may still be under way.
+    /// Stops waiting. `due` is the first round that may still be in progress.
     fn close(&mut self, due: u16) {
         let late: Vec<String> =
             self.ledger.waits_for().map(|(_, node)| self.heard.evidence.name(node)).collect();
@@ -235,7 +237,7 @@ impl Zero<'_> {
         self.ledger.close(due);
     }
 
-    /// Writes down what the nodes owe, now that nothing more is waited for.
+    /// Records what the nodes owe, now that node 0 waits for nothing more.
     pub fn settle(&mut self) {
         let debts = self.ledger.debts().collect();
         self.heard.evidence.close(debts);

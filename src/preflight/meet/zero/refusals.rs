@@ -1,33 +1,34 @@
-//! Rejected connections, and why: other nodes of this job may be among them, of which it is only seen
-//! otherwise that they have not come.
+//! Rejected connections, and why. Some of them may be nodes of this job. Without these records, such a
+//! node would only be reported as a node that did not join.
 
 use std::collections::BTreeMap;
 
 use crate::text::counted;
 use crate::wire::stranger::{Fault, Stranger};
 
-/// The most sentences. One that comes again and again needs no more.
+/// The most sentences. A peer that connects again and again needs no more.
 const MOST: usize = 64;
 
-/// All that were sent away for something that a node of this job may have wrong.
+/// All connections that were rejected for a reason that may apply to a node of this job.
 #[derive(Debug, Default)]
 pub struct Refusals {
     sentences: Vec<String>,
-    /// How many there are no sentences of.
+    /// How many rejections are not in the sentences.
     more: usize,
-    /// Why a node was sent away that said it had this index.
+    /// Why a node that claimed this index was rejected.
     of: BTreeMap<u32, String>,
-    /// Those whose index is not known: their number, and the sentence about the last.
+    /// The rejections without a known index: how many there were, and the sentence about the last one.
     unknown: usize,
     last: String,
 }
 
 impl Refusals {
-    /// A node is sent away that says it has this index, or no known one. Returns whether that is to be said.
+    /// Records that a node was rejected, with the index that it claimed, if that is known. Returns
+    /// whether to log it.
     pub fn add(&mut self, index: Option<u32>, why: String) -> bool {
         match index {
             Some(index) => {
-                // The indices of a job are bounded, and so are the sentences.
+                // The indices of a job are limited, and so are these sentences.
                 self.of.insert(index, why.clone());
             }
             None => {
@@ -43,21 +44,21 @@ impl Refusals {
         is_kept
     }
 
-    /// A peer did not prove to be of this job. A node of it may have another token or be of another version;
-    /// what else comes to a port is not a node.
+    /// Records a peer that failed to authenticate. It may be a node of the job with another token or
+    /// another version. Anything else that connects to a port is not a node.
     pub fn add_stranger(&mut self, stranger: &Stranger) {
         if matches!(stranger.fault, Fault::Token | Fault::Version) {
             self.add(None, stranger.why.clone());
         }
     }
 
-    /// Returns what the verdict says of them.
+    /// Returns the sentences about them for the verdict.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         let more = (self.more > 0).then(|| format!("{} more", counted(self.more, "connection")));
         self.sentences.iter().cloned().chain(more).map(|why| format!("rejected: {why}"))
     }
 
-    /// Returns why a node has not come that is one of so many, as a clause.
+    /// Returns why a node did not join, as a clause. `missing` is the number of nodes that did not.
     pub fn explain(&self, node: u32, missing: usize) -> Option<String> {
         let unknown = (1..=self.unknown).contains(&missing);
         let perhaps = || unknown.then(|| format!("it may be the one that was rejected: {}", self.last));

@@ -1,16 +1,17 @@
-//! The secrets of the pairs. Each pair has one of its own, so a node can speak in its own pairs alone.
+//! The secrets of the pairs. Each pair has its own secret, so a node can authenticate only in its own
+//! pairs.
 
 use hmac_sha256::HMAC;
 
 use crate::preflight::meet::message::Secret;
 use crate::sys::random;
 
-/// A random number that never leaves node 0. The secrets of all pairs follow from it.
+/// A random number that never leaves node 0. All secrets are derived from it.
 pub(super) struct Secrets([u8; 32]);
 
 impl Secrets {
     /// # Errors
-    /// The kernel gives no random number.
+    /// The kernel provides no random number.
     pub(super) fn new() -> std::io::Result<Secrets> {
         let mut seed = [0; 32];
         random::fill(&mut seed)?;

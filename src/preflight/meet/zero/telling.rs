@@ -1,4 +1,4 @@
-//! What node 0 tells: whom it waits for, how far the nodes are, and the verdict.
+//! What node 0 reports: which nodes it is waiting for, how far the nodes are, and the verdict.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::preflight::meet::progress::Progress;
 use crate::preflight::meet::times::TELLING;
 use crate::text::{condensed_to, shortened, visible};
 
-/// The most nodes that are named if nodes are waited for.
+/// The most nodes that a message about missing nodes names.
 pub(super) const NAMED: usize = 8;
 
 /// How long node 0 waits for the nodes to close after it has sent the verdict.
@@ -21,7 +21,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 const LINE: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// The greatest age of a report about missing nodes.
+/// How old the text about missing nodes may be before it is made again.
 const LATELY: Duration = Duration::from_secs(1);
 
 pub(super) fn every(terms: &Terms) -> Duration {
@@ -29,7 +29,7 @@ pub(super) fn every(terms: &Terms) -> Duration {
 }
 
 impl Zero<'_> {
-    /// Tells the nodes the end.
+    /// Sends the verdict to the nodes.
     pub fn tell(&mut self, verdict: impl Fn(u32) -> Told, own: BorrowedFd) {
         let end = Instant::now() + TELLING;
         self.phase = JobPhase::Telling;
@@ -40,13 +40,14 @@ impl Zero<'_> {
         }
         let is_sending = |member: &JoinedNode| member.channel.connection().is_sending();
         while self.members.values().any(is_sending) && Instant::now() < end {
-            // This node itself may have ended: it has received the verdict.
+            // Node 0's own process may have ended, because it has received the verdict.
             if self.hear(end, own).is_err() {
                 return;
             }
         }
-        // A node that knows the verdict closes its connection. If this end closed first while something of
-        // the node's is unread, the kernel would reset the connection, and the node might lose the verdict.
+        // A node that has the verdict closes its connection. If node 0 closed first while some of the
+        // node's data was unread, the kernel would reset the connection, and the node might lose the
+        // verdict.
         let end = end.min(Instant::now() + CLOSING);
         while !self.members.is_empty() && Instant::now() < end {
             if self.hear(end, own).is_err() {
@@ -64,7 +65,8 @@ impl Zero<'_> {
         condensed_to(&names, NAMED)
     }
 
-    /// As it was a moment ago: many nodes join at once, and each of them gets progress.
+    /// Returns the missing nodes as of a moment ago: many nodes join at once, and each of them gets
+    /// this text.
     pub(super) fn missing_lately(&mut self) -> String {
         let now = Instant::now();
         match &self.missing {
@@ -96,7 +98,7 @@ impl Zero<'_> {
         self.tell_progress(Zero::working);
     }
 
-    /// Tells the nodes that node 0 is alive, before it computes something and sends nothing meanwhile.
+    /// Sends the nodes a keep-alive before node 0 computes something and sends nothing meanwhile.
     pub fn say_working(&mut self) {
         self.next_word = Instant::now() + ALIVE;
         for member in self.members.values_mut() {
@@ -104,7 +106,7 @@ impl Zero<'_> {
         }
     }
 
-    /// Shows a stage that begins now at once if there is a terminal.
+    /// Schedules progress of the new stage to be shown at once, if there is a terminal.
     pub(super) fn show_progress_soon(&mut self) {
         if self.terms.show.is_some() {
             self.next_line = Instant::now();
@@ -146,14 +148,14 @@ impl Zero<'_> {
             }
             _ => format!("are done, round {} of {of}", round.min(of)),
         };
-        // If most have come to the end, the others are of interest.
+        // If most nodes are finished, the remaining ones are of interest.
         let left = self.ledger.busy();
         if left <= NAMED && left * 2 < self.members.len() {
             let names: Vec<String> =
                 self.ledger.waits_for().map(|(_, node)| self.heard.evidence.name(node)).collect();
             stage.push_str(&format!("; node 0 is waiting for {}", condensed_to(&names, NAMED)));
         }
-        // A pair is done when both of its nodes are through with it.
+        // A pair is done when both of its nodes have finished it.
         let all = self.series.pairs;
         Progress { done: all.saturating_sub(self.ledger.open()), all, thing: "pair", stage }
     }

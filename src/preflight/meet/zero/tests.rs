@@ -13,7 +13,7 @@ use crate::verbs::rail::Side;
 use crate::wire::connection::Connection;
 use crate::wire::session::Session;
 
-/// Returns the two ends of a connection whose ends know each other: node 0's end, and the node's.
+/// Returns the two ends of an authenticated connection: node 0's end, and the node's end.
 pub(super) fn channels() -> [Channel; 2] {
     let (ours, its) = UnixStream::pair().unwrap();
     let greetings: [&[u8]; 2] = [b"first\n", b"second\n"];
@@ -30,7 +30,7 @@ fn member(channel: Channel) -> JoinedNode {
     JoinedNode { channel, address: None, port: 1, heard: Instant::now() }
 }
 
-/// Node 0 of three has two pairs to try.
+/// Returns the ledger of a job of three nodes, in which node 0 has two pairs to test.
 fn ledger() -> Ledger {
     let mut ledger = Ledger::default();
     (0..3).for_each(|node| ledger.join(node));
@@ -89,8 +89,8 @@ fn terms() -> Terms<'static> {
     }
 }
 
-/// A node that was slow in a pair and has gone is wanted for second tries: those are left out, and node 0
-/// waits for no node.
+/// A node that was slow in a pair and has disconnected was chosen for retries. Those are skipped, and
+/// node 0 waits for no node.
 #[test]
 fn second_tries_with_a_node_that_has_gone_are_over_at_once() {
     let (listener, terms) = (Listener::on_port(0).unwrap(), terms());
@@ -134,13 +134,13 @@ fn of_messages_without_an_end_the_longest_goes_where_there_is_no_room_for_all() 
     assert_eq!(here(&mut zero), [0, 1, 2]);
     send(&others[2], 300);
     assert_eq!(here(&mut zero), [0, 1, 2]);
-    // A newcomer, whose message is shorter than the others', stays.
+    // An unidentified node stays, because its message is shorter than the others.
     let [ours, its] = channels();
     zero.newcomers.add(ours, &mut zero.budget);
     send(&its, 900);
     assert_eq!(here(&mut zero), [0, 1]);
     assert_eq!(zero.newcomers.fds().count(), 1);
-    // A node that has gone takes nothing of the budget any more.
+    // A node that has disconnected no longer uses the budget.
     send(&others[0], 300);
     assert_eq!(here(&mut zero), [0, 1]);
     send(&its, 1000);
@@ -148,7 +148,7 @@ fn of_messages_without_an_end_the_longest_goes_where_there_is_no_room_for_all() 
     assert_eq!(zero.newcomers.fds().count(), 0);
 }
 
-/// Sends so many bytes of a message, and not its end.
+/// Sends this many bytes of a message, but not its end.
 fn send(from: &Channel, length: usize) {
     (&mut from.connection().stream()).write_all(&vec![b'0'; length]).unwrap();
 }

@@ -19,14 +19,14 @@ pub(in crate::preflight) enum NotConnected {
     /// This end did not connect. `to` names both ends.
     #[error("no connection {to}: {why}")]
     To { to: String, why: Unanswered },
-    /// The other node says why, in words of its own.
+    /// The other node reports why, in its own words.
     #[error("{node} says: {why}")]
     OfOther { node: String, why: String },
     #[error("it was not tried")]
     NotTried,
 }
 
-/// Why the other end of a connection was not reached.
+/// Why this end did not reach the other end.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::preflight) enum Unanswered {
     #[error("{}", words(.0))]

@@ -1,4 +1,4 @@
-//! Connections that come to a rail's listener.
+//! Connections that arrive at a rail's listener.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -8,11 +8,11 @@ use nix::poll::PollFd;
 
 use super::{Listening, Made, NotConnected, fill, readable};
 
-/// The most connections to one listener whose other end has not said the cookie yet.
+/// The most connections to one listener whose other ends have not sent the whole cookie yet.
 const MOST: usize = 8;
 
 pub(super) enum Incoming {
-    /// Those in the list have not said the whole cookie yet.
+    /// The connections in the list have not sent the whole cookie yet.
     Waiting(Listening, Vec<(TcpStream, Vec<u8>)>),
     Over(Result<Made, NotConnected>),
 }
@@ -30,7 +30,7 @@ impl Incoming {
         let found = loop {
             match listener.accept() {
                 Ok((stream, _)) => {
-                    // Another process may keep its connections open and say nothing.
+                    // Another process may open connections, keep them open and send nothing.
                     if said.len() >= MOST {
                         said.remove(0);
                     }
@@ -48,7 +48,7 @@ impl Incoming {
             while let Some((stream, received)) = said.get_mut(index) {
                 match fill(stream, received, cookie.len()) {
                     Ok(false) => index += 1,
-                    // It may be another process that has tried this port.
+                    // It may have been another process that tried this port.
                     Err(_) => drop(said.remove(index)),
                     Ok(true) if received != cookie => drop(said.remove(index)),
                     Ok(true) => {
@@ -74,7 +74,7 @@ impl Incoming {
         listener.into_iter().chain(said.iter().map(|(stream, _)| stream.as_fd())).map(readable)
     }
 
-    /// Returns its result, once the other end has said why it could not connect, or that it could.
+    /// Returns the result, once the other end has reported that it connected, or why it could not.
     pub(super) fn end(self, why: Option<NotConnected>) -> Result<Made, NotConnected> {
         match (self, why) {
             (Incoming::Over(Ok(_)), Some(why)) => Err(why),

@@ -19,7 +19,7 @@ pub(super) enum Outgoing {
         cookie: Cookie,
         to: String,
     },
-    /// The cookie is on its way; what has come back of it.
+    /// This end has sent the cookie. `received` is what the other end has sent back so far.
     Greeting {
         stream: TcpStream,
         cookie: Cookie,
@@ -45,7 +45,7 @@ impl Outgoing {
             Outgoing::Connecting { mut stream, cookie, to } => match is_connected(&stream) {
                 Ok(false) => Outgoing::Connecting { stream, cookie, to },
                 Err(error) => failed(to, error),
-                // The kernel takes so few bytes at once.
+                // The kernel always accepts so few bytes at once.
                 Ok(true) => match stream.write_all(&cookie) {
                     Ok(()) => Outgoing::Greeting { stream, cookie, to, received: Vec::new() }.advance(),
                     Err(error) => failed(to, error),
@@ -63,7 +63,7 @@ impl Outgoing {
         }
     }
 
-    /// The time is up.
+    /// Ends the attempt, because its time is over.
     pub(super) fn give_up(self) -> Outgoing {
         match self {
             Outgoing::Connecting { to, .. } => failed(to, Unanswered::NoAnswer),
@@ -72,7 +72,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns why there is no connection, in words for the other node.
+    /// Returns why there is no connection, worded for the other node.
     pub(super) fn error(&self) -> Option<String> {
         match self {
             Outgoing::Over(Err(why)) => Some(why.to_string()),
@@ -93,12 +93,13 @@ fn failed(to: String, why: impl Into<Unanswered>) -> Outgoing {
     Outgoing::Over(Err(NotConnected::To { to, why: why.into() }))
 }
 
-/// Begins to connect.
+/// Starts to connect.
 fn start(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let stream = TcpStream::from(socket::socket(family, SockType::Stream, flags, None)?);
-    // NCCL also connects if the addresses are of two kinds: the interface may have one of the other kind.
+    // NCCL connects even if the two addresses are of different families: the interface may have one of
+    // the other family.
     if from.is_ipv4() == to.is_ipv4() {
         socket::bind(stream.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from, 0)))?;
     }

@@ -6,7 +6,7 @@ fn loopback(address: &str) -> Endpoint {
     Endpoint { interface: "lo".to_owned(), address: address.parse().unwrap() }
 }
 
-/// Has both go on until the first of them is over.
+/// Advances both until the outgoing connection is made or has failed.
 fn made(incoming: &mut Incoming, mut outgoing: Outgoing) -> Result<Made, NotConnected> {
     let end = Instant::now() + 4 * TRY;
     loop {
@@ -29,7 +29,7 @@ fn the_connection_comes_from_the_address_of_the_interface() {
     made(&mut incoming, Outgoing::to(&loopback("127.0.0.77"), &place, "node2")).unwrap();
     let made = incoming.end(None).unwrap();
     assert_eq!(made.stream.peer_addr().unwrap().ip().to_string(), "127.0.0.77");
-    // This address is for examples alone.
+    // This address is reserved for examples.
     let Outgoing::Over(Err(why)) = Outgoing::to(&loopback("192.0.2.1"), &place, "node2") else { panic!() };
     assert!(why.to_string().ends_with("this node no longer has this address"), "{why}");
 }
@@ -54,7 +54,7 @@ fn another_program_is_taken_for_neither_end() {
     strangers[16 - 1].write_all(&[7; 16]).unwrap();
     made(&mut incoming, Outgoing::to(&loopback("127.0.0.1"), &place, "node2")).unwrap();
     assert!(incoming.end(None).is_ok());
-    // An echo of its own.
+    // Another program sends its own data back.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = RailEndpoint { port: other.local_addr().unwrap().port(), ..place };
     let mut nothing = Incoming::Over(Err(NotConnected::NotTried));

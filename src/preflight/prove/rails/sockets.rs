@@ -1,5 +1,5 @@
-//! A pair whose rails are interfaces: all of them are connected both ways, and then each moves data in a
-//! process of its own.
+//! A pair whose rails are interfaces. All of them are connected both ways first, and then a separate
+//! process moves data over each.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -30,10 +30,10 @@ pub(super) const SOCKET: &str = "socket";
 /// The longest time for the data of one rail.
 const RAIL: Duration = Duration::from_secs(20);
 
-/// Tries all rails with the other node.
+/// Tests all rails with the other node.
 ///
 /// # Errors
-/// What came instead of the other node's messages.
+/// What arrived instead of the other node's messages.
 pub(super) fn rails(
     channel: Channel,
     side: Side,
@@ -69,7 +69,7 @@ pub(super) fn rails(
         .map(|(rail, report)| RailReport { rail: number(*rail), ..report })
         .collect();
     let others: Vec<Option<String>> = exchange(&mut met, &reports)?;
-    // What one end has not noticed, the other may have: data has to arrive both ways.
+    // One end may have noticed a failure that the other end missed: data must arrive both ways.
     for (report, other) in reports.iter_mut().zip(others) {
         if let (Ok(_), Some(why)) = (&report.result, other) {
             report.result = Err(format!("{} says: {}", theirs.host, visible(&shortened(&why))));
@@ -107,13 +107,13 @@ fn connect(met: &mut Met, ends: &[Endpoint], name: &str) -> Result<Vec<Connected
     connections::all(met.channel(), ends, own, places, name)
 }
 
-/// A rail whose data is under way, or what is known of it already.
+/// A rail over which data is moving, or whose result is already known.
 enum Started {
     Task(Task),
     Over(RailReport),
 }
 
-/// Has a process move data over a rail that is connected both ways.
+/// Starts a process that moves data over a rail that is connected both ways.
 fn start(connected: Connected, side: Side, work: Work, end: &Endpoint, name: &str) -> Started {
     let over = |why: String, cause| {
         let seen = Seen { cause, ..Seen::default() };
@@ -122,7 +122,7 @@ fn start(connected: Connected, side: Side, work: Work, end: &Endpoint, name: &st
     let no = |ways| Some(Cause::NoConnection(ways));
     let alone = |why: NotConnected| format!("{why}; the connection in the other direction works");
     let Made { stream, cookie } = match (connected.to, connected.from) {
-        // The two ends have to take the same one.
+        // Both ends must choose the same connection.
         (Ok(to), Ok(from)) => {
             if side == Side::First {
                 to
@@ -162,7 +162,7 @@ fn exchange(met: &mut Met, reports: &[RailReport]) -> Result<Vec<Option<String>>
     met.channel().receive(RAIL + PATIENCE)
 }
 
-/// Returns the results of all rails, which are at work at the same time.
+/// Returns the results of all rails, which move data at the same time.
 fn results(started: &mut [Started]) -> Vec<RailReport> {
     loop {
         for one in started.iter_mut() {

@@ -1,22 +1,22 @@
-//! How a rail of a node has done so far. A rail that is known to be dead is not tried with every other
-//! node, because each try of it takes as long as a node is patient.
+//! The results of a node's rail so far. A rail that is known to be dead is not tested with every other
+//! node, because each test waits until the node's patience is over.
 
 use serde::{Deserialize, Serialize};
 
 use crate::preflight::prove::pair::PairOutcome;
 
-/// With how many nodes a rail has passed, and with how many it has failed.
+/// How many nodes a rail has passed with, and how many it has failed with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Standing {
     pub passed: u16,
     pub failed: u16,
 }
 
-/// A rail that has failed so often, and has never passed, is not tried with a rail that has passed.
+/// A rail that has failed this many times and never passed is not tested with a rail that has passed.
 const WITH_WELL: u16 = 2;
 
-/// It is not tried with any other one after so many failures. Until then nodes find each other that are
-/// behind the same one of several switches.
+/// After this many failures, such a rail is not tested with any other rail. Until then, nodes that are
+/// behind the same one of several switches find each other.
 const WITH_ANY: u16 = 3;
 
 impl Standing {
@@ -25,12 +25,12 @@ impl Standing {
     }
 }
 
-/// Returns whether it tells nothing new to try these two rails with each other.
+/// Returns whether a test of these two rails with each other would show nothing new.
 pub(super) fn is_in_vain(mine: Standing, theirs: Standing) -> bool {
     mine.is_dead(theirs) || theirs.is_dead(mine)
 }
 
-/// Adds the result of a pair to what is known of this node's rails.
+/// Adds the result of a pair to what is known about this node's rails.
 pub(crate) fn add(standings: &mut [Standing], outcome: &PairOutcome) {
     let PairOutcome::Rails(reports) = outcome else { return };
     for report in reports {

@@ -1,4 +1,4 @@
-//! What a node has to try, and what it has not reported yet. Pure.
+//! Which pairs a node still has to test, and which results it has not reported yet. Pure.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use crate::preflight::meet::message::{Partner, RAILS_AT_ONCE, REPORTS_AT_ONCE};
 use crate::preflight::meet::times::Times;
 use crate::preflight::prove::pair::{PairFailure, PairOutcome, PairReport};
 
-/// So many reports are not kept any longer, and neither are older ones than this.
+/// This many reports, or one this old, are sent without further delay.
 const BATCH: usize = 8;
 const OLDEST: Duration = Duration::from_secs(1);
 
-/// A pair, and when it is over for this node at the latest.
+/// A pair, and the latest time at which it is over for this node.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
     pub with: Partner,
@@ -22,25 +22,25 @@ pub(crate) struct Turn {
 pub(crate) struct Agenda {
     turns: VecDeque<Turn>,
     gone: HashSet<u32>,
-    /// How the pairs have ended that are over, for nodes that still ask.
+    /// The results of the pairs that are over, for nodes that still ask.
     over: Vec<(u16, u32, PairFailure)>,
     reports: VecDeque<PairReport>,
-    /// Since when there is something to report.
+    /// The time since which there is something to report.
     since: Option<Instant>,
 }
 
 impl Agenda {
-    /// Takes the pairs of an order whose first round, of this number, begins now.
+    /// Takes the pairs of an order. Round `first` begins now.
     pub(crate) fn take(&mut self, pairs: Vec<Partner>, first: u16, times: Times, now: Instant) {
         self.turns.extend(pairs.into_iter().map(|with| {
             let rounds = u32::from(with.round.saturating_sub(first)) + 1;
-            // A time that is too long for the clock ends at the end of the first round.
+            // If the time is too long for the clock, the pair ends with the first round.
             let until = now.checked_add(times.round().saturating_mul(rounds));
             Turn { with, until: until.unwrap_or(now + times.round()) }
         }));
     }
 
-    /// A node has gone: pairs with it have failed.
+    /// Records that a node has disconnected: pairs with it fail.
     pub(crate) fn lose(&mut self, node: u32) {
         self.gone.insert(node);
     }
@@ -49,7 +49,7 @@ impl Agenda {
         self.gone.contains(&node)
     }
 
-    /// Returns the pair that is next.
+    /// Returns the next pair.
     pub(crate) fn next(&mut self) -> Option<Turn> {
         self.turns.pop_front()
     }
@@ -58,7 +58,7 @@ impl Agenda {
         !self.turns.is_empty()
     }
 
-    /// A pair has ended.
+    /// Records the result of a pair.
     pub(crate) fn end(&mut self, report: PairReport, now: Instant) {
         let failure = match &report.outcome {
             PairOutcome::Rails(_) => PairFailure::Refused("that pair is over".to_owned()),
@@ -69,26 +69,27 @@ impl Agenda {
         self.since.get_or_insert(now);
     }
 
-    /// Returns how a pair has ended for this node, if it has.
+    /// Returns how a pair ended for this node, if it has ended.
     pub(crate) fn ending(&self, round: u16, with: u32) -> Option<&PairFailure> {
         let found = self.over.iter().find(|(at, node, _)| (*at, *node) == (round, with));
         found.map(|(_, _, failure)| failure)
     }
 
-    /// Returns when reports are due, if there are any. A node that `rests` has nothing to wait for.
+    /// Returns when reports are due, if there are any. If the node `rests`, there is nothing to wait
+    /// for.
     pub(crate) fn due(&self, rests: bool) -> Option<Instant> {
         let is_due = rests || self.reports.len() >= BATCH;
         self.since.map(|since| if is_due { since } else { since + OLDEST })
     }
 
-    /// Returns the pairs that are to come, and those that are not reported.
+    /// Returns the pairs that are still to be tested, and those that are not reported yet.
     #[cfg(test)]
     pub(crate) fn halves(&self) -> [Vec<(u16, u32)>; 2] {
         let turns = self.turns.iter().map(|turn| (turn.with.round, turn.with.node));
         [turns.collect(), self.reports.iter().map(|report| (report.round, report.partner)).collect()]
     }
 
-    /// Returns the reports that are due, as many as one message holds; empty if none is.
+    /// Returns the reports that are due, as many as one message holds; empty if none are due.
     pub(crate) fn batch(&mut self, rests: bool, now: Instant) -> Vec<PairReport> {
         if self.due(rests).is_none_or(|due| now < due) {
             return Vec::new();

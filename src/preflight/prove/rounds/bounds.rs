@@ -1,23 +1,24 @@
-//! What a node takes from node 0 at the most, so that a node 0 that violates the protocol costs the
-//! others a bounded time and a bounded memory. Pure.
+//! The most that a node accepts from node 0, so that a node 0 that violates the protocol costs the
+//! other nodes only bounded time and memory. Pure.
 
 use super::error::WrongOrder;
 use crate::preflight::meet::message::Partner;
 use crate::preflight::meet::schedule::{Extent, Schedule};
 
-/// More rounds than second tries and the measurements of all nodes take.
+/// More rounds than the retries and the measurements of all nodes take.
 const MORE: usize = 512;
 
-/// In bytes: the longest text of a verdict. A long one has some thousand.
+/// In bytes: the longest text of a verdict. A long one takes a few thousand.
 const LONGEST_TEXT: usize = 16 * 1024;
 
-/// Returns how many pairs node 0 may name for a node: one in each round of the largest schedule, and more.
+/// Returns how many pairs node 0 may assign to a node: one in each round of the largest schedule, and
+/// some more.
 pub(super) fn most_pairs(nodes: u32) -> usize {
     let schedule = Schedule { nodes, extent: Extent::Full };
     MORE.saturating_add(schedule.rounds() as usize)
 }
 
-/// Checks that a pair can be one of this job.
+/// Checks that a pair is possible in this job.
 pub(super) fn check(node: u32, nodes: u32, named: usize, with: &Partner) -> Result<(), WrongOrder> {
     if with.node >= nodes {
         return Err(WrongOrder::NoSuchNode { node: with.node, nodes });
@@ -28,7 +29,7 @@ pub(super) fn check(node: u32, nodes: u32, named: usize, with: &Partner) -> Resu
     if named >= most_pairs(nodes) { Err(WrongOrder::TooManyPairs(named)) } else { Ok(()) }
 }
 
-/// Returns the start of a text that is too long.
+/// Returns the text, cut if it is too long.
 pub(crate) fn bounded(mut text: String) -> String {
     if text.len() > LONGEST_TEXT {
         let end = (0..=LONGEST_TEXT).rev().find(|end| text.is_char_boundary(*end));

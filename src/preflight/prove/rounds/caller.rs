@@ -7,13 +7,13 @@ use crate::preflight::meet::times::SILENT;
 use crate::wire::Channel;
 use crate::wire::stranger::Stranger;
 
-/// A node that has proven to be the partner of this one in a round.
+/// A node that has proven to be this node's peer in a round.
 pub(super) struct Caller {
     pub channel: Channel,
     pub id: CallId,
     pub call: Option<Call>,
     since: Instant,
-    /// When this node tells it next that it is busy.
+    /// When this node reports next that it is busy.
     pub next: Instant,
 }
 
@@ -23,10 +23,10 @@ impl Caller {
         Caller { channel, id, call: None, since: now, next: now }
     }
 
-    /// Returns whether it has said what it wants.
+    /// Receives from the node. Returns whether it has sent what it wants.
     ///
     /// # Errors
-    /// It has said something else, nothing for too long, or it has gone.
+    /// It sent something else, sent nothing for too long, or disconnected.
     pub(super) fn hear(&mut self) -> Result<bool, Stranger> {
         match self.channel.receive_if_there(1024)? {
             Some(call) if self.call.is_none() => self.call = Some(call),

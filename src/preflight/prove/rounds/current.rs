@@ -15,16 +15,16 @@ pub(super) struct Pair {
 }
 
 pub(super) enum At {
-    /// This node calls, and tries the rails.
+    /// This node calls, and tests the rails.
     Calling(Task),
-    /// The other node has called, and both try the rails.
+    /// The other node has called, and both test the rails.
     Trying(Task),
-    /// The other node is waited for, and perhaps asked.
+    /// This node waits for the other one, and may ask it.
     Waiting { asking: Option<Task>, failed: Option<(Instant, PairFailure)> },
 }
 
 impl Pair {
-    /// Returns whether the call of the other node should have come, and it was not asked yet.
+    /// Returns whether the other node's call is overdue and this node has not asked it yet.
     pub(super) fn is_late(&self) -> bool {
         matches!(&self.at, At::Waiting { asking: None, failed: None }) && self.since.elapsed() >= ASK_AFTER
     }
@@ -37,7 +37,7 @@ impl Pair {
         }
     }
 
-    /// Returns when something is due, if nothing happens before.
+    /// Returns when something is due, if nothing happens before that.
     pub(super) fn due(&self) -> Instant {
         let due = match (&self.at, self.task()) {
             (_, Some(task)) => task.deadline(),
@@ -47,8 +47,8 @@ impl Pair {
         due.min(self.turn.until)
     }
 
-    /// Returns how the pair has ended, if it has. It has, whatever the other node does, when its round is
-    /// over.
+    /// Returns how the pair ended, if it has ended. It ends with its round, whatever the other node
+    /// does.
     pub(super) fn outcome(&mut self) -> Option<PairOutcome> {
         let found = self.found();
         let is_over = || Instant::now() >= self.turn.until;
@@ -79,7 +79,8 @@ impl Pair {
                 return (at.elapsed() >= GRACE).then_some(PairOutcome::Failed(failure));
             }
         };
-        // The partner could not be asked, or says why it will not call. Its call may be under way.
+        // This node could not ask the peer, or the peer reports why it will not call. Its call may
+        // already be on its way.
         match outcome {
             PairOutcome::Failed(failure) => {
                 self.at = At::Waiting { asking: None, failed: Some((Instant::now(), failure)) };

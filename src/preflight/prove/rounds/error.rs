@@ -1,4 +1,4 @@
-//! Why a node that has begun its rounds gets no verdict.
+//! Why a node that has started its rounds gets no verdict.
 
 use crate::preflight::meet::node::HUNG;
 use crate::wire::AcceptError;
@@ -8,10 +8,10 @@ use crate::wire::stranger::Stranger;
 pub enum RoundsError {
     #[error("node 0 violates the protocol, so there is no verdict: {0}")]
     WrongOrder(#[from] WrongOrder),
-    /// The connection ended, or carried something else.
+    /// The connection ended, or delivered something else.
     #[error("node 0 disconnected, so there is no verdict: {0}")]
     Lost(#[from] Stranger),
-    /// Node 0 says why; fit to be shown.
+    /// Node 0 reports why; the text is safe to show.
     #[error("node 0 rejected this node: {0}")]
     Rejected(String),
     #[error(
@@ -24,7 +24,7 @@ pub enum RoundsError {
     Accept(#[from] AcceptError),
 }
 
-/// What node 0 says that cannot be true of this job.
+/// Claims of node 0 that are impossible in this job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongOrder {
     #[error("it names node {node} of {nodes}")]

@@ -1,4 +1,4 @@
-//! Which node may call this one, and by which key: the pairs that node 0 has named. Pure.
+//! Which nodes may call this one, and with which keys: the pairs that node 0 has assigned. Pure.
 
 use std::collections::HashMap;
 
@@ -20,10 +20,10 @@ impl<'a> PairKeys<'a> {
         PairKeys { node, nodes, token, secrets: HashMap::new() }
     }
 
-    /// Node 0 has named a pair.
+    /// Adds a pair that node 0 has assigned.
     ///
     /// # Errors
-    /// The pair cannot be one of this job, or was named before.
+    /// The pair is impossible in this job, or was assigned before.
     pub(super) fn add(&mut self, with: &Partner) -> Result<(), WrongOrder> {
         bounds::check(self.node, self.nodes, self.secrets.len(), with)?;
         match self.secrets.insert((with.round, with.node), with.secret) {
@@ -32,7 +32,8 @@ impl<'a> PairKeys<'a> {
         }
     }
 
-    /// Returns the key of the node that says it calls. The order that names its pair may still be on its way.
+    /// Returns the key of the node that claims to call. The order that assigns its pair may still be on
+    /// its way.
     pub(super) fn of(&self, identity: &str) -> IdentityKey {
         match CallId::read(identity) {
             Some(CallId { round, from, to }) if to == self.node && from != to && from < self.nodes => {

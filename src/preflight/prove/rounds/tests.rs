@@ -39,8 +39,8 @@ fn has_more_after(messages: &[ToNode]) -> bool {
     heard(messages, |_| ()).1
 }
 
-/// Returns what becomes of node 3 of 4 after these messages of node 0, and whether it has to hear more of
-/// them at once.
+/// Returns how node 3 of 4 reacts to these messages from node 0, and whether it must read more of them
+/// right away.
 fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (Result<Option<Told>, RoundsError>, bool) {
     let brief = r#"{"schema": "", "host": "", "passed": true, "hcas": [], "nccl": null, "profile": null, "filled": {}, "checks": []}"#;
     let report: Brief = serde_json::from_str(brief).unwrap();

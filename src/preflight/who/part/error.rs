@@ -1,4 +1,4 @@
-//! Why it is not known which nodes take part, or which one this is.
+//! Why the nodes that take part, or this node's index, cannot be determined.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub(crate) enum PartError {
         "{node} and {nodes} contradict each other: the nodes are counted from 0, so the last one is {last}"
     )]
     NodeBeyondLast { node: String, nodes: String, last: u32 },
-    /// One launcher starts this number of nodes by default, and another one says another number.
+    /// One launcher starts this number of nodes by default, but another one names a different number.
     #[error(
         "{default} starts a job of {}, and {other} contradicts it; give the launcher the number of nodes, or set {option}",
         counted(*.count as usize, "node")
@@ -34,7 +34,7 @@ pub(crate) enum PartError {
     Unknown { what: Missing, why: Gap, option: String },
 }
 
-/// What an address of node 0 lacks.
+/// What is wrong with an address of node 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PlaceError {
     #[error(transparent)]
@@ -45,7 +45,7 @@ pub(crate) enum PlaceError {
     NoHost,
 }
 
-/// What is not known.
+/// What cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Missing {
     Nodes,
@@ -53,12 +53,12 @@ pub(crate) enum Missing {
     Place,
 }
 
-/// Why nothing says it.
+/// Why no launcher provides it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Gap {
-    /// What a launcher says instead.
+    /// What a launcher reports instead.
     Reason(String),
-    /// This launcher does not say it.
+    /// This launcher does not provide it.
     NotSaid(&'static str),
     NoLauncher,
 }

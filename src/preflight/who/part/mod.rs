@@ -1,7 +1,8 @@
-//! Membership: how many nodes the job has, which of them this one is, and where they meet.
-//! Pure: the environment and the command in, a [`Part`] or a [`PartError`] out.
+//! Membership: how many nodes the job has, which of them this one is, and where to find node 0. Pure:
+//! takes the environment and the command, and returns a [`Part`] or a [`PartError`].
 //!
-//! [`launchers`] has a row for each way of starting a job. Numbers by hand win over all of them.
+//! [`launchers`] has a row for each way to start a job. Numbers that the user sets by hand win over all
+//! of them.
 
 use crate::facts::launchers::{self, MOST_NODES, Said, Sourced};
 use crate::wire::Address;
@@ -12,48 +13,50 @@ pub(crate) use crate::facts::launchers::Seen;
 pub(crate) use error::PartError;
 use error::{Gap, Missing, PlaceError};
 
-/// What this node knows of the job.
+/// What this node knows about the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub nodes: u32,
     /// The index of this node, counted from 0.
     pub node: u32,
-    /// Which of the tasks on this node this one is. The first one does the work.
+    /// The index of this task on this node. Task 0 does the work.
     pub local_rank: u32,
-    /// `HOST` or `HOST:PORT` of node 0. Node 0 itself, and a job of one node, may do without.
+    /// `HOST` or `HOST:PORT` of node 0. Node 0 itself and a job of one node do not need it.
     pub meet: Option<String>,
-    /// What tells this job from another one, if the launcher says it.
+    /// An ID that separates this job from others, if the launcher provides one.
     pub job: Option<String>,
     /// The names of all nodes, in the order of their indices; empty if they are not known.
     pub names: Vec<String>,
-    /// Whether these are the names of the indices for certain: what lists them also gives this node its index.
+    /// Whether these names certainly belong to these indices: the source of the list also gives this
+    /// node its index.
     pub are_names_certain: bool,
-    /// From which variables, arguments and options this is known, each with its value.
+    /// The variables, arguments and options from which this is known, each with its value.
     pub evidence: Vec<String>,
 }
 
 impl Part {
-    /// Returns whether this process judges the job, and leaves the files about it: the first task of node 0.
+    /// Returns whether this process judges the job and writes the files about it: the first task of
+    /// node 0.
     pub(crate) fn judges(&self) -> bool {
         self.node == 0 && self.local_rank == 0
     }
 }
 
-/// What the user has said by hand.
+/// What the user has set by hand.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Overrides<'a> {
     pub nodes: Option<u32>,
     pub node: Option<u32>,
     pub meet: Option<&'a str>,
-    /// What the names of these options begin with, behind `--`: nothing, or `preflight-` if the
-    /// preflight comes before a command.
+    /// How the names of these options begin after `--`: with nothing, or with `preflight-` if the
+    /// preflight runs before a command.
     pub prefix: &'a str,
 }
 
-/// Finds the nodes of the job, the index of this one, and where they meet.
+/// Finds the number of nodes in the job, the index of this one, and where to find node 0.
 ///
 /// # Errors
-/// It is not known, or what is known contradicts itself.
+/// Something of this cannot be determined, or the sources contradict each other.
 pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, PartError> {
     let all = launchers::all(seen)?;
     let by_hand =
@@ -92,8 +95,8 @@ pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, PartError> {
         .meet
         .map(|place| Sourced::new(place.to_owned(), &option("meet"), place))
         .or_else(|| all.iter().find_map(|said| said.meet.clone()));
-    // Node 0 is told by hand that it is node 0, and needs no more. If a launcher does not say where
-    // to meet, it says so to none of them, and node 0 would wait for none.
+    // If the user has set this node's index to 0, it needs no address. Otherwise the launcher gives
+    // node 0's address to no node, and node 0 would wait for nodes that cannot find it.
     if meet.is_none() && nodes.value > 1 && asked.node != Some(0) {
         let gap = all.iter().find_map(|said| said.placeless.as_deref());
         let option = option("meet HOST, a name or address of node 0");
@@ -122,8 +125,8 @@ pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, PartError> {
     })
 }
 
-/// Returns the number of nodes, as the launchers say it. What one of them starts by default is not more than
-/// a guess if another one says a number: the first one may not know of the others.
+/// Returns the number of nodes, as the launchers report it. A launcher's default is only a guess if
+/// another launcher names a number: the first one may not know about the others.
 fn counted(all: &[Said], option: &str) -> Result<Option<Sourced<u32>>, PartError> {
     let told = launchers::counting(all).and_then(|said| said.nodes.as_ref());
     let default = all.iter().find_map(|said| said.nodes_by_default.as_ref());
@@ -138,7 +141,7 @@ fn counted(all: &[Said], option: &str) -> Result<Option<Sourced<u32>>, PartError
     }
 }
 
-/// Reads where node 0 is, as a node with this index needs to know it.
+/// Reads the address of node 0, as a node with this index needs it.
 fn place(text: &str, node: u32) -> Result<Address, PlaceError> {
     let place: Address = text.parse()?;
     match (place.port, place.is_empty()) {

@@ -29,7 +29,7 @@ impl Host<'_> {
             file: &file,
         };
         let found = find(asked, &seen);
-        // The report counts as the preflight does.
+        // The report counts nodes in the same way as the preflight.
         if let (Ok(part), Some(nodes)) = (&found, launchers::nodes(&seen))
             && asked.nodes.is_none()
             && asked.node.is_none()
@@ -39,7 +39,7 @@ impl Host<'_> {
         found
     }
 
-    /// `NODE of NODES, task LOCAL RANK, at PLACE`
+    /// Returns `NODE of NODES, task LOCAL RANK, at PLACE`.
     fn found(&self) -> String {
         match self.asked(&Overrides::default()) {
             Ok(part) => format!(
@@ -182,7 +182,7 @@ fn the_variables_of_pytorch_jobs() {
     assert_eq!(Host { variables: &kubeflow, ..Host::default() }.found(), "2 of 3, task 0, at train-master-0");
     let names = Host { variables: &kubeflow, ..Host::default() }.part().names;
     assert_eq!(names, ["train-master-0", "train-worker-0", "train-worker-1"]);
-    // Without the first three: an operator that sets no variables of torchrun.
+    // Without the first three variables: an operator that does not set torchrun's variables.
     assert_eq!(
         Host { variables: &kubeflow[3..], ..Host::default() }.found(),
         "2 of 3, task 0, at train-master-0"
@@ -278,7 +278,7 @@ fn ranks_of_open_mpi() {
     ] {
         assert_eq!(of(open_mpi(size, rank, local, nodes, policy)), found, "{size} {rank}");
     }
-    // 8 ranks on one node and 4 on the other one.
+    // 8 ranks on one node and 4 on the other.
     let uneven = of(open_mpi("12", "9", ["4", "1"], "2", ""));
     assert!(uneven.contains("start one on each node (mpirun --map-by ppr:1:node)"), "{uneven}");
     let nowhere = of(open_mpi("4", "3", ["1", "0"], "4", "")[..6].to_vec());
@@ -303,7 +303,7 @@ fn a_place_to_meet_is_an_address_with_a_host() {
 #[test]
 fn where_ranks_of_mpi_meet() {
     let mut variables = open_mpi("3", "2", ["1", "0"], "3", "");
-    // An allocation of Slurm, in which mpirun has started its daemons as a step.
+    // A Slurm allocation in which mpirun has started its daemons as a step.
     variables.extend(SLURM);
     assert_eq!(Host { variables: &variables, ..Host::default() }.found(), "2 of 3, task 0, at node01");
     let mut variables = open_mpi("3", "2", ["1", "0"], "3", "");

@@ -39,7 +39,7 @@ fn node_0_does_not_wait_for_a_node_whose_partners_have_gone() {
     assert!(ledger.settle(0, (0, 1)), "what comes of it is still heard");
     assert_eq!(ledger.leave(2), BTreeSet::from([3]));
     assert!(!ledger.is_waiting() && ledger.open() == 0);
-    // Orders with nodes that have gone give no node anything to do, and no node is waited for.
+    // Orders with nodes that have disconnected assign nothing, and node 0 waits for no node.
     assert_eq!(ledger.order([(1, 0, 1), (1, 2, 3)]), BTreeMap::new());
     assert!(!ledger.is_waiting());
     assert_eq!(ledger.order([(2, 0, 1), (2, 0, 3)]).into_keys().collect::<Vec<u32>>(), [0, 3]);
@@ -52,13 +52,13 @@ fn a_node_that_does_not_report_in_time_is_late_and_gets_no_more_to_do() {
     for (node, half) in [(0, (0, 1)), (1, (0, 0)), (3, (0, 2)), (0, (1, 2)), (1, (1, 3))] {
         assert!(ledger.settle(node, half));
     }
-    // The first round is over, and the second may still be under way.
+    // The first round is over, but the second may still be in progress.
     ledger.close(1);
     assert!(!ledger.is_waiting() && ledger.open() == 0);
     assert_eq!(debts(&ledger), [(2, debt(2, 2, true)), (3, debt(1, 2, false))]);
     let orders = ledger.order([(2, 0, 1), (2, 2, 3), (3, 1, 2), (3, 0, 3)]);
     assert_eq!(orders.into_keys().collect::<Vec<u32>>(), [0, 1]);
-    // A node that reports after all is free again.
+    // A node that does report later is free again.
     assert!(ledger.settle(2, (0, 3)) && ledger.settle(2, (1, 0)) && ledger.settle(3, (1, 1)));
     assert!(ledger.settle(0, (2, 1)) && ledger.settle(1, (2, 0)));
     assert!(debts(&ledger).is_empty());
