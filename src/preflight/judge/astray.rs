@@ -1,6 +1,6 @@
-//! Data of a rail that leaves by another interface than its own, as a wrong route has it. NCCL's data would
-//! leave there, too: the rails share one interface, although each of them passes. This is a warning, because
-//! the job runs.
+//! Detects rails whose data leaves through an interface other than their own, because of a wrong route.
+//! NCCL's data would leave there, too: the rails share one interface, although each of them passes.
+//! This is only a warning, because the job runs.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
@@ -12,7 +12,7 @@ use crate::text::condensed_to;
 /// The most rails that are named.
 const NAMED: usize = 8;
 
-/// In bytes: more than the list of a thousand interfaces has.
+/// In bytes: more than a list of a thousand interfaces takes.
 const LONGEST: u64 = 1024 * 1024;
 
 /// Returns how many bytes an interface of this network namespace has sent (`net/core/net-procfs.c`).
@@ -20,17 +20,18 @@ pub(in crate::preflight) fn sent_by(reader: &Reader, interface: &str) -> Option<
     let list = reader.bytes("/proc/net/dev", LONGEST)?;
     String::from_utf8_lossy(&list).lines().find_map(|line| {
         let (name, counts) = line.split_once(':')?;
-        // Eight counts of what was received come first.
+        // The first eight counters are for received data.
         (name.trim() == interface).then(|| counts.split_whitespace().nth(8)?.parse().ok())?
     })
 }
 
-/// Returns whether this is an address of this network namespace. What goes there leaves by no interface.
+/// Returns whether this is an address of this network namespace. Data to such an address does not leave
+/// through any interface.
 pub(in crate::preflight) fn is_own(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Returns a sentence about the rails whose data has left by another interface, if there are any.
+/// Returns a sentence about the rails whose data left through another interface, if there are any.
 pub(in crate::preflight) fn warning(evidence: &Evidence) -> Option<String> {
     let mut rails: BTreeSet<(u32, usize)> = BTreeSet::new();
     for one in evidence.tries() {

@@ -1,5 +1,5 @@
-//! All nodes move data at once, each with the node that is half of the job away. What a fabric cannot carry
-//! between its halves shows in no single pair. Pure.
+//! All nodes move data at once, each with the node that is half of the job away. This shows if a fabric
+//! cannot carry the traffic between its halves, which no single pair shows. Pure.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ use crate::text::counted;
 /// The number of this round. It is beyond those of all other rounds.
 pub(crate) const ROUND: u16 = u16::MAX - 1;
 
-/// Returns which nodes move data with each other: each node that is here and has passed with another one,
-/// with the one that is half of their number away.
+/// Returns which nodes move data with each other. These are the nodes that are still connected and have
+/// passed with another node; each is paired with the one that is half of their number away.
 pub(crate) fn pairs(evidence: &Evidence) -> Vec<(u32, u32)> {
     let has_passed = |one: &&Try| (0..one.rails()).any(|rail| one.rail(rail) == Some(TryOutcome::Passed));
     let well: HashSet<u32> = evidence.tries().iter().filter(has_passed).flat_map(|one| one.nodes).collect();
@@ -24,10 +24,10 @@ pub(crate) fn pairs(evidence: &Evidence) -> Vec<(u32, u32)> {
     low.iter().copied().zip(high.iter().copied()).collect()
 }
 
-/// The figures of that round, as the two ends of each pair have told them.
+/// The figures of that round, as the two ends of each pair reported them.
 #[derive(Debug, Default)]
 pub struct Together {
-    /// Sorted by the lower node, which is in one pair alone.
+    /// Sorted by the lower node, which is in only one pair.
     tries: Vec<Try>,
 }
 
@@ -44,8 +44,8 @@ impl Together {
         Together { tries }
     }
 
-    /// Takes the figures of one end. What has failed is evidence as that of any other pair, and the figures
-    /// are not, because other pairs move data meanwhile.
+    /// Takes the figures of one end. A failure is evidence like that of any other pair, but the figures
+    /// are not, because other pairs move data at the same time.
     pub fn add(&mut self, nodes: [u32; 2], end: usize, outcome: PairOutcome) -> Taken {
         let place = self.tries.binary_search_by_key(&nodes, |one| one.nodes).ok();
         let said = place.and_then(|place| self.tries.get_mut(place)?.said.get_mut(end));
@@ -63,28 +63,28 @@ impl Together {
     }
 }
 
-/// What comes of a report of this round.
+/// How a report of this round was taken.
 pub enum Taken {
-    /// All of it is figures.
+    /// All of the report is figures.
     Well,
-    /// This part of it has failed.
+    /// This part of the report is a failure.
     Failed(PairOutcome),
-    /// It is about no such pair, or told for the second time.
+    /// The report is about a pair that is not in this round, or it is the second one.
     Unasked,
 }
 
-/// What all pairs have moved together.
+/// What all pairs moved together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Bisection {
     pub pairs: usize,
     /// The sum of all rails and of both directions, in Gbit/s.
     pub gbps: f64,
     pub least: Least,
-    /// The part of what the ports could move; `None` if the rate of a port is not known.
+    /// The share of what the ports could move; `None` if the rate of a port is not known.
     pub share: Option<f64>,
 }
 
-/// The rail of a pair that has moved least, in its slower direction.
+/// The rail and pair that moved least, with the speed of its slower direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Least {
     pub nodes: [u32; 2],
@@ -92,7 +92,7 @@ pub(crate) struct Least {
     pub gbps: f64,
 }
 
-/// `None` if no pair has moved data.
+/// Returns what all pairs moved; `None` if no pair moved data.
 pub(crate) fn sum(evidence: &Evidence) -> Option<Bisection> {
     let mut least: Option<Least> = None;
     let (mut pairs, mut gbps) = (0, 0.0);
@@ -101,7 +101,7 @@ pub(crate) fn sum(evidence: &Evidence) -> Option<Bisection> {
         let mut is_measured = false;
         for rail in 0..one.rails() {
             let rates = one.nodes.map(|node| rate(evidence, node, rail));
-            // Both directions are as fast as the slower port.
+            // The slower port limits both directions.
             most = most.zip(rates[0].zip(rates[1])).map(|(sum, (a, b))| sum + 2.0 * a.min(b));
             let Some(measured) = one.measured(rail) else { continue };
             is_measured = true;
@@ -121,13 +121,13 @@ pub(crate) fn sum(evidence: &Evidence) -> Option<Bisection> {
     })
 }
 
-/// In Gbit/s, if it is known.
+/// Returns the rate of a port in Gbit/s, if it is known.
 fn rate(evidence: &Evidence, node: u32, rail: usize) -> Option<f64> {
     let rate = evidence.members().get(node as usize)?.rates.get(rail).copied()?;
     (rate > 0.0).then_some(rate.into())
 }
 
-/// A sentence for people; `None` if no pair has moved data.
+/// Returns a sentence for people; `None` if no pair moved data.
 pub(crate) fn sentence(evidence: &Evidence) -> Option<String> {
     let Bisection { pairs, gbps, least: Least { nodes, rail, gbps: least }, share } = sum(evidence)?;
     let number = |value: f64| words::number(value as f32);

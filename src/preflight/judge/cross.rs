@@ -1,8 +1,8 @@
 //! Whether rails reach other rails. Pure.
 //!
-//! A fabric may be built so that each rail reaches the same rail of other nodes alone. That is not a fault,
-//! and no job tries all of it: a few pairs of nodes that have passed try each of their rails with
-//! another one of the other node, and the verdict reports the result.
+//! In some fabrics, each rail reaches only the same rail of other nodes. That is not a fault, and no
+//! job tests all combinations. Instead, a few pairs of nodes that have passed test each of their rails
+//! with a different rail of the other node, and the verdict reports the result.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ use crate::preflight::judge::evidence::{Evidence, TryOutcome};
 use crate::preflight::judge::words::rail_of;
 use crate::text::{condensed_to, shortened, visible};
 
-/// The most pairs of nodes that try it, and the most pairs of rails that are named.
+/// The most pairs of nodes that run this test, and the most pairs of rails that are named.
 const PAIRS: usize = 4;
 const NAMED: usize = 8;
 
-/// Two nodes that try their rails crosswise.
+/// Two nodes that test their rails crosswise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cross {
     /// The lower one first.
@@ -24,14 +24,16 @@ pub struct Cross {
 }
 
 impl Cross {
-    /// Returns the rail of the higher node to which a rail of the lower one goes, if each has so many.
+    /// Returns the rail of the higher node that a rail of the lower one connects to, if each node has
+    /// this many rails.
     fn to(self, rail: usize, rails: usize) -> usize {
         (rail + usize::from(self.shift)) % rails.max(1)
     }
 }
 
-/// Returns the nodes that try it: those that are here and have passed with each other on several rails, each
-/// in one pair, and each pair with another shift if there are as many.
+/// Returns the nodes that run this test: those that are still connected and have passed with each other
+/// on several rails. Each node is in one pair, and each pair has a different shift, as far as there are
+/// enough shifts.
 pub(crate) fn pairs(evidence: &Evidence) -> Vec<Cross> {
     let rails_of = |node: u32| evidence.members().get(node as usize).map_or(0, |member| member.rails.len());
     let mut taken = Vec::new();
@@ -55,17 +57,17 @@ pub(crate) fn pairs(evidence: &Evidence) -> Vec<Cross> {
     pairs
 }
 
-/// One rail with another one.
+/// One rail tested with a different one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Probe<'a> {
     pub nodes: [u32; 2],
-    /// The rail of the lower node, and that of the higher one.
+    /// The rail of the lower node, and the rail of the higher one.
     pub rails: [usize; 2],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
 }
 
-/// Returns what was tried, in the order of the rails.
+/// Returns what was tested, in the order of the rails.
 pub(crate) fn probes(evidence: &Evidence) -> Vec<Probe<'_>> {
     let mut all = Vec::new();
     for (cross, one) in evidence.crossed() {
@@ -91,7 +93,7 @@ pub(crate) enum Reach {
     None,
 }
 
-/// `None` if it was not tried.
+/// Returns how far rails reach other rails; `None` if that was not tested.
 pub(crate) fn reach(probes: &[Probe]) -> Option<Reach> {
     let passed = probes.iter().filter(|probe| probe.error.is_none()).count();
     match passed {
@@ -102,7 +104,7 @@ pub(crate) fn reach(probes: &[Probe]) -> Option<Reach> {
     }
 }
 
-/// A sentence for people; `None` if it was not tried.
+/// Returns a sentence for people; `None` if this was not tested.
 pub(crate) fn sentence(evidence: &Evidence) -> Option<String> {
     let probes = probes(evidence);
     let tried = probes.len();
@@ -151,7 +153,8 @@ mod tests {
         PairReport { round, node, partner, seconds: 1.0, outcome: PairOutcome::Rails(rails.collect()) }
     }
 
-    /// Six nodes with these numbers of rails, of which the neighbours have tried each other.
+    /// Returns the evidence of six nodes with these numbers of rails, in which neighbors have tested
+    /// each other.
     fn evidence(rails: [usize; 6]) -> Evidence {
         let member = |rails| Member { rails: vec![String::new(); rails], ..Member::default() };
         let mut evidence = Evidence::new(rails.map(member).into(), 1);

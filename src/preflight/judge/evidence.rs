@@ -1,4 +1,4 @@
-//! All that is known of the pairs, with what both ends of each have said beside each other. Pure.
+//! All that is known about the pairs, with the reports of both ends side by side. Pure.
 
 mod tries;
 
@@ -13,34 +13,34 @@ use crate::preflight::who::addresses::{Addresses, Duplicates};
 use crate::preflight::who::scheduler;
 use crate::text::{shortened, visible};
 
-/// More rails than a node can have. What is reported of more is not a report of a rail.
+/// More rails than a node can have. Reports about rails beyond this number are dropped.
 pub const MOST_RAILS: usize = 256;
 
-/// Why a node is not there, although the pairs do not say so.
+/// Why a node is missing, for a reason that its pairs do not show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gone {
     /// It did not join within this time, in words: `10m`.
     NeverJoined(String),
-    /// It was there, and its connection has ended; a clause that says how.
+    /// It was connected, but its connection ended; a clause that says how.
     Left(String),
-    /// It is connected, and has not answered; a clause that says for how long.
+    /// It is connected, but has not answered; a clause that says for how long.
     Silent(String),
 }
 
-/// What a connected node has not reported of its pairs.
+/// What a connected node has not reported about its pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Debt {
     pub owed: usize,
     pub of: usize,
-    /// Whether the time of one of these pairs was over. A node that is well ends each pair by itself in time.
+    /// Whether the time of one of these pairs ran out. A healthy node ends each pair in time.
     pub is_late: bool,
 }
 
-/// What a node has brought.
+/// What a node reported when it joined.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Member {
     pub name: String,
-    /// By which name a scheduler knows the node.
+    /// The name by which a scheduler knows the node.
     pub of_launcher: scheduler::Name,
     /// The names of its rails, such as `mlx5_3`.
     pub rails: Vec<String>,
@@ -50,43 +50,46 @@ pub struct Member {
     pub addresses: Addresses,
     /// Whether its rails are ports of HCAs.
     pub is_verbs: bool,
-    /// Whether these are soft-RoCE, or others whose rates are not known. The processor does their work, so a busy
-    /// machine shows in each figure, as it does over TCP.
+    /// Whether the rails are soft-RoCE or others whose rates are not known. The processor does their
+    /// work, so the load of a machine affects each figure, as it does over TCP.
     pub is_soft: bool,
 }
 
-/// The job, and everything that was tried in it.
+/// The job, and everything that was tested in it.
 #[derive(Debug)]
 pub struct Evidence {
     members: Vec<Member>,
-    /// How many rounds there are before those of the second tries.
+    /// How many rounds there are before the retries.
     rounds: u16,
-    /// How many rails there are at the most.
+    /// The largest number of rails of any node.
     rails: usize,
     duplicates: Duplicates,
     gone: BTreeMap<u32, Gone>,
-    /// Where node 0 is reached; empty if that is not known.
+    /// The address of node 0; empty if it is not known.
     meeting_place: String,
-    /// The indices with which two nodes came, with the name and the address of each.
+    /// The indices that two nodes joined with, and the name and address of each.
     contested: BTreeMap<u32, [String; 2]>,
-    /// How many pairs nodes were told to try.
+    /// How many pairs were assigned.
     scheduled: usize,
     debts: BTreeMap<u32, Debt>,
-    /// Why nodes have not come, as clauses.
+    /// Why nodes did not join, as clauses.
     explained: BTreeMap<u32, String>,
     tries: Vec<Try>,
-    /// How many of these are pairs of a round. It is asked for each of many nodes.
+    /// How many of the tries belong to pairs of a round. This is read for each of many nodes, so it is
+    /// stored.
     tried: usize,
     places: HashMap<(u16, u32, u32), usize>,
-    /// The round in which rails are tried with other ones, and who tries them with what coming of it.
+    /// The round in which rails are tested with different rails, the nodes that test them, and the
+    /// results.
     crossing: Option<u16>,
     crossed: Vec<(Cross, Try)>,
-    /// What all nodes have moved at once, if they have.
+    /// What all nodes moved at once, if they did.
     together: Option<Together>,
 }
 
 impl Evidence {
-    /// Returns the nodes in the order of their indices; one that never came has no rails.
+    /// Creates the evidence for these nodes, in the order of their indices. A node that never joined
+    /// has no rails.
     pub fn new(members: Vec<Member>, rounds: u16) -> Evidence {
         Evidence {
             duplicates: Duplicates::of(&members),
@@ -108,7 +111,7 @@ impl Evidence {
         }
     }
 
-    /// Keeps where node 0 is reached: `ADDRESS:PORT`.
+    /// Records the address of node 0: `ADDRESS:PORT`.
     pub fn meet_at(&mut self, place: &str) {
         place.clone_into(&mut self.meeting_place);
     }
@@ -117,12 +120,12 @@ impl Evidence {
         &self.meeting_place
     }
 
-    /// Keeps why a node has not come.
+    /// Records why a node did not join.
     pub fn explain(&mut self, node: u32, why: String) {
         self.explained.insert(node, why);
     }
 
-    /// Returns why a node has not come, if that is known.
+    /// Returns why a node did not join, if that is known.
     pub fn explanation(&self, node: u32) -> Option<&str> {
         self.explained.get(&node).map(String::as_str)
     }
@@ -132,15 +135,16 @@ impl Evidence {
         &self.duplicates
     }
 
-    /// What is reported of this round from now on tells nothing of the nodes, and only how far rails reach
-    /// other rails.
+    /// Starts the test of rails with different rails. Reports about this round no longer say anything
+    /// about the nodes, but only how far rails reach other rails.
     pub fn begin_crossing(&mut self, round: u16, pairs: Vec<Cross>) {
         self.crossing = Some(round);
         let untold = |cross: Cross| Try { round, nodes: cross.nodes, said: [None, None], seconds: 0.0 };
         self.crossed = pairs.into_iter().map(|cross| (cross, untold(cross))).collect();
     }
 
-    /// The figures of [`bisection::ROUND`] from now on are those of these pairs together.
+    /// Starts the round in which these pairs move data together. From now on, figures of
+    /// [`bisection::ROUND`] belong to it.
     pub fn begin_together(&mut self, pairs: &[(u32, u32)]) {
         self.together = Some(Together::of(pairs));
     }
@@ -149,8 +153,8 @@ impl Evidence {
         self.together.as_ref()
     }
 
-    /// Adds what a node says of a pair. Returns whether it can be: a report about nodes that are not,
-    /// or a second one of the same node about the same try, is left out.
+    /// Adds a node's report about a pair. Returns whether it was accepted: a report about nodes that do
+    /// not exist is rejected, and so is a second report by the same node about the same try.
     pub fn add(&mut self, report: PairReport) -> bool {
         let PairReport { round, node, partner, seconds, mut outcome } = report;
         if node == partner || node.max(partner) as usize >= self.members.len() {
@@ -194,41 +198,42 @@ impl Evidence {
         true
     }
 
-    /// A node is not there, or no longer. The first reason counts.
+    /// Records that a node is missing or has disconnected. Only the first reason counts.
     pub fn lose(&mut self, node: u32, how: Gone) {
         if (node as usize) < self.members.len() {
             self.gone.entry(node).or_insert(how);
         }
     }
 
-    /// Two nodes came with one index, each with its name and its address. The first two count.
+    /// Records that two nodes joined with one index, each with its name and its address. Only the first
+    /// two count.
     pub fn contest(&mut self, node: u32, nodes: [String; 2]) {
         if (node as usize) < self.members.len() {
             self.contested.entry(node).or_insert(nodes);
         }
     }
 
-    /// Returns the indices with which two nodes came. Which of the two is the right one cannot be known.
+    /// Returns the indices that two nodes joined with. Which of the two is the right one is unknown.
     pub fn contested(&self) -> &BTreeMap<u32, [String; 2]> {
         &self.contested
     }
 
-    /// So many more pairs are to be tried.
+    /// Adds this many pairs to those that are to be tested.
     pub fn schedule(&mut self, pairs: usize) {
         self.scheduled += pairs;
     }
 
-    /// What the nodes owe that are there, now that nothing more is waited for.
+    /// Records what the connected nodes owe, now that node 0 waits for nothing more.
     pub fn close(&mut self, debts: BTreeMap<u32, Debt>) {
         self.debts = debts;
     }
 
-    /// Returns how many pairs were to be tried.
+    /// Returns how many pairs were to be tested.
     pub fn scheduled(&self) -> usize {
         self.scheduled.max(self.tried())
     }
 
-    /// Returns how many of them were tried, as far as a node has reported it.
+    /// Returns how many of them were tested, as far as a node has reported it.
     pub fn tried(&self) -> usize {
         self.tried
     }
@@ -249,7 +254,7 @@ impl Evidence {
         self.crossing == Some(round)
     }
 
-    /// Returns the nodes that have tried rails with other ones, and the results.
+    /// Returns the nodes that tested rails with different rails, and the results.
     pub fn crossed(&self) -> impl Iterator<Item = (Cross, &Try)> {
         self.crossed.iter().map(|(cross, one)| (*cross, one))
     }
@@ -262,7 +267,7 @@ impl Evidence {
         self.rails
     }
 
-    /// Returns whether this is a round of second tries.
+    /// Returns whether this is a retry round.
     pub fn is_again(&self, round: u16) -> bool {
         round >= self.rounds && round != bisection::ROUND
     }
@@ -271,7 +276,7 @@ impl Evidence {
         self.rounds
     }
 
-    /// Returns the name of a node, fit to be shown.
+    /// Returns the name of a node, safe to show.
     pub fn name(&self, node: u32) -> String {
         match self.members.get(node as usize).map(|member| member.name.as_str()) {
             Some(name) if !name.is_empty() => visible(&shortened(name)),
@@ -279,7 +284,7 @@ impl Evidence {
         }
     }
 
-    /// Returns the name of a rail of a node, fit to be shown.
+    /// Returns the name of a rail of a node, safe to show.
     pub fn rail_name(&self, node: u32, rail: usize) -> String {
         match self.members.get(node as usize).and_then(|member| member.rails.get(rail)) {
             Some(name) if !name.is_empty() => visible(&shortened(name)),
@@ -288,8 +293,8 @@ impl Evidence {
     }
 }
 
-/// Leaves out what no report can hold: rails beyond all numbers, figures that are none,
-/// sentences without end.
+/// Removes what a report must not contain: rail numbers that are too large, figures that are not
+/// numbers, endless sentences.
 fn tidy(outcome: &mut PairOutcome) {
     let short = |why: &mut String| *why = visible(&shortened(why));
     match outcome {

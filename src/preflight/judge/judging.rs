@@ -1,4 +1,4 @@
-//! What node 0 concludes from all reports, besides those about pairs.
+//! What node 0 concludes from all reports that are not about pairs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -18,12 +18,12 @@ use crate::text::{condensed_to, counted};
 /// The most nodes that a warning names.
 const NAMED: usize = 8;
 
-/// What the user wants to know of the rails, and demands of them.
+/// What the user wants to know about the rails, and demands of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
     pub least_gbps: Option<f32>,
     pub enforce_slow: bool,
-    /// Whether all nodes move data at once after the pairs.
+    /// Whether all nodes move data at once after the pairs are tested.
     pub together: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// For a job of one node.
+    /// Returns the result for a job of one node.
     pub fn alone(evidence: Evidence, limits: Limits) -> Judged {
         let judging = Judging {
             limits,
@@ -53,7 +53,7 @@ impl Judged {
     }
 }
 
-/// What a verdict depends on besides the pairs.
+/// What a verdict depends on, in addition to the pairs.
 #[derive(Debug)]
 pub struct Judging {
     limits: Limits,
@@ -114,7 +114,7 @@ impl Judging {
     }
 }
 
-/// In what nodes differ from the others, each in a sentence.
+/// Returns how nodes differ from the others, with a sentence for each difference.
 fn differences(comparison: &Comparison) -> Vec<String> {
     let differ = comparison.properties.iter().filter(|property| !property.others.is_empty());
     let mut all: Vec<String> = differ.map(difference).collect();

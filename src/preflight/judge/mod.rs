@@ -1,4 +1,4 @@
-//! What all pairs have said, and what it comes to: faults, what is slow, and the verdict.
+//! Judges the reports about all pairs: faults, what is slow, and the verdict.
 
 pub(super) mod astray;
 pub(crate) mod bisection;

@@ -1,12 +1,12 @@
-//! Which nodes, links and rails are slow, or lose packets, beside the others of the job. Pure.
+//! Which nodes, links and rails are slow or lose packets, compared with the others in the job. Pure.
 //!
-//! The measure is the median and the median of the deviations from it (MAD), which a few bad values
-//! do not move (Leys and others, "Detecting outliers", J. Exp. Soc. Psychol. 49, 2013). A value also
-//! has to be worse by a good part of the median, so that noise is not an outlier if all others happen
-//! to be alike. The rate of a port and what the user wants are limits that do not depend on the others.
+//! The measure is the median and the median of the deviations from it (MAD), which a few bad values do
+//! not move (Leys and others, "Detecting outliers", J. Exp. Soc. Psychol. 49, 2013). A value must also
+//! be worse by a good part of the median, so that noise is not an outlier if all other values happen to
+//! be alike. The rate of a port and the user's wishes are limits that do not depend on the others.
 //!
-//! One measurement blames no node, because any machine may be busy for a moment. Each suspect is measured
-//! again in the second tries ([`again`]), and its best value counts.
+//! One measurement blames no node, because any machine may be busy for a moment. Each suspect is
+//! measured again in the retries ([`again`]), and its best value counts.
 
 pub(crate) mod again;
 mod cover;
@@ -23,59 +23,60 @@ use usual::Usual;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {
-    /// In Gbit/s, of the direction that is slower.
+    /// In Gbit/s, of the slower direction.
     Bandwidth,
-    /// Of 8 bytes there and back, in microseconds.
+    /// The round trip of 8 bytes, in microseconds.
     Latency,
-    /// In percent: the packets that were sent again, of those that were sent in the worse direction.
+    /// In percent: the share of packets that were sent again, in the worse direction.
     Resent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
-    /// All pairs of the node are slow on this rail, or most of them.
+    /// All or most pairs of the node are slow on this rail.
     Node { node: u32, rail: usize },
-    /// The pair is slow, and both of its nodes are well with others.
+    /// The pair is slow, but both of its nodes pass with others.
     Link { nodes: [u32; 2], rail: usize },
     /// The rail is slow on most of the nodes.
     Rail { rail: usize },
 }
 
-/// What a value is compared with. If it is worse than several of these, the first one is reported.
+/// What a value is compared with. If it is worse than several of these, the first of them is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// What the user wants at least.
+    /// The least that the user wants.
     Wanted,
-    /// What the others have.
+    /// What the others reach.
     Others,
     /// The rate of the slower one of the two ports.
     Rate,
 }
 
-/// A node, a link or a rail is slow.
+/// A node, a link or a rail that is slow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slow {
     pub who: Who,
     pub figure: Figure,
-    /// The best value of all tries; for packets sent again, that of all tries together.
+    /// The best value of all tries; for packets sent again, the value of all tries together.
     pub value: f32,
-    /// The value of the tries of the schedule alone, and that of the second tries.
+    /// The value of the schedule's tries alone, and the value of the retries.
     pub first: Option<f32>,
     pub again: Option<f32>,
     pub basis: Basis,
-    /// What the basis has.
+    /// The value of the basis.
     pub usual: f32,
-    /// With how many nodes a node is slow, and with how many it was measured.
+    /// How many nodes a node is slow with, and how many it was measured with.
     pub with: [usize; 2],
-    /// Whether it was measured again often enough to say so.
+    /// Whether it was measured again often enough to be certain.
     pub is_certain: bool,
 }
 
 /// Returns all that is slow, the nodes first. `least` is the bandwidth that the user wants, in Gbit/s.
 ///
-/// What is slow beside others was measured again. What falls short of the user's wish or of the port's
-/// rate is told even if there was no time for that, and is not certain then.
+/// Anything that is only slower than the others is reported only if a second measurement confirms it.
+/// Anything below the user's limit or the port's rate is reported even if there was no time to measure
+/// it again, but it is not certain then.
 pub fn find(evidence: &Evidence, least: Option<f32>) -> Vec<Slow> {
     let mut all = suspects(evidence, least);
     all.retain(|slow| slow.is_certain || slow.basis != Basis::Others);
@@ -88,7 +89,7 @@ pub fn suspects(evidence: &Evidence, least: Option<f32>) -> Vec<Slow> {
     let mut all = Vec::new();
     for figure in [Figure::Bandwidth, Figure::Latency] {
         let slow_rails = whole::slow(evidence, &rails, figure, &mut all);
-        // With few nodes, their rails together are enough to compare with.
+        // If there are few nodes, all of their rails together give enough values to compare with.
         let alike = || rails.iter().filter(|rail| !slow_rails.contains(&rail.index));
         let together: Vec<f32> = alike().flat_map(|rail| rail.bests(figure)).collect();
         let together = Usual::of(evidence, together, figure);
@@ -119,9 +120,9 @@ pub fn suspects(evidence: &Evidence, least: Option<f32>) -> Vec<Slow> {
     once(all)
 }
 
-/// Each one once for each figure: what is slow for several reasons is one thing.
+/// Keeps each one once for each figure: something that is slow for several reasons is one outlier.
 fn once(mut all: Vec<Slow>) -> Vec<Slow> {
-    // A whole rail that is slower than others may be so by design, and one that is slower than its ports is not.
+    // A whole rail may be slower than other rails by design, but not slower than its ports.
     let rank = |slow: &Slow| match (slow.who, slow.basis) {
         (Who::Rail { .. }, Basis::Rate) => 0,
         (_, basis) => 1 + basis as usize,

@@ -18,25 +18,25 @@ use crate::text::{condensed_to, counted, visible};
 
 pub const SCHEMA: &str = "rdma-init/preflight/1";
 
-/// Faults in the one sentence that has to name the culprit.
+/// How many faults the one-line reason names.
 const NAMED: usize = 3;
 
-/// What the verdict depends on besides the pairs.
+/// What the verdict depends on, in addition to the pairs.
 #[derive(Debug, Default)]
 pub struct Asked<'a> {
     /// The least bandwidth of a rail, in Gbit/s.
     pub least_gbps: Option<f32>,
-    /// Whether what is slow is a reason to refuse.
+    /// Whether the job must not start if something is slow.
     pub enforce_slow: bool,
-    /// Nodes whose own self-test has failed, and why.
+    /// Nodes that failed their own self-test, and why.
     pub unfit: &'a [(u32, String)],
-    /// In what nodes differ from the others, and other warnings, as sentences.
+    /// How nodes differ from the others, and other warnings, as sentences.
     pub warnings: &'a [String],
     /// In seconds, from the first node to the verdict.
     pub seconds: f64,
     /// `verbs` or `sockets`.
     pub transport: &'a str,
-    /// The job as its launcher calls it, and when it was judged.
+    /// The job's ID from the launcher, and when the job was judged.
     pub job: Option<&'a str>,
     pub at: Option<SystemTime>,
 }
@@ -46,20 +46,20 @@ pub struct Verdict<'a> {
     pub passed: bool,
     pub faults: Vec<Fault>,
     pub slow: Vec<Slow>,
-    /// Whether what is slow was a reason to refuse.
+    /// Whether the job must not start because something is slow.
     pub is_slow_refused: bool,
     pub warnings: &'a [String],
     pub seconds: f64,
     pub transport: &'a str,
     pub job: Option<&'a str>,
     pub at: Option<SystemTime>,
-    /// Why no command may start, with the names of what is faulty; `None` if it may.
+    /// Why no command may start, with the names of what is faulty; `None` if commands may start.
     reason: Option<String>,
-    /// The faulty nodes, in their order.
+    /// The faulty nodes, in order.
     accused: Vec<u32>,
 }
 
-/// Judges everything that was tried.
+/// Judges everything that was tested.
 pub fn judge<'a>(evidence: &'a Evidence, asked: &Asked<'a>) -> Verdict<'a> {
     let faults = culprit::faults(evidence, asked.unfit);
     let mut slow = outliers::find(evidence, asked.least_gbps);
@@ -85,14 +85,15 @@ pub fn judge<'a>(evidence: &'a Evidence, asked: &Asked<'a>) -> Verdict<'a> {
         reason: None,
         accused: Vec::new(),
     };
-    // Once, and not for each of many nodes.
+    // These are computed once, and not for each of many nodes.
     verdict.reason = verdict.worded();
     verdict.accused = verdict.at_fault();
     verdict
 }
 
 impl Verdict<'_> {
-    /// Returns why no command may start, with the names of what is faulty; `None` if it may.
+    /// Returns why no command may start, with the names of what is faulty; `None` if commands may
+    /// start.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
@@ -113,7 +114,7 @@ impl Verdict<'_> {
         Some(all.join("; "))
     }
 
-    /// Returns what a node says: one line.
+    /// Returns the line that a node logs.
     pub fn line_of(&self, node: u32) -> String {
         let own = if self.accused.binary_search(&node).is_ok() { ", and this node is faulty" } else { "" };
         match self.reason() {
@@ -159,13 +160,13 @@ impl Verdict<'_> {
         unsteady + slow + self.warnings.len()
     }
 
-    /// Returns the faulty nodes, in their order.
+    /// Returns the faulty nodes, in order.
     pub fn accused(&self) -> &[u32] {
         &self.accused
     }
 
-    /// Returns whether the faulty nodes are half of the job or more. A job without them would be another
-    /// one, and the fault is hardly theirs alone.
+    /// Returns whether half of the job or more is faulty. Without these nodes it would be a different
+    /// job, and the fault is hardly theirs alone.
     fn are_too_many(&self) -> bool {
         self.accused.len() * 2 >= self.evidence.members().len()
     }
@@ -181,10 +182,10 @@ impl Verdict<'_> {
         all
     }
 
-    /// Returns the names of the faulty nodes, for a scheduler to start again without them; those alone that
-    /// the launcher has told node 0. One that has no such name cannot be left out, and neither can one whose
-    /// name is none of a host: `gpu-[0-99]` would leave out others. Half of the job or more is never in the
-    /// list.
+    /// Returns the names of the faulty nodes, so that a scheduler can start the job again without them.
+    /// Only names that the launcher has given node 0 are in the list. A node without such a name cannot
+    /// be excluded. Neither can a node with a name that is not a host name: `gpu-[0-99]` would exclude
+    /// other nodes. The list never contains half of the job or more.
     pub fn exclude(&self) -> Vec<String> {
         if self.are_too_many() {
             return Vec::new();
@@ -193,8 +194,8 @@ impl Verdict<'_> {
         names.collect::<indexmap::IndexSet<&str>>().into_iter().map(str::to_owned).collect()
     }
 
-    /// Returns what [`exclude`](Verdict::exclude) does not tell a scheduler that it would have to know, as a
-    /// sentence.
+    /// Returns a sentence about what a scheduler would need to know and [`exclude`](Verdict::exclude)
+    /// does not contain.
     pub fn gap(&self) -> Option<String> {
         if !self.accused.is_empty() && self.are_too_many() {
             return Some(format!(
@@ -227,7 +228,8 @@ impl Verdict<'_> {
         Some(format!("the list of faulty nodes is incomplete: {names} {what}: {why}"))
     }
 
-    /// Returns the name by which a scheduler knows a node. What a node claims to be is for people alone.
+    /// Returns the name by which a scheduler knows a node. A name that only the node itself claims is
+    /// just shown to people.
     fn of_scheduler(&self, node: u32) -> Option<&str> {
         match &self.evidence.members().get(node as usize)?.of_launcher {
             _ if self.evidence.contested().contains_key(&node) => None,
@@ -242,7 +244,7 @@ fn is_host(name: &str) -> bool {
     name.bytes().all(is_plain) && name.starts_with(|first: char| first.is_ascii_alphanumeric())
 }
 
-/// The document `rdma-init/preflight/1`.
+/// Writes the document `rdma-init/preflight/1`.
 impl Serialize for Verdict<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let evidence = self.evidence;
@@ -284,7 +286,7 @@ struct Told {
     kind: &'static str,
     message: String,
     fix: &'static str,
-    /// The indices.
+    /// The indices of the nodes.
     nodes: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rails: Option<Vec<usize>>,
@@ -372,7 +374,7 @@ impl ToldSlow {
     }
 }
 
-/// As the document has it.
+/// Returns the figures rounded, as the document contains them.
 fn told_bisection(one: &Bisection) -> Bisection {
     Bisection {
         pairs: one.pairs,
@@ -409,7 +411,7 @@ struct Pair<'a> {
     rails: Vec<RailOfPair<'a>>,
 }
 
-/// The figures of the lower node first.
+/// The figures, with the lower node's first.
 #[derive(Serialize)]
 struct RailOfPair<'a> {
     rail: usize,
@@ -419,10 +421,10 @@ struct RailOfPair<'a> {
     gbps: Option<[Option<f64>; 2]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
-    /// The nodes to which no connection could be made.
+    /// The nodes that their peer could not connect to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_reached: Vec<u32>,
-    /// What each end has sent.
+    /// What each end sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     sent: Option<[Option<Sent>; 2]>,
 }
@@ -461,7 +463,7 @@ fn rounded(value: f64, parts: f64) -> f64 {
     (value * parts).round() / parts
 }
 
-/// A list that is written one by one, and is never in memory as a whole.
+/// A list that is written item by item, so that it is never in memory as a whole.
 struct Each<F>(F);
 
 impl<I: Iterator<Item: Serialize>, F: Fn() -> I> Serialize for Each<F> {

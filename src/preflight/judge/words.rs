@@ -1,5 +1,5 @@
-//! Faults and what is slow, as sentences for people. Names come from other nodes, and are made fit to
-//! be shown by [`Evidence`].
+//! Faults and slow nodes, links and rails, as sentences for people. Names come from other nodes, and
+//! [`Evidence`] makes them safe to show.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::preflight::who::names;
 use crate::preflight::who::scheduler::Name;
 use crate::text::{condensed_to, counted, shortened, visible};
 
-/// Names, or runs of names, in one sentence.
+/// The most names, or runs of names, in one sentence.
 const NAMES: usize = 8;
 
 /// Returns what is faulty, and why.
@@ -117,7 +117,7 @@ pub(crate) fn tried(evidence: &Evidence) -> String {
 }
 
 fn gone(evidence: &Evidence, node: u32, how: &Gone) -> String {
-    // A node that never came may have no name, or one that is not known.
+    // A node that never joined may have no name, or an unknown one.
     let name = evidence.name(node);
     let index = format!("node {node}");
     let name = if name == index || names::is_numbered(&name) { name } else { format!("{name} ({index})") };
@@ -251,7 +251,7 @@ fn apart(evidence: &Evidence, place: &Place, parts: &[Vec<u32>], alone: usize, t
     }
 }
 
-/// ` on rail 3 (mlx5_3)`: the name if all of these nodes call it so.
+/// Returns ` on rail 3 (mlx5_3)`, with the name if all of these nodes use it.
 fn on(evidence: &Evidence, place: &Place, nodes: &[u32]) -> String {
     match place {
         Place::Whole => " on all rails".to_owned(),
@@ -263,7 +263,7 @@ fn on(evidence: &Evidence, place: &Place, nodes: &[u32]) -> String {
     }
 }
 
-/// `rail 3 (mlx5_3)`, or `rail 3` if the nodes call it differently.
+/// Returns `rail 3 (mlx5_3)`, or `rail 3` if the nodes use different names.
 pub(crate) fn rail_of(evidence: &Evidence, rail: usize, nodes: &[u32]) -> String {
     let mut names = nodes.iter().map(|node| evidence.rail_name(*node, rail));
     let number = format!("rail {rail}");
@@ -273,7 +273,7 @@ pub(crate) fn rail_of(evidence: &Evidence, rail: usize, nodes: &[u32]) -> String
     }
 }
 
-/// Returns why a scheduler is not told to leave a node out, as a clause.
+/// Returns why a scheduler is not told to exclude a node, as a clause.
 pub(crate) fn unlisted(evidence: &Evidence, node: u32) -> String {
     let shown = |name: &str| visible(&shortened(name));
     if evidence.contested().contains_key(&node) {
@@ -291,7 +291,7 @@ pub(crate) fn unlisted(evidence: &Evidence, node: u32) -> String {
     }
 }
 
-/// Returns what helps.
+/// Returns how to fix a fault.
 pub(crate) fn fix(fault: &Fault) -> &'static str {
     match (&fault.what, &fault.place) {
         (What::Gone { how: Gone::NeverJoined(_), .. }, _) => {
@@ -386,12 +386,12 @@ pub(crate) fn seconds(value: f64) -> String {
     if value < 9.995 { format!("{value:.2} s") } else { format!("{value:.1} s") }
 }
 
-/// Three digits that count.
+/// Returns a number with three significant digits.
 pub(crate) fn number(value: f32) -> String {
     match value {
         value if value >= 99.95 => format!("{value:.0}"),
         value if value >= 9.995 => format!("{value:.1}"),
-        // A network that is so slow still differs from one that is slower.
+        // A very slow network must still differ from a slower one.
         value if value > 0.0 && value < 0.0995 => format!("{value:.4}"),
         value => format!("{value:.2}"),
     }

@@ -10,7 +10,7 @@ fn report(round: u16, [node, partner]: [u32; 2], gbps: &[Result<f32, &str>]) -> 
     PairReport { round, node, partner, seconds: 2.0, outcome: PairOutcome::Rails(rails.collect()) }
 }
 
-/// Six nodes of two rails of 400 Gbit/s, of which the neighbours have passed.
+/// Returns the evidence of six nodes with two rails of 400 Gbit/s, whose neighbors have passed.
 fn evidence() -> Evidence {
     let member = |node| Member { name: format!("h{node}"), rates: vec![400.0; 2], ..Member::default() };
     let mut evidence = Evidence::new((0..6).map(member).collect(), 3);

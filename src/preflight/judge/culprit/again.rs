@@ -1,12 +1,14 @@
-//! Which pairs are tried once more, to find out which node is faulty. Pure.
+//! Which pairs to retry, to find out which node is faulty. Pure.
 //!
-//! * A node that has passed with no other is tried with nodes that have passed, and once with another one
-//!   that has passed with no other: the two may be behind one switch that is cut off.
-//! * A part of the job that is cut off from the rest is tried with the rest.
-//! * A pair that has failed, both of whose nodes are well elsewhere, is tried again by itself.
-//! * A node that fails with some is tried with others: it may be the node, and not the way between two.
-//! * In a small job, nodes that are idle meanwhile try each other, which shows how often any pair fails.
-//! * What seems slow is measured again ([`outliers::again`]).
+//! * A node that has passed with no other node is tested with nodes that have passed. It is also tested
+//!   once with another node that has passed with none: the two may be behind one switch that is cut
+//!   off.
+//! * A part of the job that is cut off from the rest is tested with the rest.
+//! * A failed pair whose nodes both pass elsewhere is retried by itself.
+//! * A node that fails with some nodes is tested with others: the node may be faulty, and not the path
+//!   between two nodes.
+//! * In a small job, idle nodes test each other meanwhile, which shows how often any pair fails.
+//! * Anything that seems slow is measured again ([`outliers::again`]).
 
 mod in_rounds;
 mod within;
@@ -21,44 +23,45 @@ use super::odd::Within;
 use crate::preflight::judge::evidence::Evidence;
 use crate::preflight::judge::outliers::{self, Slow};
 
-/// How many nodes that are well have to fail with a node before it is faulty.
+/// How many healthy nodes must fail with a node before it counts as faulty.
 pub(super) const WITNESSES: usize = 2;
 
-/// How many pairs between two parts of the job have to fail before it is cut in two.
+/// How many pairs between two parts of the job must fail before the job counts as cut in two.
 pub(super) const CUTS: usize = 3;
 
-/// The same if the parts are not of very different sizes.
+/// The same number for parts whose sizes do not differ much.
 const HALVES: usize = 12;
 
-/// How often the second tries go on at the most.
+/// How many times to retry at most.
 pub const MOST_TIMES: usize = 4;
 
-/// How often a node of a part that is cut off is tried with the others at once.
+/// How often one node of a part that is cut off is tested with the others in one pass.
 const SOME: usize = 3;
 
-/// How many nodes of the main part, if it has as many, have to fail with a part that is cut off.
+/// How many nodes of the main part, if it has that many, must fail with a part that is cut off.
 const REACHED: usize = 8;
 
-/// With how many nodes of the main part a part of this size has to fail before it is cut off: one of them may be the
-/// node through which alone it is reached. All of them are tried if that does not take long.
+/// Returns how many nodes of the main part must fail with a part of this size before it counts as cut
+/// off: the part may be reachable only through one of them. If it does not take long, all of them are
+/// tested.
 pub(super) fn reached(size: usize, main: usize) -> usize {
     if main <= size * SOME { main } else { REACHED.min(main) }
 }
 
-/// Returns how many pairs have to fail between a part of this size and the main part. Of two halves between
-/// which half of the paths are dead, several pairs may fail.
+/// Returns how many pairs must fail between a part of this size and the main part. Several pairs may
+/// fail between two halves if only half of the paths between them are dead.
 pub(super) fn cuts_needed(size: usize, main: usize) -> usize {
     if main <= size * SOME { HALVES.min(size * main) } else { CUTS }
 }
 
-/// How many islands, or pairs between two of them, are looked at for one that was not tried.
+/// How many islands, or pairs between two of them, are searched for one that was not tested.
 const NEXT: usize = 64;
 
 type Pair = (u32, u32);
 
-/// Returns the rounds of second tries that are wanted now, each with the pairs in it; none if everything is
-/// known. Once they are done, there may be others: call it up to [`MOST_TIMES`] times. `slow` is what
-/// seems slow so far.
+/// Returns the retry rounds that are wanted now, each with its pairs; none if everything is known.
+/// There may be more afterwards: call this up to [`MOST_TIMES`] times. `slow` is what seems slow so
+/// far.
 pub fn rounds(evidence: &Evidence, slow: &[Slow]) -> Vec<Vec<Pair>> {
     let layers = layers(evidence);
     let mut wanted = Wanted::new(evidence, &layers);
@@ -68,12 +71,12 @@ pub fn rounds(evidence: &Evidence, slow: &[Slow]) -> Vec<Vec<Pair>> {
         wanted.bridges(layer);
     }
     wanted.lonely(&layers, &within);
-    // New partners say more of a node than another try with one that it has failed with.
+    // A pair with a new peer says more about a node than a retry with a peer that it has failed with.
     layers.iter().for_each(|layer| wanted.links(layer, false));
     layers.iter().filter(|layer| layer.main().is_some()).for_each(|layer| wanted.suspects(layer));
     layers.iter().for_each(|layer| wanted.links(layer, true));
     layers.iter().for_each(|layer| wanted.same(layer));
-    // While it is unclear which nodes a rail is dead at, their other rails wait.
+    // As long as it is unclear which nodes have a dead rail, the other rails of these nodes wait.
     let unclear = layers.iter().filter(|layer| layer.main().is_none()).flat_map(Layer::bad_edges);
     let unclear: HashSet<u32> = unclear.flat_map(|edge| edge.nodes).collect();
     let well: Vec<u32> = wanted.clean.iter().copied().filter(|node| !unclear.contains(node)).collect();
@@ -84,14 +87,14 @@ pub fn rounds(evidence: &Evidence, slow: &[Slow]) -> Vec<Vec<Pair>> {
 
 struct Wanted<'a> {
     evidence: &'a Evidence,
-    /// All pairs that were tried, or will be.
+    /// All pairs that were tested, or will be.
     tried: HashSet<Pair>,
-    /// With how many others each node was tried.
+    /// How many others each node was tested with.
     partners: HashMap<u32, usize>,
-    /// Nodes with which nothing is wrong, and the place of the one that is next.
+    /// Nodes that have no failure, and the position of the next one to use.
     clean: Vec<u32>,
     next: usize,
-    /// In the order in which they were wanted.
+    /// The wanted pairs, in the order in which they were added.
     pairs: IndexSet<Pair>,
 }
 
@@ -110,7 +113,7 @@ impl<'a> Wanted<'a> {
                 *clean &= layer.is_in_main(node);
             }
             for edge in layer.bad_edges() {
-                // A pair with a node that is alone says nothing about the other one.
+                // A pair with a node that is alone says nothing about the other node.
                 if !edge.nodes.iter().any(|node| layer.is_alone(*node)) {
                     edge.nodes.iter().for_each(|node| is_clean[*node as usize] = false);
                 }
@@ -130,7 +133,7 @@ impl<'a> Wanted<'a> {
         a != b && !self.tried.contains(&(a.min(b), a.max(b)))
     }
 
-    /// Parts of the job that do not reach each other.
+    /// Adds pairs between parts of the job that do not reach each other.
     fn islands(&mut self, layer: &Layer, within: &Within) {
         let mut islands: Vec<u32> = layer.islands().collect();
         if islands.len() < 2 {
@@ -150,7 +153,7 @@ impl<'a> Wanted<'a> {
                 if others.is_empty() {
                     others.clone_from(whole);
                 }
-                // Those first that were not tried with the main part.
+                // Nodes that were not tested with the main part come first.
                 let (known, mut group): (Vec<u32>, Vec<u32>) =
                     group.iter().partition(|node| is_own_known(node));
                 let sizes = [known.len() + group.len(), whole.len()];
@@ -162,8 +165,8 @@ impl<'a> Wanted<'a> {
                 self.between(&group, &others, wanted);
             }
         }
-        // Each with another one: those that reach each other may be behind one switch. Single nodes
-        // once, unless no node is known to be well.
+        // Pairs each island with another one: if they reach each other, both may be behind one switch.
+        // Single nodes are tested once, unless no node is known to be healthy.
         let again: HashSet<u32> =
             layer.edges.iter().filter(|edge| edge.again).flat_map(|edge| edge.nodes).collect();
         let is_new =
@@ -171,11 +174,12 @@ impl<'a> Wanted<'a> {
         let others: Vec<u32> =
             islands.into_iter().filter(|island| Some(*island) != layer.main()).filter(is_new).collect();
         let most = self.most(layer.main().is_none());
-        // Each once; single nodes with a larger one if there is any, each with another node of it.
+        // Uses each island once. Single nodes are paired with a larger island if there is one, each of
+        // them with a different node in it.
         let mut is_used = vec![false; others.len()];
         let mut taken: HashSet<u32> = HashSet::new();
         for first in 0..others.len() {
-            // A look at the next few is enough, and stays linear.
+            // Searching the next few is enough, and takes linear time.
             for second in (first + 1)..others.len().min(first + 1 + NEXT) {
                 let is_single = layer.size(others[second]) == 1;
                 let joins = is_single && layer.size(others[first]) > 1;
@@ -199,7 +203,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// So many new pairs between two groups, each with another node of the first.
+    /// Adds this many new pairs between two groups, each with a different node of the first group.
     fn between(&mut self, group: &[u32], others: &[u32], wanted: usize) {
         let mut free: Vec<u32> = others.to_vec();
         let mut added = 0;
@@ -207,7 +211,7 @@ impl<'a> Wanted<'a> {
             if added == wanted {
                 break;
             }
-            // Each of the others once, as far as there are as many.
+            // Uses each of the others once, as far as there are enough of them.
             let Some(partner) = self.from(&free, node).or_else(|| self.from(others, node)) else { continue };
             free.retain(|other| *other != partner);
             self.add(node, partner);
@@ -215,7 +219,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Groups that seem to reach each other only through a node or two.
+    /// Adds pairs for groups that seem to reach each other only through one or two nodes.
     fn bridges(&mut self, layer: &Layer) {
         for bridge in layer.perhaps() {
             let is_of_group: HashSet<u32> = bridge.group.iter().copied().collect();
@@ -229,7 +233,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Returns the nodes of each island that are still there.
+    /// Returns the nodes of each island that are still connected.
     fn by_island(&self, layer: &Layer) -> HashMap<u32, Vec<u32>> {
         let gone = self.evidence.gone();
         let all = layer.by_island().into_iter();
@@ -240,21 +244,21 @@ impl<'a> Wanted<'a> {
         .collect()
     }
 
-    /// With how many others a node may be tried that belongs to no large part of the job. If no node reached
-    /// another one, only all pairs of a small job show whether two of them can.
+    /// Returns how many others a node may be tested with if it belongs to no large part of the job. If
+    /// no node reached another one, only a test of all pairs of a small job shows whether any two can.
     fn most(&self, is_lost: bool) -> usize {
         let nodes = self.evidence.members().len();
         let more = if is_lost && nodes <= 8 { nodes } else { 2 };
         usize::from(self.evidence.rounds()).min(nodes.max(1).ilog2() as usize + 1) + more + WITNESSES
     }
 
-    /// Nodes that have passed with no other, on whatever rail.
+    /// Adds pairs for nodes that have passed with no other node on any rail.
     fn lonely(&mut self, layers: &[Layer], within: &[Within]) {
         let mut missing: HashMap<u32, (usize, usize)> = HashMap::new();
         for (place, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.main().is_some()) {
             let needed = within[place].background.needed(WITNESSES, layer.tried());
             for (&node, seen) in &witnesses(layer) {
-                // One of them has to be a second try.
+                // At least one of the pairs must be a retry.
                 let wanted = needed.saturating_sub(seen.well).max(usize::from(!seen.again));
                 let known = missing.entry(node).or_insert((0, place));
                 known.0 = known.0.max(wanted);
@@ -277,8 +281,8 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Returns a node with which nothing is wrong, and that this one was not tried with. One after the other,
-    /// they are from all over the job, as neighbours may all be behind the same switch.
+    /// Returns a node without failures that this node was not tested with. Successive ones are from all
+    /// over the job, because neighbors may all be behind the same switch.
     fn clean_partner(&mut self, node: u32) -> Option<u32> {
         let count = self.clean.len();
         let start = self.next * stride(count);
@@ -289,7 +293,8 @@ impl<'a> Wanted<'a> {
         Some(self.clean[place])
     }
 
-    /// Returns one of these nodes with whom this one was not tried, another one for each node.
+    /// Returns one of these nodes that this node was not tested with. Different nodes get different
+    /// ones.
     fn from(&self, nodes: &[u32], node: u32) -> Option<u32> {
         let start = node as usize % nodes.len().max(1);
         let all = nodes[start..].iter().chain(&nodes[..start]).copied();
@@ -297,24 +302,25 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Returns a step of about 0.618 of so many places, which leads to places that are far from all those before.
+/// Returns a step of about 0.618 of this number of places. Each next place is far from all those
+/// before.
 fn stride(places: usize) -> usize {
     (places * 89 / 144).max(1)
 }
 
-/// With how many nodes that are well a node has failed that has passed with no other.
+/// How many healthy nodes a node has failed with, if it has passed with no other node.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Witnessed {
     pub well: usize,
-    /// With how many it was tried in all.
+    /// How many nodes it was tested with in all.
     pub all: usize,
-    /// Whether one of them was a second try with a node that is well.
+    /// Whether one of these tries was a retry with a healthy node.
     pub again: bool,
-    /// The first edge with a node that is well, or else with any.
+    /// The first pair with a healthy node or, if there is none, with any node.
     pub edge: Option<usize>,
 }
 
-/// Returns the nodes that have passed with no other.
+/// Returns the nodes that have passed with no other node.
 pub(super) fn witnesses(layer: &Layer) -> HashMap<u32, Witnessed> {
     let mut all: HashMap<u32, Witnessed> = HashMap::new();
     for (place, edge) in layer.edges.iter().enumerate().filter(|(_, edge)| edge.is_bad()) {

@@ -1,21 +1,22 @@
-//! Groups of nodes that reach each other only through one node, or through one pair: all other pairs between
-//! the groups fail. Either group may be well, so no node is faulty alone. Pure.
+//! Groups of nodes that reach each other only through one node or one pair: all other pairs between the
+//! groups fail. Either group may be healthy, so no node is faulty by itself. Pure.
 
 use std::collections::BTreeSet;
 
 use super::again::CUTS;
 
-/// How many nodes are looked at as the one between two groups: those between the largest groups.
+/// How many nodes are examined as the one between two groups: those between the largest groups.
 const LOOKED_AT: usize = 8;
 
-/// Two groups, of which one is named, and the other one is the rest.
+/// Two groups. One of them is listed, and the other one is the rest.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Bridge {
-    /// The node, or the two nodes of the pair.
+    /// The node, or the two nodes of the pair, through which the groups reach each other.
     pub through: Vec<u32>,
-    /// The smaller group, without the node of the other one through which it is reached.
+    /// The smaller group, without the other group's node through which it is reached.
     pub group: Vec<u32>,
-    /// How many pairs have failed between the groups, and whether these are pairs of several nodes.
+    /// How many pairs between the groups have failed, and whether several nodes of either group are in
+    /// them.
     failed: usize,
     are_several: bool,
 }
@@ -27,14 +28,14 @@ impl Bridge {
     }
 }
 
-/// A walk through the nodes of one island, along the pairs that have passed (Tarjan, "Depth-first search and
-/// linear graph algorithms", SIAM J. Comput. 1, 1972).
+/// A walk through the nodes of one island, along the pairs that have passed (Tarjan, "Depth-first
+/// search and linear graph algorithms", SIAM J. Comput. 1, 1972).
 struct Walk {
-    /// When a node was entered, counted from 1; 0 if it is not of this island.
+    /// When the walk entered a node, counted from 1; 0 if the node is not in this island.
     entered: Vec<u32>,
-    /// The first of the nodes that the nodes behind this one reach without it.
+    /// The earliest node that this node and those behind it reach on another path.
     reached: Vec<u32>,
-    /// How many nodes are behind this one, with itself.
+    /// How many nodes are behind this one, including itself.
     behind: Vec<u32>,
     order: Vec<u32>,
     parent: Vec<u32>,
@@ -51,7 +52,7 @@ impl Walk {
             parent: vec![start; count],
         };
         walk.enter(start);
-        // Each node with the place of the neighbour that comes next.
+        // Each node is stored with the position of its next neighbor.
         let mut path = vec![(start, 0)];
         while let Some((node, next)) = path.last_mut() {
             let node = *node;
@@ -91,15 +92,15 @@ impl Walk {
         }
     }
 
-    /// Returns whether a node is this one, or behind it.
+    /// Returns whether a node is this one, or is behind it.
     fn is_behind(&self, node: u32, first: u32) -> bool {
         let start = self.entered[first as usize];
         (start..start + self.behind[first as usize]).contains(&self.entered[node as usize])
     }
 }
 
-/// The two groups of the island of `start`, of which most pairs have failed. `good` are the neighbours of each
-/// node within its island, and `bad` the pairs of this island that have failed.
+/// Returns the two groups of the island of `start` with the most failed pairs between them. `good`
+/// lists the neighbors of each node within its island, and `bad` lists the failed pairs of this island.
 pub(super) fn find(good: &[Vec<u32>], start: u32, bad: &[[u32; 2]]) -> Option<Bridge> {
     let walk = Walk::new(good, start);
     let all = walk.order.len() as u32;
@@ -120,7 +121,7 @@ pub(super) fn find(good: &[Vec<u32>], start: u32, bad: &[[u32; 2]]) -> Option<Br
     bridges.filter(|bridge| bridge.failed > 0).max_by_key(|bridge| (bridge.is_proven(), bridge.failed))
 }
 
-/// The group behind this node, and the others.
+/// Returns the group behind this node, and the other group.
 fn bridge(walk: &Walk, good: &[Vec<u32>], first: u32, bad: &[[u32; 2]]) -> Bridge {
     let between = walk.parent[first as usize];
     let is_here = |node: &u32| walk.is_behind(*node, first);
@@ -141,7 +142,7 @@ fn bridge(walk: &Walk, good: &[Vec<u32>], first: u32, bad: &[[u32; 2]]) -> Bridg
     through.extend((neighbours == 1).then_some(first));
     through.sort_unstable();
     let is_small = walk.behind[first as usize] * 2 <= walk.order.len() as u32;
-    // The node between them belongs to the larger group, unless it is an end of the only pair.
+    // The node between the groups belongs to the larger one, unless it is one end of the only pair.
     let is_pair = through.len() > 1;
     let of_group = |node: &u32| is_here(node) == is_small && (*node != between || is_pair);
     let group = walk.order.iter().copied().filter(of_group).collect();
@@ -181,7 +182,7 @@ mod tests {
         let good = good(6, &[[0, 1], [1, 2], [0, 2], [2, 3], [3, 4], [4, 5], [3, 5]]);
         let bad = [[0, 4], [1, 5], [0, 5]];
         for start in 0..6 {
-            // With two nodes on either side, either end of the pair explains as much.
+            // If there are two nodes on either side, both ends of the pair explain equally much.
             let bridge = find(&good, start, &bad).unwrap();
             assert!(bridge.is_proven() && bridge.through.iter().all(|node| [2, 3].contains(node)), "{start}");
         }

@@ -1,25 +1,27 @@
-//! Whether failures are more than chance would have it. Pure.
+//! Whether there are more failures than chance explains. Pure.
 //!
-//! A fabric may lose some of its paths, as ECMP hashes flows onto a dead link: then many pairs fail here and
-//! there, and some node fails more often than others by chance. A node is faulty only if chance hardly
-//! explains its failures.
+//! A fabric may lose some of its paths, for example if ECMP hashes flows onto a dead link. Then many
+//! pairs fail here and there, and some node fails more often than others by chance. A node counts as
+//! faulty only if chance hardly explains its failures.
 
-/// So improbable must it be that chance explains the failures of a node that passes with no other, for any of the
-/// nodes.
+/// The upper limit for the probability that chance explains the failures of a node that passes with no
+/// other node, for any of the nodes.
 const ALONE: f64 = 0.002;
 
-/// The same for a node that passes with others, by the pairs that have failed, and by all of their tries. Some
-/// dead paths may happen to be at one node, and are always the same ones then; so fewer pairs prove less.
+/// The same limit for a node that passes with others: by the pairs that have failed, and by all of
+/// their tries. Some dead paths may happen to be at one node, and then they are always the same ones,
+/// so fewer pairs prove less.
 pub(super) const BY_PAIRS: f64 = 0.0001;
 pub(super) const BY_TRIES: f64 = 0.0001;
 
-/// The nodes of one part of the job may have more of the bad paths than the others: so many times as many.
+/// The nodes of one part of the job may have more of the bad paths than the others: up to this many
+/// times as many.
 const UNEVEN: f64 = 2.0;
 
 /// More tries than these prove nothing more.
 const MOST: usize = 12;
 
-/// How often pairs fail that the faulty nodes have no part in.
+/// How often pairs fail if no faulty node is in them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Background {
     pub failed: usize,
@@ -27,19 +29,20 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Of few tries, not even those that have all passed say that no other one fails.
+    /// Returns the assumed share of failures. If there are few tries, it is above 0 even if all of them
+    /// passed, because they do not show that no other one fails.
     fn share(self) -> f64 {
         ((UNEVEN * self.failed as f64 + 1.0) / (self.tried as f64 + 2.0)).min(1.0)
     }
 
-    /// Returns whether it is less probable than `bound` that any of so many nodes, or groups of them, fails
-    /// by chance with `failed` of `tried` others.
+    /// Returns whether chance explains these failures with a probability of at most `bound`: that any
+    /// of `choices` nodes, or groups of nodes, fails with `failed` of `tried` others.
     pub(super) fn is_unlikely(self, failed: usize, tried: usize, choices: f64, bound: f64) -> bool {
         at_least(failed, tried, self.share()) * choices <= bound
     }
 
-    /// Returns how many tries have to fail, and none to pass, before chance does not explain it: `least` of
-    /// them if nothing else fails.
+    /// Returns how many tries must fail, with none passing, until chance no longer explains that;
+    /// `least` if nothing else fails.
     pub(super) fn needed(self, least: usize, nodes: usize) -> usize {
         if self.failed == 0 {
             return least;
@@ -49,12 +52,13 @@ impl Background {
     }
 }
 
-/// Returns how probable it is that at least `failed` of `tried` fail, each of them with this probability.
+/// Returns the probability that at least `failed` of `tried` fail, if each of them fails with the
+/// probability `share`.
 fn at_least(failed: usize, tried: usize, share: f64) -> f64 {
     if failed == 0 || share >= 1.0 {
         return 1.0;
     }
-    // The logarithm of the probability that so many fail, from one number to the next.
+    // The logarithm of the probability that exactly `count` fail, updated from one count to the next.
     let odds = (share / (1.0 - share)).ln();
     let mut log = tried as f64 * (1.0 - share).ln();
     let mut sum = 0.0;

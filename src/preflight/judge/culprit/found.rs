@@ -1,4 +1,4 @@
-//! The faults of the single layers, before those that belong together are joined.
+//! The faults of single layers, before those that belong together are joined.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,21 +9,21 @@ use super::within::{self, Scattered};
 use super::{Fault, Place, What};
 use crate::preflight::judge::evidence::Evidence;
 
-/// A layer on which something is faulty: a rail, or the meetings; and why.
+/// A layer on which something is faulty, and why: a rail, or the connections before any rail.
 #[derive(Debug)]
 pub(super) struct At {
     pub rail: Option<usize>,
     pub why: String,
 }
 
-/// With how many a node has failed, and was tried.
+/// How many others a node has failed with, and how many it was tested with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Count {
     pub failed: usize,
     pub tried: usize,
 }
 
-/// Parts of a job, and the nodes through which some of them still reach each other.
+/// The parts of a job, and the nodes through which some of them still reach each other.
 type Parts = (Vec<Vec<u32>>, Vec<u32>);
 
 #[derive(Default)]
@@ -33,9 +33,9 @@ pub(super) struct Found {
     links: BTreeMap<[u32; 2], Vec<At>>,
     pub unsteady: BTreeMap<[u32; 2], Vec<At>>,
     pub scattered: Scattered,
-    /// With the number of the others.
+    /// The parts that are cut off, each with the number of the other nodes.
     cuts: BTreeMap<Vec<u32>, (usize, Vec<At>)>,
-    /// With the number of those who reach no other.
+    /// The parts without a main one, each with the number of nodes that reach no other node.
     apart: BTreeMap<Parts, (usize, Vec<At>)>,
     /// How many rails each node was tried on.
     tried: HashMap<u32, usize>,
@@ -48,7 +48,7 @@ impl Found {
         if self.count() > before {
             return;
         }
-        // A pair that has failed is faulty in any case, even if it says nothing of its nodes.
+        // A failed pair is a fault in any case, even if it says nothing about its nodes.
         for edge in layer.bad_edges() {
             if edge.nodes.iter().all(|node| !evidence.gone().contains_key(node)) {
                 self.link(evidence, edge, layer.rail);
@@ -56,7 +56,7 @@ impl Found {
         }
     }
 
-    /// Returns how many faults there are that are more than warnings, each on one layer.
+    /// Returns the number of faults that are more than warnings, counted once for each layer.
     fn count(&self) -> usize {
         let of_nodes = self.nodes.values().chain(self.flapping.values()).map(Vec::len);
         let of_parts =
@@ -87,7 +87,7 @@ impl Found {
                 let at = At { rail, why: why(evidence, edge, rail, node) };
                 self.nodes.entry(node).or_default().push((Count { failed: seen.all, tried: seen.all }, at));
             } else if seen.well > 0 {
-                // With one alone it may be the way between them.
+                // If only one healthy node has failed with it, the path between the two may be faulty.
                 self.link(evidence, edge, rail);
             }
         }
@@ -95,7 +95,8 @@ impl Found {
         within::find(self, evidence, layer, &within);
     }
 
-    /// Islands that do not reach the main one, and those that reach it through a node or two alone.
+    /// Finds islands that do not reach the main one, and those that reach it only through one or two
+    /// nodes.
     fn cut_off(&mut self, evidence: &Evidence, layer: &Layer, within: &Within) {
         let rail = layer.rail;
         let islands = layer.by_island();
@@ -107,10 +108,11 @@ impl Found {
         for (island, cut) in layer.cuts() {
             let edge = cut.first;
             let Some(nodes) = islands.get(&island).filter(|nodes| nodes.len() > 1) else { continue };
-            // A main part that does not hang together itself says nothing against the others.
+            // If the main part is not connected well itself, failures with it say nothing against the
+            // other parts.
             let is_whole = layer.bridges().is_empty() && !within::is_scattered(within);
             let there = nodes.iter().filter(|node| !evidence.gone().contains_key(node)).count();
-            // There may be fewer pairs than chance asks for.
+            // There may be fewer pairs than the calculation requires.
             let needed = within.background.needed(cuts_needed(there, main_there), layer.tried());
             let needed = needed.min(there * main_there);
             let are_tried = cut.with.len() >= reached(there, main_there) && cut.of.len() >= there;
@@ -158,7 +160,7 @@ impl Found {
         let mut bad = layer.bad_edges();
         match (bad.next(), bad.next()) {
             (None, _) => {}
-            // Of two nodes, either may be the one.
+            // If only one pair has failed, either node may be the faulty one.
             (Some(one), None) => self.link(evidence, one, layer.rail),
             (Some(first), Some(_)) => {
                 let parts = layer.by_island().into_values().filter(|nodes| nodes.len() > 1).collect();
@@ -206,7 +208,7 @@ impl Found {
     }
 }
 
-/// Returns a fault with its place. If it is on all of several rails, it is not a fault of the rails.
+/// Returns a fault with its scope. If it affects all of several rails, it is not a fault of the rails.
 fn fault(what: What, found: Vec<At>, tried: usize) -> Fault {
     let mut rails: Vec<usize> = found.iter().filter_map(|at| at.rail).collect();
     rails.sort_unstable();

@@ -1,4 +1,5 @@
-//! The nodes and the pairs of one rail, or of the rendezvous: which nodes passed with which.
+//! The nodes and pairs of one rail, or of the connections before any rail: which nodes passed with
+//! which.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +7,24 @@ use super::bridge::{self, Bridge};
 use super::uneven::Brought;
 use crate::preflight::judge::evidence::{Evidence, Try, TryOutcome};
 
-/// More bridges than these are not looked for on one rail.
+/// The most bridges to look for on one rail.
 const BRIDGES: usize = 64;
 
-/// What came of all tries of one pair.
+/// The results of all tries of one pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Edge {
     pub nodes: [u32; 2],
     pub passed: u16,
     pub failed: u16,
-    /// Whether the first of its tries has failed: some pairs are tried more often than others, and so has each of
-    /// them one chance to fail.
+    /// Whether the first try failed. Some pairs are tested more often than others, so this gives each
+    /// of them one chance to fail.
     pub failed_first: bool,
-    /// In how many of these that failed each end knows why, and the other one has only waited for it.
+    /// For each end: in how many of the failed tries this end knows why, and the other one only waited
+    /// for it.
     pub known: [u16; 2],
-    /// Whether one of these was a second try.
+    /// Whether one of the tries was a retry.
     pub again: bool,
-    /// The place of the first try that failed, or else of the first.
+    /// The position of the first failed try or, if none failed, of the first one.
     pub place: usize,
 }
 
@@ -31,13 +33,13 @@ impl Edge {
         self.passed == 0
     }
 
-    /// Returns whether any of its tries has failed.
+    /// Returns whether any try of the pair failed.
     pub(super) fn is_ill(&self) -> bool {
         self.failed > 0
     }
 
-    /// Returns whether this end of a pair that has failed always knows why, and the other one has only waited
-    /// for it; `None` if it is not known of either.
+    /// Returns whether this end of a failed pair always knows why, and the other end only waited for
+    /// it; `None` if that is not known for either end.
     pub(super) fn is_known_at(&self, node: u32) -> Option<bool> {
         let own = usize::from(self.nodes[1] == node);
         match [self.known[own], self.known[1 - own]] {
@@ -51,39 +53,39 @@ impl Edge {
     }
 }
 
-/// What has failed between the main island and another one.
+/// The failed pairs between the main island and another one.
 pub(super) struct Cut<'a> {
     pub failed: usize,
-    /// The nodes of the main island, and those of the other one.
+    /// The nodes of the main island in these pairs, and those of the other one.
     pub with: BTreeSet<u32>,
     pub of: BTreeSet<u32>,
     pub first: &'a Edge,
 }
 
-/// Nodes that reach each other, directly or over others, are one island; groups that reach each other only
-/// through a node or two are separate islands.
+/// Nodes that reach each other, directly or through others, form one island. Groups that reach each
+/// other only through one or two nodes are separate islands.
 #[derive(Debug)]
 pub(super) struct Layer {
-    /// `None` for the meetings.
+    /// `None` for the connections before any rail.
     pub rail: Option<usize>,
-    /// Sorted by their nodes. Failed tries with a node that is gone, or whose address another node
-    /// has, are left out: they say nothing about the other one.
+    /// Sorted by their nodes. Failed tries are omitted if one of the nodes has disconnected or shares
+    /// its address with another node, because they say nothing about the other node.
     pub edges: Vec<Edge>,
     /// For each node: one of the nodes of its island, the same for all of them.
     island: Vec<u32>,
-    /// For each island its number of nodes, at the place of that node.
+    /// The number of nodes of each island, at the position of that node.
     size: Vec<u32>,
-    /// Whether there is an edge to this node.
+    /// Whether each node is in any pair.
     is_tried: Vec<bool>,
-    /// The island that has more than half of the nodes that were tried, and is more than one node.
+    /// The island with more than half of the tested nodes, if it has more than one node.
     main: Option<u32>,
-    /// What joins islands, and what may turn out to.
+    /// The bridges that join islands, and those that may turn out to do so.
     bridges: Vec<Bridge>,
     perhaps: Vec<Bridge>,
 }
 
 impl Layer {
-    /// `order` are the places of the tries, sorted by their nodes.
+    /// Creates a layer. `order` lists the positions of the tries, sorted by their nodes.
     pub(super) fn new(evidence: &Evidence, brought: &Brought, order: &[usize], rail: Option<usize>) -> Layer {
         let nodes = evidence.members().len();
         let mut edges: Vec<Edge> = Vec::new();
@@ -169,7 +171,7 @@ impl Layer {
         }
     }
 
-    /// Parts islands whose groups reach each other only through a node or two.
+    /// Splits islands whose groups reach each other only through one or two nodes.
     fn part(&mut self) {
         let mut bad: BTreeMap<u32, Vec<[u32; 2]>> = BTreeMap::new();
         for edge in self.bad_edges() {
@@ -217,7 +219,8 @@ impl Layer {
         }
     }
 
-    /// A group of an island becomes an island, and the rest of it gets a name that is one of its nodes.
+    /// Makes a group of an island an island of its own, and names the rest after one of the rest's
+    /// nodes.
     fn rename(&mut self, island: u32, rest: u32, group: &[u32], other: u32) {
         let size = self.size[island as usize];
         for of in self.island.iter_mut().filter(|of| **of == island) {
@@ -237,8 +240,8 @@ impl Layer {
         node
     }
 
-    /// Returns a node of each island, also of those that are one node alone. Nodes without any edge are no
-    /// islands.
+    /// Returns one node of each island, including islands of a single node. A node without any pair is
+    /// not an island.
     pub(super) fn islands(&self) -> impl Iterator<Item = u32> {
         let all = self.island.iter().zip(0..);
         all.filter(|(island, node)| *island == node && self.is_tried[*node as usize]).map(|(_, node)| node)
@@ -256,7 +259,7 @@ impl Layer {
         self.main
     }
 
-    /// Returns how many nodes were tried.
+    /// Returns how many nodes were tested.
     pub(super) fn tried(&self) -> usize {
         self.is_tried.iter().filter(|is_tried| **is_tried).count()
     }
@@ -265,7 +268,8 @@ impl Layer {
         &self.bridges
     }
 
-    /// Returns where more tries show whether groups are joined by a node or two alone.
+    /// Returns the bridges for which more tries would show whether only one or two nodes join the
+    /// groups.
     pub(super) fn perhaps(&self) -> &[Bridge] {
         &self.perhaps
     }
@@ -275,17 +279,17 @@ impl Layer {
         self.islands().filter(|island| self.size(*island) > 1).nth(1).is_some()
     }
 
-    /// Returns whether no pair has failed in any try.
+    /// Returns whether no try of any pair failed.
     pub(super) fn is_sound(&self) -> bool {
         !self.edges.iter().any(Edge::is_ill)
     }
 
-    /// Returns whether both nodes are of one island.
+    /// Returns whether both nodes are in one island.
     pub(super) fn is_within(&self, edge: &Edge) -> bool {
         self.island(edge.nodes[0]) == self.island(edge.nodes[1])
     }
 
-    /// Returns the nodes of each island that was tried.
+    /// Returns the nodes of each tested island.
     pub(super) fn by_island(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (island, node) in self.island.iter().zip(0..).filter(|(_, node)| self.is_tried[*node as usize]) {
@@ -294,7 +298,7 @@ impl Layer {
         all
     }
 
-    /// Returns the pairs that have failed between the main island and each of the others.
+    /// Returns the failed pairs between the main island and each of the others.
     pub(super) fn cuts(&self) -> BTreeMap<u32, Cut<'_>> {
         let mut all: BTreeMap<u32, Cut> = BTreeMap::new();
         for edge in self.bad_edges().filter(|edge| !self.is_within(edge)) {
@@ -316,7 +320,7 @@ impl Layer {
         self.main == Some(self.island(node))
     }
 
-    /// Returns whether the node was tried, and has passed with no node.
+    /// Returns whether the node was tested and has passed with no other node.
     pub(super) fn is_alone(&self, node: u32) -> bool {
         self.is_tried[node as usize] && self.size(self.island(node)) == 1
     }
@@ -331,7 +335,7 @@ impl Layer {
     }
 }
 
-/// Returns the meetings and all rails.
+/// Returns the layer of the connections before any rail, and the layers of all rails.
 pub(super) fn layers(evidence: &Evidence) -> Vec<Layer> {
     let mut order: Vec<usize> = (0..evidence.tries().len()).collect();
     order.sort_by_key(|place| {
@@ -347,12 +351,12 @@ fn outcome_of(one: &Try, rail: Option<usize>) -> Option<TryOutcome<'_>> {
     rail.map_or_else(|| one.meeting(), |rail| one.rail(rail))
 }
 
-/// Returns why a pair has failed, from what its ends say, the end that it is `about` first. An end that only
-/// waited for the other one knows less.
+/// Returns why a pair failed, from what its ends report. It prefers the end that it is `about`, and an
+/// end that knows more to one that only waited for the other.
 pub(super) fn why(evidence: &Evidence, edge: &Edge, rail: Option<usize>, about: u32) -> String {
     let one = &evidence.tries()[edge.place];
     let Some(rail) = rail else {
-        // A node that is not reached reports nothing, or the same of the other one.
+        // A node that cannot be reached reports nothing, or the same about the other node.
         let Some(TryOutcome::Failed(_, why)) = one.meeting() else { return String::new() };
         return why.to_owned();
     };

@@ -1,11 +1,13 @@
-//! Which nodes, links and parts of the job are faulty. Pure: what the pairs have said in, faults out.
+//! Which nodes, links and parts of the job are faulty. Pure: takes the reports about pairs, and returns
+//! faults.
 //!
-//! On each rail, the nodes that reach each other, directly or over others, are an island ([`layer`]), unless
-//! they do so through a node or two alone ([`bridge`]). The main island has more than half of the nodes. A
-//! node that is an island by itself, and has failed with several of the main one, is faulty; an island of
-//! several nodes is cut off, as by a switch. Within an island, a node that fails far more often than its
-//! partners is faulty ([`odd`]), as far as chance does not explain it ([`chance`]); else it is the way
-//! between two nodes, or what carries many ways. So a node is not blamed for being paired with a faulty one.
+//! On each rail, the nodes that reach each other, directly or through others, form an island
+//! ([`layer`]), unless they do so only through one or two nodes ([`bridge`]). The main island has more
+//! than half of the nodes. A node is faulty if it is an island by itself and has failed with several
+//! nodes of the main island. An island of several nodes is cut off, for example by a switch. Within an
+//! island, a node is faulty if it fails far more often than its peers ([`odd`]), unless chance explains
+//! that ([`chance`]). Otherwise the path between two nodes is faulty, or something that carries many
+//! paths. So a node is not blamed for being paired with a faulty one.
 
 mod again;
 mod bridge;
@@ -31,45 +33,47 @@ use crate::preflight::who::addresses::Duplicate;
 pub struct Fault {
     pub what: What,
     pub place: Place,
-    /// Why, in a clause of one of the nodes; may be empty.
+    /// Why, as a clause from one of the nodes; may be empty.
     pub why: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
-    /// The node is not there.
+    /// The node is missing.
     Gone { node: u32, how: Gone },
-    /// Two nodes came with this index: names and addresses. Neither is believed more than the other.
+    /// Two nodes joined with this index: their names and addresses. Neither is trusted more than the
+    /// other.
     Contested { node: u32, nodes: [String; 2] },
-    /// The node is connected, but has not reported so many of its pairs.
+    /// The node is connected, but has not reported this many of its pairs.
     Owes { node: u32, owed: usize, of: usize },
-    /// The time was over before all pairs were tried, and no node is known to have kept the others.
+    /// The time ran out before all pairs were tested, and no node is known to have delayed the others.
     Unfinished { tried: usize, scheduled: usize },
-    /// So many of the nodes joined, with node 0, and no other one reached it within this time, in words: that
-    /// says more of node 0 than of them.
+    /// Only this many nodes joined, including node 0, and no other node reached node 0 within this
+    /// time, in words. That says more about node 0 than about them.
     Unreached { joined: usize, within: String },
-    /// The node has found a fault in itself.
+    /// The node's own self-test found a fault.
     Unfit { node: u32 },
-    /// These nodes have the same addresses on the rails.
+    /// These nodes have the same addresses on these rails.
     Duplicate(Duplicate),
-    /// The node fails with whom it was tried with: with `failed` of `tried`.
+    /// The node fails with the nodes that it was tested with: with `failed` of `tried`.
     Node { node: u32, failed: usize, tried: usize },
-    /// The node fails in some tries, and passes in others with the same nodes: with `failed` of `tried`.
+    /// The node fails in some tries and passes in others with the same nodes: it fails with `failed` of
+    /// `tried`.
     Flapping { node: u32, failed: usize, tried: usize },
-    /// Nodes bring different numbers of rails: for each number, who brings it; and the number that more than
-    /// half of the nodes bring that have a rail.
+    /// Nodes have different numbers of rails: the nodes for each number, and the number that more than
+    /// half of the nodes with a rail have.
     Uneven { groups: BTreeMap<usize, Vec<u32>>, usual: Option<usize> },
-    /// The way between two nodes that are well elsewhere.
+    /// The path between two nodes that pass with others.
     Link { nodes: [u32; 2] },
-    /// These nodes reach each other, and none of the others.
+    /// These nodes reach each other, but none of the others.
     Cut { nodes: Vec<u32>, others: usize },
-    /// The job is in parts of which none is the main one. The nodes of the larger parts, how many nodes reach
-    /// no other, and the nodes through which alone some of the parts reach each other.
+    /// The job is split into parts, and none is the main one: the nodes of the larger parts, how many
+    /// nodes reach no other node, and the nodes that alone connect some of the parts.
     Apart { parts: Vec<Vec<u32>>, alone: usize, through: Vec<u32> },
-    /// These pairs fail, of so many that were tried, and no node explains it. The nodes of both sides, if each
-    /// of the pairs has one of either.
+    /// These pairs fail, of this many that were tested, and no node explains it. `sides` are the nodes
+    /// of both sides, if each pair has one node on either side.
     Scattered { pairs: Vec<[u32; 2]>, tried: usize, sides: Option<[Vec<u32>; 2]> },
-    /// A pair that has failed, and has passed when it was tried again. This is a warning.
+    /// The pair failed, but passed when it was retried. This is a warning.
     Unsteady { nodes: [u32; 2] },
 }
 
@@ -78,7 +82,7 @@ pub enum What {
 pub enum Place {
     /// All rails, or the node as a whole.
     Whole,
-    /// Two nodes do not even meet over TCP.
+    /// Two nodes cannot even connect over TCP, before any rail.
     Meeting,
     Rails(Vec<usize>),
 }
@@ -88,7 +92,7 @@ impl Fault {
         matches!(self.what, What::Unsteady { .. })
     }
 
-    /// Returns the nodes without which the job would have passed, as far as nodes are faulty.
+    /// Returns the faulty nodes: without them, the job would have passed.
     pub fn accused(&self) -> Vec<u32> {
         match &self.what {
             What::Gone { node, .. }
@@ -114,7 +118,8 @@ impl Fault {
         }
     }
 
-    /// The order in which faults are reported: nodes that are not there, nodes, parts of the job, links.
+    /// Returns the position in the report: missing nodes first, then nodes, parts of the job, and
+    /// links.
     fn rank(&self) -> usize {
         match &self.what {
             What::Unreached { .. } => 0,
@@ -135,7 +140,8 @@ impl Fault {
     }
 }
 
-/// Returns all faults, the gravest first. `unfit` are nodes whose own self-test has failed, with the reason.
+/// Returns all faults, the gravest first. `unfit` are nodes that failed their own self-test, with the
+/// reason.
 pub fn faults(evidence: &Evidence, unfit: &[(u32, String)]) -> Vec<Fault> {
     let unreached = unreached::fault(evidence);
     let is_told = |how: &Gone| unreached.is_some() && matches!(how, Gone::NeverJoined(_));
@@ -177,8 +183,8 @@ pub fn faults(evidence: &Evidence, unfit: &[(u32, String)]) -> Vec<Fault> {
     all
 }
 
-/// Pairs that were not reported, so that nothing passes that was not proven. A node is faulty for them if
-/// their time was over: it ends each pair by itself in time, whatever its partner does.
+/// Returns faults for pairs that were not reported, so that nothing passes without proof. A node is
+/// faulty if its time ran out, because it ends each pair in time, whatever its peer does.
 fn owing(evidence: &Evidence) -> Vec<Fault> {
     let debts = evidence.debts();
     let late = debts.iter().filter(|(_, debt)| debt.is_late);

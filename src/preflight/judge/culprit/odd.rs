@@ -1,5 +1,5 @@
-//! Nodes that reach others and fail with some of them, and the other pairs that fail although both nodes are
-//! well elsewhere. Pure.
+//! Nodes that reach others but fail with some of them, and the other pairs that fail although both
+//! nodes pass elsewhere. Pure.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -7,30 +7,31 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::chance::{BY_PAIRS, BY_TRIES, Background};
 use super::layer::{Edge, Layer};
 
-/// With fewer others, a node that fails may be an end of links that are dead.
+/// If a node fails with fewer others, it may just be one end of dead links.
 const LEAST: usize = 3;
 
-/// A path that is dead one way has one end that knows it, and one that waits. That it is the same node each time is
-/// so many times less probable at the most, by chance. Over verbs, the node with the lower number sends first, so it
-/// is the one that knows, wherever the fault is: only a node that knows in either place counts.
+/// If a path is dead in one direction, one end knows why, and the other one waits. It is at least this
+/// many times less probable that the same node knows each time by chance. Over verbs, the node with the
+/// lower number sends first, so it is the one that knows, wherever the fault is. So a node counts only
+/// if it knows both as the lower and as the higher node.
 const SAME_END: f64 = 4.0;
 
-/// Of so many nodes, one may be odd, and one more in any case. If more are needed to explain the failures, it
-/// is not the nodes.
+/// One in this many nodes may be odd, and one more in any case. If it takes more odd nodes to explain
+/// the failures, the nodes are not the cause.
 const ONE_IN: usize = 16;
 
-/// With so many nodes or fewer, few pairs tell how often others fail. There, an odd node fails with at least two
-/// of seven.
+/// With this many nodes or fewer, there are few pairs to show how often others fail. In such a job, an
+/// odd node fails with at least two of seven.
 const SMALL: usize = 32;
 
-/// A node that fails with some, and whose partners fail less.
+/// A node that fails with some others, and whose peers fail less often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Odd {
     pub node: u32,
-    /// With how many it fails, and was tried.
+    /// How many others it fails with, and how many it was tested with.
     pub failed: usize,
     pub tried: usize,
-    /// Whether pairs of it that failed have passed in another try.
+    /// Whether failed pairs of this node passed in another try.
     pub flaps: bool,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Within<'a> {
     pub background: Background,
 }
 
-/// How many pairs, and how many of their tries, have failed.
+/// How many pairs, and how many of their tries, failed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     pairs: Background,
@@ -75,17 +76,17 @@ impl Tally {
     }
 }
 
-/// A node that may be odd, and what is left without it and those before it.
+/// A node that may be odd, and what remains without it and the suspects before it.
 struct Suspect {
     odd: Odd,
-    /// In how many of its pairs the node knows why, and the other one has only waited; 0 if it is the other way
-    /// round in any, or if the node always sends first, or never.
+    /// In how many of its pairs this node knows why, while the other one only waited; 0 if any pair is
+    /// the other way round, or if this node always or never sends first.
     known: usize,
     own: Tally,
     left: Tally,
 }
 
-/// Each node with its pairs.
+/// All pairs, and the pairs of each node.
 struct Graph<'a> {
     edges: Vec<&'a Edge>,
     of: HashMap<u32, Vec<usize>>,
@@ -117,8 +118,8 @@ impl<'a> Within<'a> {
 }
 
 impl Graph<'_> {
-    /// Returns the nodes with most failures first, each without those before it; none if more than `most`
-    /// nodes fail with several others.
+    /// Returns the nodes with the most failures first, each counted without those before it; none if
+    /// more than `most` nodes fail with several others.
     fn suspects(&self, mut left: Tally, most: usize) -> Vec<Suspect> {
         let mut is_left: Vec<bool> = self.edges.iter().map(|edge| edge.is_ill()).collect();
         let mut is_tried = vec![true; self.edges.len()];
@@ -169,11 +170,11 @@ impl Graph<'_> {
         if says_more { ends.count() } else { 0 }
     }
 
-    /// Returns how many of the suspects are odd, with what is left without them as the measure.
+    /// Returns how many of the suspects are odd, measured against what remains without them.
     fn proven(&self, suspects: &[Suspect], nodes: usize) -> usize {
         let is_proven = |count: &usize| {
             let background = suspects[*count - 1].left;
-            // So many groups of as many nodes there are.
+            // There are this many groups of as many nodes.
             let choices = (nodes as f64).powi(i32::try_from(*count).unwrap_or(i32::MAX));
             let names: BTreeSet<u32> = suspects[..*count].iter().map(|suspect| suspect.odd.node).collect();
             suspects[..*count].iter().all(|Suspect { odd, own, known, .. }| {
@@ -191,8 +192,8 @@ impl Graph<'_> {
         (1..=suspects.len()).rev().find(is_proven).unwrap_or_default()
     }
 
-    /// Returns whether the nodes with which this one fails do so as often with others, which are not
-    /// suspected.
+    /// Returns whether the peers that this node fails with fail as often with others that are not
+    /// suspects.
     fn fail_as_often(&self, odd: &Odd, suspects: &BTreeSet<u32>) -> bool {
         let (mut failed, mut tried) = (0, 0);
         let partners = self.of[&odd.node].iter().map(|place| self.edges[*place]);
@@ -204,7 +205,7 @@ impl Graph<'_> {
                 }
             }
         }
-        // At most half as often.
+        // They may fail at most half as often.
         failed * odd.tried * 2 > odd.failed * tried
     }
 }

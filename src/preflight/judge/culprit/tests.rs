@@ -1,4 +1,4 @@
-//! Fabrics with faults, on which the verdict has to name these faults alone.
+//! Fabrics with faults. The verdict must name exactly these faults.
 
 use std::collections::BTreeSet;
 
@@ -7,23 +7,23 @@ use crate::preflight::judge::evidence::Member;
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::prove::pair::{Measured, PairFailure, PairOutcome, PairReport, RailReport};
 
-/// A fabric that has this wrong with it.
+/// A fabric with these faults.
 #[derive(Debug, Default, Clone)]
 struct Fabric {
     nodes: u32,
     rails: usize,
     bad_nodes: BTreeSet<u32>,
     bad_rails: BTreeSet<(u32, usize)>,
-    /// Nodes that no node reaches, and that reach no node.
+    /// Nodes that no node reaches, and that reach no other node.
     closed: BTreeSet<u32>,
     links: BTreeSet<([u32; 2], usize)>,
     /// Nodes that are cut off from the others, on some rails.
     cut: BTreeSet<u32>,
     cut_rails: BTreeSet<usize>,
-    /// Nodes that say nothing from this round on.
+    /// Nodes that send nothing from this round on.
     dead: BTreeMap<u32, u16>,
     never: BTreeSet<u32>,
-    /// Pairs that fail in this round alone.
+    /// Pairs that fail only in this round.
     hiccups: BTreeSet<([u32; 2], u16)>,
 }
 
@@ -53,7 +53,7 @@ impl Fabric {
         !self.never.contains(&node) && self.dead.get(&node).is_none_or(|from| round < *from)
     }
 
-    /// Returns what `node` says of its pair with `partner`.
+    /// Returns what `node` reports about its pair with `partner`.
     fn report(&self, round: u16, node: u32, partner: u32) -> Option<PairReport> {
         if !self.is_there(node, round) {
             return None;
@@ -128,7 +128,7 @@ impl Fabric {
         (evidence, pairs)
     }
 
-    /// Returns what the verdict has to say, without its reasons.
+    /// Returns what the verdict must say, without its reasons.
     fn expected(&self) -> BTreeSet<String> {
         let all = if self.rails > 1 { "whole".to_owned() } else { "[0]".to_owned() };
         let mut said: BTreeSet<String> = BTreeSet::new();
@@ -203,8 +203,8 @@ fn a_sound_fabric_has_no_culprit_and_no_second_tries() {
     }
 }
 
-/// No part that is cut off passes, however the schedule has paired its nodes, and even if a pair within the other
-/// part has failed once; and no node of the larger part is blamed.
+/// A part that is cut off never passes, however the schedule pairs its nodes, and even if a pair within
+/// the other part has failed once. No node of the larger part is blamed.
 #[test]
 fn no_part_that_is_cut_off_passes() {
     for nodes in 3..=9_u32 {
@@ -332,10 +332,10 @@ fn a_pair_that_passes_when_it_is_tried_again_is_a_warning() {
     assert!(faults(&evidence, &[]).iter().all(Fault::is_warning));
 }
 
-/// More of them were tried once: 20,000.
+/// 20,000 seeds were run once.
 const SEEDS: u64 = 60;
 
-/// Any number of nodes with several faults of all kinds, each node with one of them at most.
+/// Jobs of any size with several faults of all kinds. Each node has at most one of them.
 #[test]
 fn random_faults_are_named_and_nobody_else() {
     for seed in 0..SEEDS {
@@ -370,7 +370,7 @@ fn random_faults_are_named_and_nobody_else() {
             }
         }
         let schedule = Schedule { nodes, extent: Extent::Doubling };
-        // More of them at once are one fault.
+        // If more of these occur at once, they are one fault.
         for _ in 0..random.u32(0..=3.min(nodes / 8)) {
             let round = random.u32(0..schedule.rounds());
             let Some(node) = free.pop() else { break };
@@ -386,7 +386,7 @@ fn random_faults_are_named_and_nobody_else() {
         let said: BTreeSet<String> = faults(&evidence, &[]).iter().map(|fault| short(fault, rails)).collect();
         assert_eq!(said, fabric.expected(), "seed {seed}: {fabric:?}");
         let failures = fabric.expected().len() + fabric.cut.len() * rails;
-        // In a small job, nodes that are idle try others meanwhile.
+        // In a small job, idle nodes test others meanwhile.
         let idle = if nodes <= 32 { 4 * nodes as usize } else { 0 };
         assert!(again <= 20 * failures + idle, "seed {seed}: {again} pairs for {failures} faults");
     }

@@ -1,12 +1,12 @@
-//! Nodes that bring another number of rails than the others. What a node does not have is not tried, and
-//! no other node is blamed for it.
+//! Nodes with a different number of rails than the others. A rail that a node does not have is not
+//! tested, and no other node is blamed for it.
 
 use std::collections::BTreeMap;
 
 use super::{Fault, Place, What};
 use crate::preflight::judge::evidence::Evidence;
 
-/// Returns the fault, where the nodes that are here do not all bring as many.
+/// Returns the fault if the connected nodes do not all have the same number of rails.
 pub(super) fn fault(evidence: &Evidence) -> Option<Fault> {
     let mut groups: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for (member, node) in evidence.members().iter().zip(0..) {
@@ -17,25 +17,25 @@ pub(super) fn fault(evidence: &Evidence) -> Option<Fault> {
     if groups.len() < 2 {
         return None;
     }
-    // A node without a rail is not a measure for the others, however many there are of them.
+    // Nodes without a rail do not set the standard, however many of them there are.
     let with_rails = || groups.iter().filter(|(rails, _)| **rails > 0);
     let all: usize = with_rails().map(|(_, nodes)| nodes.len()).sum();
     let usual = with_rails().find(|(_, nodes)| nodes.len() * 2 > all).map(|(rails, _)| *rails);
     Some(Fault { what: What::Uneven { groups, usual }, place: Place::Whole, why: String::new() })
 }
 
-/// How many rails each node has brought.
+/// How many rails each node reported.
 pub(super) struct Brought(Vec<usize>);
 
 impl Brought {
     pub(super) fn of(evidence: &Evidence) -> Brought {
         let rails: Vec<usize> = evidence.members().iter().map(|member| member.rails.len()).collect();
-        // If no node has said which ones it has, each may have any.
+        // If no node has reported any rail, each may have any rail.
         let is_known = rails.iter().any(|rails| *rails > 0);
         Brought(if is_known { rails } else { Vec::new() })
     }
 
-    /// Whether both nodes have this rail, as far as any node has said which ones it has.
+    /// Returns whether both nodes have this rail, as far as any node has reported its rails.
     pub(super) fn have(&self, nodes: [u32; 2], rail: usize) -> bool {
         nodes.into_iter().all(|node| self.0.get(node as usize).is_none_or(|rails| *rails > rail))
     }
@@ -50,8 +50,8 @@ mod tests {
     use crate::preflight::meet::schedule::{Extent, Schedule};
     use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 
-    /// Returns the faults of a fabric without any, whose nodes bring so many rails: who is blamed, and what
-    /// is said.
+    /// Returns the verdict on a sound fabric whose nodes have these numbers of rails: the nodes that
+    /// are blamed, and the sentences about the faults.
     fn told(rails: &[usize]) -> (Vec<u32>, Vec<String>) {
         let schedule = Schedule { nodes: rails.len() as u32, extent: Extent::Doubling };
         let member = |rails: &usize| Member { rails: vec!["x".to_owned(); *rails], ..Member::default() };

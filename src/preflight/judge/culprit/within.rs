@@ -7,21 +7,20 @@ use super::odd::Within;
 use super::{At, Count, Found};
 use crate::preflight::judge::evidence::Evidence;
 
-/// So many links that are dead at once on one rail are one fault: of what carries many paths.
+/// This many dead links at once on one rail are one fault, of something that carries many paths.
 const MANY: usize = 4;
 
-/// What fails here and there on the rails.
+/// Pairs that fail here and there on the rails.
 #[derive(Debug, Default)]
 pub(super) struct Scattered {
     pub failed: BTreeSet<[u32; 2]>,
-    /// The most pairs that were tried on one of the rails.
+    /// The largest number of pairs that were tested on one rail.
     pub tried: usize,
     pub at: Vec<At>,
 }
 
 impl Scattered {
-    /// Returns the nodes on either side, if there is a number so that each of the pairs has one node below
-    /// it.
+    /// Returns the nodes of both sides if each pair has one node on either side of some index.
     pub(super) fn sides(&self) -> Option<[Vec<u32>; 2]> {
         let low = self.failed.iter().map(|pair| pair[0]).max()?;
         let high = self.failed.iter().map(|pair| pair[1]).min()?;
@@ -33,18 +32,20 @@ impl Scattered {
     }
 }
 
-/// Returns whether failures within the islands are too many for links, so that none of the nodes that miss
-/// others is known to be at fault for it. Those of one node are its links, however many they are.
+/// Returns whether there are too many failures within the islands for single links. In this case, no
+/// node that does not reach others is known to be faulty. Failures that all belong to one node are that
+/// node's links, however many there are.
 pub(super) fn is_scattered(within: &Within) -> bool {
     let Some(first) = within.rest.first() else { return false };
     let is_of_all = |node: &u32| within.rest.iter().all(|edge| edge.nodes.contains(node));
     within.rest.len() >= MANY && !first.nodes.iter().any(is_of_all)
 }
 
-/// Adds what fails between nodes that are well with others.
+/// Adds the failures between nodes that pass with others.
 pub(super) fn find(found: &mut Found, evidence: &Evidence, layer: &Layer, within: &Within) {
     let rail = layer.rail;
-    // If nodes reach each other through a few alone, a node behind one of them fails with all others.
+    // If nodes reach each other only through a few others, a node behind one of these fails with all
+    // others.
     for odd in within.odd.iter().filter(|_| !layer.is_torn()) {
         let has = |edge: &&Edge| edge.is_ill() && layer.is_within(edge) && edge.nodes.contains(&odd.node);
         let why =

@@ -1,4 +1,4 @@
-//! One try of one pair, with what both of its ends have said. Pure.
+//! One try of one pair, with the reports of both its ends. Pure.
 
 use crate::preflight::prove::pair::{Cause, Measured, PairFailure, PairOutcome, RailReport, Sent, Ways};
 
@@ -8,22 +8,22 @@ pub struct Try {
     pub round: u16,
     /// The lower index first.
     pub nodes: [u32; 2],
-    /// What each of them has said, in the same order.
+    /// What each of them reported, in the same order.
     pub said: [Option<PairOutcome>; 2],
-    /// How long it took, in seconds; the longer time of the two.
+    /// How long it took, in seconds; the longer one of both times.
     pub seconds: f32,
 }
 
-/// What came of a try on one rail, or of the meeting of two nodes.
+/// How a try ended on one rail, or how the connection of two nodes ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TryOutcome<'a> {
     Passed,
-    /// Which of the two ends says so, and why, as far as it says.
+    /// Which of the two ends reports the failure, and why, as far as it says.
     Failed(usize, &'a str),
 }
 
 impl Try {
-    /// Returns whether the two nodes have met; `None` if neither has said anything.
+    /// Returns whether the two nodes connected; `None` if neither has reported anything.
     pub fn meeting(&self) -> Option<TryOutcome<'_>> {
         let failed = |end: usize| match &self.said[end] {
             Some(PairOutcome::Failed(failure)) => Some(TryOutcome::Failed(end, sentence(failure))),
@@ -33,7 +33,7 @@ impl Try {
         failed(0).or_else(|| failed(1)).or(said.then_some(TryOutcome::Passed))
     }
 
-    /// Returns what came of a rail; `None` if it was not tried.
+    /// Returns the outcome of a rail; `None` if it was not tested.
     pub fn rail(&self, rail: usize) -> Option<TryOutcome<'_>> {
         let [first, second] = [0, 1].map(|end| self.said_of(end, rail).map(|said| (end, said)));
         let said = [first, second].into_iter().flatten();
@@ -41,7 +41,7 @@ impl Try {
         for (end, said) in said {
             match said {
                 Ok(_) => outcome = outcome.or(Some(TryOutcome::Passed)),
-                // An end that only waits for the other one knows less than that one.
+                // An end that only waited for the other one knows less than that one.
                 Err(why) => match outcome {
                     Some(TryOutcome::Failed(other, _)) if !self.waited(other, rail) => {}
                     _ => outcome = Some(TryOutcome::Failed(end, why)),
@@ -51,7 +51,7 @@ impl Try {
         outcome
     }
 
-    /// Returns how many rails there are reports of.
+    /// Returns the number of rails in the reports.
     pub fn rails(&self) -> usize {
         let of = |outcome: &PairOutcome| match outcome {
             PairOutcome::Rails(rails) => rails.iter().map(|report| usize::from(report.rail) + 1).max(),
@@ -60,34 +60,34 @@ impl Try {
         self.said.iter().flatten().filter_map(of).max().unwrap_or_default()
     }
 
-    /// Returns what one end has said of a rail.
+    /// Returns what one end reported about a rail.
     pub fn said_of(&self, end: usize, rail: usize) -> Option<Result<Measured, &str>> {
         Some(self.report(end, rail)?.result.as_ref().copied().map_err(String::as_str))
     }
 
-    /// Returns whether one end has only waited for the other one, which knows more.
+    /// Returns whether one end only waited for the other one, which knows more.
     pub fn waited(&self, end: usize, rail: usize) -> bool {
         self.report(end, rail).is_some_and(|report| report.seen.cause == Some(Cause::Waited))
     }
 
-    /// Returns what one end has sent, if it is counted.
+    /// Returns what one end sent, if it is counted.
     pub fn sent(&self, end: usize, rail: usize) -> Option<Sent> {
         self.report(end, rail)?.seen.sent
     }
 
-    /// Returns whether the data of one end has left by another interface.
+    /// Returns whether one end's data left through another interface.
     pub fn is_astray(&self, end: usize, rail: usize) -> bool {
         self.report(end, rail).is_some_and(|report| report.seen.astray)
     }
 
-    /// Returns the nodes that the other one could not connect to on a rail over TCP. A node that fails only
-    /// in this way still connects to others itself.
+    /// Returns the nodes that the other end could not connect to on a rail over TCP. A node that fails
+    /// only in this way can still connect to others itself.
     pub fn not_reached(&self, rail: usize) -> Vec<u32> {
         let failed = |end: usize| match self.report(end, rail)?.seen.cause? {
             Cause::NoConnection(ways) => Some(ways),
             _ => None,
         };
-        // What one end calls the way to its partner is the way from its partner for the other end.
+        // The connection that one end makes to its peer is, for the peer, the connection from its peer.
         let is_listener = |end: usize| {
             matches!(failed(end), Some(Ways::FromPartner | Ways::Both))
                 || matches!(failed(1 - end), Some(Ways::ToPartner | Ways::Both))
@@ -98,26 +98,26 @@ impl Try {
     /// Returns the report of one end of a rail.
     fn report(&self, end: usize, rail: usize) -> Option<&RailReport> {
         let Some(PairOutcome::Rails(rails)) = &self.said[end] else { return None };
-        // They are in their order, unless a rail is missing.
+        // The reports are in the order of the rails, unless a rail is missing.
         let in_place = rails.get(rail).filter(|report| usize::from(report.rail) == rail);
         in_place.or_else(|| rails.iter().find(|report| usize::from(report.rail) == rail))
     }
 
-    /// Latency in microseconds, and bandwidth in Gbit/s of the direction that is slower. `None`
-    /// if the rail has not passed.
+    /// Returns the latency in microseconds, and the bandwidth of the slower direction in Gbit/s. `None`
+    /// if the rail did not pass.
     pub fn measured(&self, rail: usize) -> Option<Measured> {
         if self.rail(rail)? != TryOutcome::Passed {
             return None;
         }
         let ends = [0, 1].map(|end| self.said_of(end, rail).and_then(Result::ok));
-        // The same way there and back, so the shorter time is the one with less disturbance.
+        // Both ends measure the same round trip, so the shorter time is the less disturbed one.
         ends.into_iter()
             .flatten()
             .reduce(|a, b| Measured { latency_us: a.latency_us.min(b.latency_us), gbps: a.gbps.min(b.gbps) })
     }
 }
 
-/// Returns a clause about a pair that did not come about.
+/// Returns a clause that says why a pair failed.
 fn sentence(failure: &PairFailure) -> &str {
     match failure {
         PairFailure::Unreachable(why) | PairFailure::Refused(why) => why,

@@ -1,11 +1,11 @@
-//! Which pairs are measured again, so that a node that was only busy is not reported as slow.
+//! Which pairs to measure again, so that a node that was only busy is not reported as slow.
 //!
-//! * A node that seems slow is measured with nodes that do not, the nearest first: those are least likely to
-//!   be slower by design; and once with another suspect.
-//! * A pair that seems slow is measured again itself. An end of it without any other pair is measured with
-//!   another node, because it may be the peer's fault.
-//! * A rail that seems slow on most nodes is measured again with a few pairs. In a small job these are all
-//!   pairs that were not tried, because two slow nodes can make all of four seem slow.
+//! * A node that seems slow is measured with nodes that do not, starting with the nearest, because
+//!   those are least likely to be slower by design. It is also measured once with another suspect.
+//! * A pair that seems slow is measured again itself. If one of its ends has no other pair, that end is
+//!   measured with another node, because its peer may be faulty.
+//! * A rail that seems slow on most nodes is measured again with a few pairs. In a small job, these are
+//!   all pairs that were not tested yet, because two slow nodes can make all of four nodes seem slow.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,35 +13,37 @@ use super::figures::{self, Rail};
 use super::{Slow, Who};
 use crate::preflight::judge::evidence::Evidence;
 
-/// How often a suspect is measured again before it is said to be slow: at first, and in all. Most that were
-/// only busy are well at first.
+/// How often a suspect is measured again before it is reported as slow: at first, and in all. Most
+/// suspects that were only busy pass at first.
 const AT_FIRST: usize = 2;
 const IN_ALL: usize = 5;
 
-/// So many of these tries have to pass.
+/// This many of these measurements must succeed.
 pub(crate) const CERTAIN: usize = 3;
 
-/// In a job of so many nodes, all pairs can be tried.
+/// In a job with up to this many nodes, all pairs can be tested.
 const SMALL: usize = 8;
 
-/// The pairs by which a rail as a whole is measured again.
+/// How many pairs measure a whole rail again.
 const SAMPLE: usize = 8;
 
-/// How many nodes next to a suspect are looked at on either side, and how many of them can be its peers.
+/// How many nodes next to a suspect are considered on either side, and how many of them may become its
+/// peers.
 const NEXT: usize = 128;
 const NEAREST: usize = 12;
 
 type Pair = (u32, u32);
 
-/// Returns the pairs to measure again, for these suspects of [`super::suspects`]; a pair may be in it several
-/// times. `well` are the nodes that have no fault, sorted.
+/// Returns the pairs to measure again for these suspects of [`super::suspects`]; a pair may be in the
+/// list several times. `well` are the nodes without a fault, sorted.
 pub(crate) fn pairs(evidence: &Evidence, suspects: &[Slow], well: &[u32]) -> Vec<Pair> {
     if suspects.is_empty() {
         return Vec::new();
     }
     let rails = figures::rails(evidence);
     let mut wanted = Wanted::new(evidence, &rails, suspects, well);
-    // Each one once, whatever figures are slow. Rails come last, because pairs for others show as much of them.
+    // Each one counts once, whichever figures are slow. Rails come last, because the pairs for other
+    // suspects also measure the rails.
     let all: BTreeSet<Who> = suspects.iter().map(|slow| slow.who).collect();
     for who in all {
         match who {
@@ -56,12 +58,12 @@ pub(crate) fn pairs(evidence: &Evidence, suspects: &[Slow], well: &[u32]) -> Vec
 struct Wanted<'a> {
     rails: &'a [Rail],
     well: &'a [u32],
-    /// Nodes that seem slow on a rail, or that have no other pair there than one that does.
+    /// Nodes that seem slow on a rail, and nodes whose only pair there seems slow.
     suspects: HashSet<(u32, usize)>,
-    /// Pairs that have failed are not tried for their figures.
+    /// Pairs that were tested. A pair that failed is not tested again for its figures.
     tried: HashSet<[u32; 2]>,
     pairs: Vec<Pair>,
-    /// With whom each node is measured again now.
+    /// The peers with which each node is measured again now.
     peers: HashMap<u32, Vec<u32>>,
 }
 
@@ -93,8 +95,8 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Returns whether a node has no fault. One with a fault is named for that, and each try of a rail that
-    /// is dead there would take its time.
+    /// Returns whether a node has no fault. A node with a fault is reported for that fault, and tests
+    /// of a rail that is dead there would take too long.
     fn is_fit(&self, node: u32) -> bool {
         self.well.binary_search(&node).is_ok()
     }
@@ -107,7 +109,7 @@ impl<'a> Wanted<'a> {
         a != b && !self.tried.contains(&[a.min(b), a.max(b)])
     }
 
-    /// Returns how often a suspect that was measured again so often is measured now.
+    /// Returns how many more measurements a suspect needs if it has been measured again `have` times.
     fn missing(have: usize) -> usize {
         if have == 0 { AT_FIRST } else { IN_ALL.saturating_sub(have) }
     }
@@ -140,7 +142,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Returns the nodes next to this one that are well, and above suspicion on this rail.
+    /// Returns the nodes next to this one that are healthy, and above suspicion on this rail.
     fn nearest(&self, node: u32, rail: usize) -> Vec<u32> {
         let at = self.well.partition_point(|other| *other < node);
         let (below, above) = self.well.split_at(at);
@@ -154,8 +156,8 @@ impl<'a> Wanted<'a> {
         below.chain(above).collect()
     }
 
-    /// Two suspects next to each other, which were not tried together: nodes that are well may seem slow because
-    /// all others that they were tried with are far away, or slow.
+    /// Pairs this suspect with the nearest other suspect that it was not tested with. Healthy nodes may
+    /// seem slow because all peers that they were tested with are far away, or slow.
     fn other_suspect(&mut self, node: u32, rail: usize) {
         let Some(of) = self.rails.get(rail) else { return };
         let is_peer = |other: &u32| {
@@ -207,7 +209,7 @@ impl<'a> Wanted<'a> {
                     new.push((a, b));
                 }
             }
-            // A few pairs are measured several times.
+            // If there are few pairs, each is measured several times.
             let times = CERTAIN.div_ceil(new.len().max(1));
             new = new.iter().copied().cycle().take(new.len() * times).collect();
         }

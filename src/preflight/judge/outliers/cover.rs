@@ -1,18 +1,19 @@
-//! Which nodes explain most of the slow pairs: a node with three slow pairs of four is one fault, and not three
-//! links.
+//! Which nodes explain most of the slow pairs: a node with three slow pairs of four is one fault, and
+//! not three links.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::figures::Rail;
 
-/// A node is slow from so many slow pairs on, if these are two thirds of its pairs.
+/// A node is slow if it has at least this many slow pairs and they are two thirds of its pairs.
 const FEWEST: usize = 2;
 
-/// Returns the nodes with twice as many slow pairs as sound ones, the worst first; a pair counts for one of
-/// its nodes. `bad` says for each pair whether it is slow, as far as that is known. No node if there are more
-/// than `most`: then it is the fabric. A node is left out that is well with one that has as many slow pairs:
-/// what they share is slow, such as the links to the other half of the job.
+/// Returns the nodes with at least twice as many slow pairs as sound ones, the worst first; a pair
+/// counts for only one of its nodes. `bad` says for each pair whether it is slow, if that is known.
+/// Returns no node if there are more than `most`, because then the fabric is slow. Omits a node that
+/// passes with another node if at least half of that node's pairs are slow, too: both nodes share
+/// something slow, such as the links to the other half of the job.
 pub(super) fn nodes(rail: &Rail, bad: &[Option<bool>], most: usize) -> Vec<u32> {
     let mut left: Vec<bool> = bad.iter().map(|is_bad| *is_bad == Some(true)).collect();
     let count = |node: u32, left: &[bool]| rail.places(node).iter().filter(|place| left[**place]).count();

@@ -4,22 +4,22 @@ use super::Figure;
 use crate::preflight::judge::evidence::{Evidence, Try};
 use crate::preflight::prove::pair::Sent;
 
-/// With fewer packets, the part of them that was sent again says nothing.
+/// With fewer packets, the share of them that was sent again means nothing.
 const FEWEST_PACKETS: u64 = 100;
 
-/// Fewer packets that were sent again are not a loss: soft-RoCE sends a packet again if a busy processor is
-/// late with its acknowledgement. In one second, a port of an HCA sends more than 1,000 packets for each of
-/// these.
+/// Fewer packets that were sent again are not a loss: soft-RoCE sends a packet again if a busy
+/// processor acknowledges it late. In one second, a port of an HCA sends more than 1,000 packets for
+/// each of these.
 const FEWEST_AGAIN: u64 = 8;
 
-/// What several tries of one pair have shown together.
+/// What several tries of one pair measured together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measures {
     pub tries: usize,
-    /// The best of all.
+    /// The best values of all tries.
     gbps: f32,
     latency_us: f32,
-    /// The sum of all, the lower node first.
+    /// The sums of all tries, the lower node first.
     sent: [Sent; 2],
 }
 
@@ -27,7 +27,7 @@ impl Measures {
     const NONE: Measures =
         Measures { tries: 0, gbps: 0.0, latency_us: f32::INFINITY, sent: [Sent { packets: 0, again: 0 }; 2] };
 
-    /// `None` if the rail has not passed.
+    /// Returns the figures of one try; `None` if the rail did not pass.
     fn of_try(one: &Try, rail: usize) -> Option<Measures> {
         let measured = one.measured(rail)?;
         let sent = [0, 1].map(|end| one.sent(end, rail).unwrap_or_default());
@@ -47,18 +47,18 @@ impl Measures {
         }
     }
 
-    /// Returns whether there are enough events for this figure to say something.
+    /// Returns whether there are enough events for this figure to mean something.
     pub(super) fn is_enough(&self, figure: Figure) -> bool {
         figure != Figure::Resent || self.worse().is_some_and(|sent| sent.again >= FEWEST_AGAIN)
     }
 
-    /// Of the end that has sent more of its packets again.
+    /// Returns the packets of the end that sent the larger share of its packets again.
     fn worse(&self) -> Option<Sent> {
         let counted = self.sent.iter().copied().filter(|sent| sent.packets >= FEWEST_PACKETS);
         counted.max_by(|a, b| resent(*a).total_cmp(&resent(*b)))
     }
 
-    /// `None` if it was not measured, or not counted.
+    /// Returns a figure; `None` if it was not measured, or not counted.
     pub(super) fn of(&self, figure: Figure) -> Option<f32> {
         if self.tries == 0 {
             return None;
@@ -71,7 +71,7 @@ impl Measures {
     }
 }
 
-/// In percent.
+/// Returns the share of packets that were sent again, in percent.
 fn resent(sent: Sent) -> f32 {
     (sent.again as f64 / sent.packets as f64 * 100.0).min(100.0) as f32
 }
@@ -80,7 +80,7 @@ fn resent(sent: Sent) -> f32 {
 #[derive(Debug, Clone)]
 pub(super) struct Pair {
     pub nodes: [u32; 2],
-    /// In the tries of the schedule together, and in each of the second tries.
+    /// The schedule's tries together, and each of the retries.
     pub first: Measures,
     pub second: Vec<Measures>,
 }
@@ -90,7 +90,7 @@ impl Pair {
         self.first.with(self.again())
     }
 
-    /// In the second tries together.
+    /// Returns the figures of the retries together.
     pub(super) fn again(&self) -> Measures {
         self.second.iter().copied().fold(Measures::NONE, Measures::with)
     }
@@ -105,7 +105,7 @@ pub(super) struct Rail {
     pub index: usize,
     /// Sorted by their nodes.
     pub pairs: Vec<Pair>,
-    /// For each node the places of its pairs.
+    /// For each node, the positions of its pairs.
     of_node: Vec<Vec<usize>>,
 }
 
@@ -142,7 +142,7 @@ impl Rail {
         (0..).zip(&self.of_node).filter(|(_, places)| !places.is_empty()).map(|(node, _)| node)
     }
 
-    /// Returns the places of the pairs of a node.
+    /// Returns the positions of a node's pairs.
     pub(super) fn places(&self, node: u32) -> &[usize] {
         self.of_node.get(node as usize).map_or(&[], Vec::as_slice)
     }
@@ -151,14 +151,14 @@ impl Rail {
         self.places(node).iter().map(|place| &self.pairs[*place])
     }
 
-    /// The pair of two nodes, if it was measured.
+    /// Returns the pair of two nodes, if it was measured.
     pub(super) fn pair(&self, nodes: [u32; 2]) -> Option<&Pair> {
         let place = self.pairs.binary_search_by_key(&nodes, |pair| pair.nodes).ok()?;
         self.pairs.get(place)
     }
 
-    /// Returns the value of each pair of the schedule. Most of the others were chosen because one of their
-    /// nodes seemed slow, so they do not show what is usual.
+    /// Returns the value of each pair of the schedule. Most other pairs were chosen because one of
+    /// their nodes seemed slow, so they do not show what is usual.
     pub(super) fn values(&self, figure: Figure) -> Vec<f32> {
         let scheduled = self.pairs.iter().filter(|pair| pair.first.tries > 0);
         scheduled.filter_map(|pair| pair.all().of(figure)).collect()
@@ -175,7 +175,8 @@ impl Rail {
     }
 }
 
-/// Returns what counts of several pairs: the best value; of packets that were sent again, the mean.
+/// Returns the value that counts for several pairs: the best one or, for packets that were sent again,
+/// the mean.
 pub(super) fn best(figure: Figure, all: impl Iterator<Item = Measures>) -> Option<f32> {
     let values = all.filter_map(|measures| measures.of(figure));
     match figure {

@@ -1,21 +1,22 @@
-//! What is slow on one rail: nodes, pairs, or all of it.
+//! What is slow on one rail: nodes, pairs, or the whole rail.
 
 use super::figures::{Measures, Pair, Rail, best};
 use super::usual::{BANDWIDTH_OF_FEW, Usual, is_worse, median};
 use super::{Basis, Figure, Slow, Who, again, cover};
 use crate::preflight::judge::evidence::Member;
 
-/// So many pairs, or one in so many, may be slow without being so by design.
+/// Up to this many pairs, or one in this many, can be outliers. If more are slow, that may be by
+/// design.
 const FEW: usize = 3;
 const ONE_IN: usize = 50;
 
-/// What differs by less than this is as slow.
+/// Values that differ by less than this factor are equally slow.
 const ALIKE: f32 = 1.1;
 
-/// How many nodes have to be slow with a node, and well with others, before it is slow itself.
+/// How many peers that pass with others must be slow with a node before the node itself is slow.
 const WITNESSES: usize = 2;
 
-/// From where on a pair is slow.
+/// The limit beyond which a pair is slow.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Limit<'a> {
     Usual(Usual),
@@ -24,7 +25,7 @@ pub(super) enum Limit<'a> {
 }
 
 impl Limit<'_> {
-    /// What a pair should have, and its limit; `None` if that is not known.
+    /// Returns what a pair should reach, and its limit; `None` if that is not known.
     fn of(&self, nodes: [u32; 2], rail: usize) -> Option<[f32; 2]> {
         match self {
             Limit::Usual(usual) => Some([usual.median, usual.limit]),
@@ -40,28 +41,28 @@ impl Limit<'_> {
     }
 }
 
-/// One figure of all pairs, beside one basis.
+/// One figure of all pairs, compared with one basis.
 pub(super) struct Test<'a> {
     figure: Figure,
     basis: Basis,
     of_nodes: Limit<'a>,
     of_pairs: Limit<'a>,
-    /// The limit for the value of all tries together, if it is another one.
+    /// The limit for the value of all tries together, if it differs.
     sure: Option<f32>,
 }
 
 impl<'a> Test<'a> {
-    /// One with the same limit for nodes and for pairs.
+    /// Creates a test with the same limit for nodes and for pairs.
     pub(super) fn new(figure: Figure, basis: Basis, limit: Limit<'a>) -> Test<'a> {
         Test { figure, basis, of_nodes: limit, of_pairs: limit, sure: None }
     }
 
-    /// A pair is slow from another limit on than a node.
+    /// Sets a different limit for pairs.
     pub(super) fn for_pairs(self, of_pairs: Limit<'a>) -> Test<'a> {
         Test { of_pairs, ..self }
     }
 
-    /// It takes another limit to be sure.
+    /// Sets the limit that the value of all tries together must exceed to be certain.
     pub(super) fn sure_from(self, sure: f32) -> Test<'a> {
         Test { sure: Some(sure), ..self }
     }
@@ -74,14 +75,14 @@ impl<'a> Test<'a> {
         Some(is_beyond && (pair.second.is_empty() || self.is_again(pair, limit)))
     }
 
-    /// Returns whether most of the second tries of a pair are beyond a limit.
+    /// Returns whether most retries of a pair are beyond a limit.
     fn is_again(&self, pair: &Pair, limit: f32) -> bool {
         let values = || pair.second.iter().filter_map(|measures| measures.of(self.figure));
         values().filter(|value| is_worse(self.figure, *value, limit)).count() * 2 > values().count()
     }
 
-    /// Returns whether enough second tries of these pairs were made, and most of the pairs have shown it
-    /// again: at least so many.
+    /// Returns whether these pairs were retried often enough, and whether at least two thirds of the
+    /// retried pairs, and at least `fewest`, were slow again.
     fn is_certain<'p>(
         &self,
         pairs: impl Iterator<Item = &'p Pair>,
@@ -133,21 +134,22 @@ impl<'a> Test<'a> {
     }
 }
 
-/// A node's pairs, as far as its figure is known: how many are slow, of how many.
+/// Returns how many of a node's pairs are slow, and how many pairs have a known figure.
 fn counts(rail: &Rail, bad: &[Option<bool>], node: u32) -> [usize; 2] {
     let known = || rail.places(node).iter().filter_map(|place| bad[*place]);
     [known().filter(|is_bad| *is_bad).count(), known().count()]
 }
 
 impl Rail {
-    /// Adds what this test finds to be slow.
+    /// Adds everything that this test finds to be slow.
     pub(super) fn judge(&self, test: &Test, all: &mut Vec<Slow>) {
         let beyond = |limit: &Limit| -> Vec<Option<bool>> {
             self.pairs.iter().map(|pair| test.is_beyond(pair, limit, self.index)).collect()
         };
         let of_nodes = beyond(&test.of_nodes);
         if of_nodes.iter().all(|is_bad| *is_bad != Some(true)) {
-            // The limit for pairs is never wider than it is if no node has one that is slow.
+            // No pair is beyond the limit for nodes. In this case, the limit for pairs is never wider
+            // than that one.
             return self.links(test, beyond(&test.of_pairs), &[], all);
         }
         let known: Vec<(u32, [usize; 2])> = self
@@ -165,7 +167,7 @@ impl Rail {
         }
         let mut slow: Vec<u32> = Vec::new();
         if test.figure != Figure::Resent {
-            // A node with one pair may be slow because of its peer.
+            // A node with only one pair may be slow because of its peer.
             let is_slow = |[bad, known]: [usize; 2]| bad == known && known > 1;
             slow = known.iter().filter(|(_, counts)| is_slow(*counts)).map(|(node, _)| *node).collect();
             let is_well = |peer: u32| {
@@ -179,7 +181,8 @@ impl Rail {
         self.links(test, of_pairs, &slow, all);
     }
 
-    /// Pairs that are slow although none of their nodes is, and nodes with most of their pairs among these.
+    /// Finds pairs that are slow although neither of their nodes is, and nodes whose pairs are mostly
+    /// among these.
     fn links(&self, test: &Test, mut of_pairs: Vec<Option<bool>>, slow: &[u32], all: &mut Vec<Slow>) {
         for (pair, is_bad) in self.pairs.iter().zip(&mut of_pairs) {
             if pair.nodes.iter().any(|node| slow.binary_search(node).is_ok()) {
@@ -200,7 +203,7 @@ impl Rail {
         let places = || covers.iter().flat_map(|node| self.places(*node));
         places().for_each(|place| others[*place] = None);
         for node in &covers {
-            // Peers without any other slow pair: else it may be the fabric.
+            // Counts only peers without any other slow pair: otherwise the fabric may be slow.
             let is_well = |peer: u32| {
                 let [bad, known] = counts(self, &others, peer);
                 bad == 0 && known > 0
@@ -209,7 +212,7 @@ impl Rail {
         }
         places().for_each(|place| of_pairs[*place] = None);
         let links = || self.pairs.iter().zip(&of_pairs).filter(|(_, is_bad)| **is_bad == Some(true));
-        // So a pair is an outlier only if few are as slow as it is.
+        // If the fabric may be slower by design, a pair is an outlier only if few are as slow as it is.
         let mut values: Vec<f32> = match by_design {
             true => links().filter_map(|(pair, _)| pair.all().of(test.figure)).collect(),
             false => Vec::new(),
@@ -228,7 +231,8 @@ impl Rail {
         }
     }
 
-    /// A node that is slow in these pairs, by this limit, with peers that are well.
+    /// Returns a node as slow in these pairs, by this limit. It is certain only with enough peers that
+    /// pass.
     fn slow_node(
         &self,
         test: &Test,
@@ -247,7 +251,7 @@ impl Rail {
     }
 }
 
-/// Returns how many of these values, which are sorted, are about as slow as this one, or slower.
+/// Returns how many of these sorted values are about as slow as this one, or slower.
 fn as_slow(sorted: &[f32], figure: Figure, value: f32) -> usize {
     match figure {
         Figure::Bandwidth => sorted.partition_point(|other| *other <= value * ALIKE),

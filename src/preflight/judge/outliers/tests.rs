@@ -4,11 +4,12 @@ use crate::preflight::judge::evidence::Member;
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport, Sent};
 
-/// What a node says of a rail to its peer: its measures, and the packets that it sent again, of 100,000.
+/// What a node reports to its peer about a rail: its figures, and how many of 100,000 packets it sent
+/// again.
 type Said = (Measured, u64);
 
-/// A job whose pairs have the figures that `of` returns for the number of the try, the node that reports, its peer
-/// and a rail, with some noise.
+/// A job whose pairs have the figures that `of` returns, with some noise. The arguments of `of` are the
+/// number of the try, the node that reports, its peer and a rail.
 struct Job<'a> {
     evidence: Evidence,
     rails: usize,
@@ -46,7 +47,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Measures again what seems slow. Returns in how many pairs.
+    /// Measures again what seems slow. Returns how many pairs were measured.
     fn again(&mut self, least: Option<f32>) -> usize {
         let (mut next, mut count) = (self.evidence.rounds(), 0);
         for _ in 0..MOST_TIMES {
@@ -86,7 +87,7 @@ fn tcp(nodes: u32) -> Vec<Member> {
     vec![Member::default(); nodes as usize]
 }
 
-/// Returns what is slow in a job over verbs whose ports do not tell their rates.
+/// Returns what is slow in a job over verbs whose ports do not report their rates.
 fn job(nodes: u32, rails: usize, of: &dyn Fn(u32, u32, usize) -> Said) -> Vec<(Who, Figure)> {
     found(verbs(nodes, rails, 0.0), rails, None, of)
 }
@@ -116,7 +117,7 @@ fn noise_is_no_outlier() {
 fn a_node_is_slow_where_all_of_its_pairs_are() {
     for nodes in [4, 8, 9, 32, 100] {
         for bad in [0, 1, nodes / 2, nodes - 1] {
-            // What it sends alone is slow.
+            // Only what the node sends is slow.
             let sent = |node, _, rail| if (node, rail) == (bad, 3) { slow(90.0) } else { SOUND };
             let node = Who::Node { node: bad, rail: 3 };
             assert_eq!(job(nodes, 8, &sent), [(node, Figure::Bandwidth)], "{nodes} nodes");
@@ -149,7 +150,7 @@ fn distant_nodes_may_be_slower_by_design() {
         let of = |node: u32, peer, _| if node.abs_diff(peer) >= distance { slow(180.0) } else { SOUND };
         assert_eq!(job(nodes, 2, &of), [], "{nodes} nodes");
     }
-    // Two halls, whose border is between two neighbors.
+    // There are two halls, and their border is between two neighbors.
     for nodes in [9, 12, 16, 33, 50, 100, 257] {
         for border in (5..nodes.min(40) - 1).step_by(3) {
             let of = |node, peer, _| match (node < border) != (peer < border) {
@@ -178,7 +179,7 @@ fn a_rail_that_is_slow_everywhere_is_no_node_s_fault() {
     }
 }
 
-/// With three nodes, two of the three pairs of a rail are those of one node.
+/// In a job of three nodes, two of the three pairs of a rail belong to one node.
 #[test]
 fn a_slow_node_makes_no_slow_rail() {
     for members in [tcp as fn(u32) -> Vec<Member>, |nodes| verbs(nodes, 2, 0.0)] {
@@ -186,7 +187,8 @@ fn a_slow_node_makes_no_slow_rail() {
             for rails in [2, 3] {
                 let of = |node: u32, peer: u32, rail: usize| match [node, peer].contains(&bad) {
                     true if rail == 1 => (Measured { latency_us: 9000.0, gbps: 4.0 }, 0),
-                    // The only pair without it is slower than those of other rails, for another reason.
+                    // The only pair without the slow node is slower than those of other rails, for
+                    // another reason.
                     false if rail == 1 => (Measured { latency_us: 200.0, gbps: 150.0 }, 0),
                     _ => SOUND,
                 };
@@ -199,7 +201,7 @@ fn a_slow_node_makes_no_slow_rail() {
     }
 }
 
-/// Its rails share the processors of the nodes.
+/// Rails of soft-RoCE share the processors of the nodes.
 #[test]
 fn rails_of_soft_roce_are_not_compared() {
     let of = |_: u32, _: u32, rail: usize| if rail == 1 { slow(40.0) } else { SOUND };
@@ -224,7 +226,7 @@ fn few_microseconds_more_are_no_outlier() {
     assert_eq!(found(verbs(16, 1, 0.0), 1, None, &of), []);
 }
 
-/// A node that was busy in the rounds of the schedule, and is well when it is measured again.
+/// A node that was busy in the rounds of the schedule, but passes when it is measured again.
 #[test]
 fn who_was_only_busy_is_not_named() {
     for nodes in [4, 5, 8, 16, 33] {
@@ -283,10 +285,10 @@ fn half_of_the_rate_of_its_port_is_slow_whatever_the_others_have() {
     assert_eq!(two, [(Who::Link { nodes: [0, 1], rail: 0 }, Figure::Bandwidth)]);
     assert_eq!(found(rate(16, 2), 2, None, &|_, _, _| slow(210.0)), []);
     assert_eq!(found(verbs(2, 1, 0.0), 1, None, &all), []);
-    // Over TCP, the rate of a port says nothing.
+    // Over TCP, the rate of a port means nothing.
     let of_tcp = vec![Member { rates: vec![400.0], ..Member::default() }; 2];
     assert_eq!(found(of_tcp, 1, None, &all), []);
-    // The slower one of two ports is the measure.
+    // The slower one of the two ports sets the limit.
     let mut mixed = rate(8, 1);
     mixed[3].rates = vec![200.0];
     let of = |node: u32, peer: u32, _: usize| slow(if [node, peer].contains(&3) { 190.0 } else { 390.0 });
@@ -313,7 +315,7 @@ fn what_the_user_wants_is_a_limit() {
     assert!(found[0].is_certain && !untried[0].is_certain, "one measurement accuses no node");
 }
 
-/// In a job of three nodes, two of them are in one pair alone.
+/// In a job of three nodes, two of them are in only one pair.
 #[test]
 fn a_node_whose_only_pair_is_slow_is_tried_with_another_one() {
     for nodes in [3, 5, 7] {
@@ -334,7 +336,7 @@ fn who_loses_packets_is_named() {
         for nodes in [4, 5, 8, 9, 33, 100] {
             for bad in [0, 1, nodes / 2, nodes - 1] {
                 let node = [(Who::Node { node: bad, rail: 1 }, Figure::Resent)];
-                // What it sends, and what it receives.
+                // What the node sends, and what it receives.
                 for is_sender in [true, false] {
                     let of = |node: u32, peer: u32, rail: usize| {
                         let by = if is_sender { node } else { peer };
@@ -372,7 +374,7 @@ fn what_is_loss_between_hcas_is_not_with_soft_roce() {
     }
 }
 
-/// A link loses packets, and another pair of one of its nodes has lost some in one try.
+/// A link loses packets, and another pair of one of its nodes lost some in one try.
 #[test]
 fn a_link_that_loses_packets_accuses_no_node_that_was_unlucky_once() {
     for nodes in [4, 5, 8] {
@@ -404,7 +406,7 @@ fn a_trunk_that_loses_packets_is_no_node_s_fault() {
 
 #[test]
 fn a_node_with_most_of_its_pairs_slow_is_one_fault() {
-    // Nodes 3 and 20 are well with one peer only.
+    // Nodes 3 and 20 pass with only one peer each.
     let is_bad = |node: u32, peer: u32| node == 3 && peer != 2 || node == 20 && peer != 21;
     for gbps in [50.0, 100.0] {
         let of = |node: u32, peer: u32, rail: usize| match rail == 0

@@ -1,40 +1,43 @@
-//! What is usual in a job, and from where on a value is an outlier.
+//! What is usual in a job, and the limit beyond which a value is an outlier.
 
 use super::Figure;
 use super::figures::Rail;
 use crate::preflight::judge::evidence::Evidence;
 
-/// With fewer values, their deviations say nothing.
+/// With fewer values, their deviations mean nothing.
 const ENOUGH: usize = 8;
 
 /// With fewer values, there is no majority.
 const FEWEST: usize = 3;
 
-/// So many times the deviation of the others.
+/// An outlier deviates by this many times the deviation of the others.
 const DEVIATIONS: f32 = 5.0;
 
-/// The MAD of values that are distributed normally, as a part of their standard deviation.
+/// Converts the MAD of normally distributed values to their standard deviation.
 const MAD_TO_DEVIATION: f32 = 1.4826;
 
-/// An outlier has at most this part of the usual bandwidth; and this one, where the deviations are unknown.
+/// An outlier has at most this share of the usual bandwidth; the second share applies if the deviations
+/// are not known.
 const BANDWIDTH: f32 = 0.8;
 pub(super) const BANDWIDTH_OF_FEW: f32 = 0.5;
 
-/// And at least so many times the usual latency.
+/// An outlier has at least this many times the usual latency; the second factor applies if the
+/// deviations are not known.
 const LATENCY: f32 = 2.0;
 pub(super) const LATENCY_OF_FEW: f32 = 3.0;
 
-/// And at least so many microseconds more. Less makes no difference to a job, and is what a busy
-/// processor adds.
+/// An outlier is at least this many microseconds slower. Less makes no difference to a job, and a busy
+/// processor adds that much.
 const LATENCY_FLOOR_HCA: f32 = 5.0;
 const LATENCY_FLOOR_TCP: f32 = 50.0;
 
-/// In percent: so many more packets than usual are sent again if some are lost; in one try, and in all
-/// tries together. A port of an HCA sends all packets after a lost one again, and counts that once.
+/// In percent: if packets are lost, this many more than usual are sent again. The first value is for
+/// one try, the second for all tries together. A port of an HCA sends all packets after a lost one
+/// again, and counts that once.
 const RESENT_TCP: [f32; 2] = [0.3, 0.6];
 const RESENT_HCA: [f32; 2] = [0.05, 0.1];
 
-/// What the others have, and the limit beyond which a value is an outlier.
+/// The median of the others, and the limit beyond which a value is an outlier.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usual {
     pub median: f32,
@@ -42,7 +45,7 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    /// `None` if there are too few values.
+    /// Returns the median and the limit; `None` if there are too few values.
     pub(super) fn of(evidence: &Evidence, mut values: Vec<f32>, figure: Figure) -> Option<Usual> {
         if values.len() < ENOUGH {
             return None;
@@ -60,8 +63,9 @@ impl Usual {
         Some(Usual { median, limit })
     }
 
-    /// Of too few values for their deviations to be known: an outlier is far worse than most of them. Over TCP
-    /// and with soft-RoCE, a busy machine makes that of a sound node as well, so there it takes more values.
+    /// Returns the median and the limit if there are too few values to know their deviations. Then an
+    /// outlier is far worse than most of them. Over TCP and with soft-RoCE, a busy machine makes a
+    /// sound node just as slow, so there this returns `None`.
     pub(super) fn of_few(evidence: &Evidence, mut values: Vec<f32>, figure: Figure) -> Option<Usual> {
         if values.len() < FEWEST || !are_hcas(evidence) {
             return None;
@@ -76,20 +80,21 @@ impl Usual {
     }
 }
 
-/// In microseconds: by so much an outlier is later at least.
+/// Returns, in microseconds, by how much at least an outlier is slower.
 pub(super) fn latency_floor(evidence: &Evidence) -> f32 {
     if are_hcas(evidence) { LATENCY_FLOOR_HCA } else { LATENCY_FLOOR_TCP }
 }
 
-/// In percent: so many more packets than usual are sent again if packets are lost; in one try, and in all tries
-/// together.
+/// Returns, in percent, how many more packets than usual are sent again if packets are lost: in one
+/// try, and in all tries together.
 pub(super) fn resent_floors(evidence: &Evidence) -> [f32; 2] {
     if are_hcas(evidence) { RESENT_HCA } else { RESENT_TCP }
 }
 
-/// In percent, for each rail: the packets that are usually sent again, which is what the best third of the pairs
-/// has at most: each faulty node spoils several. A fabric of ports of HCAs loses none. In a job with few pairs,
-/// the best one of all rails is the measure for TCP and soft-RoCE: if all lose packets, that is how the network is.
+/// Returns, in percent for each rail, how many packets are usually sent again. That is the most that
+/// any of the best third of the pairs has, because each faulty node spoils several pairs. In a job with
+/// few pairs, a fabric of HCA ports is expected to lose none. TCP and soft-RoCE are then measured by
+/// the best pair of all rails: if all pairs lose packets, the network is like that.
 pub(super) fn resent(evidence: &Evidence, rails: &[Rail]) -> Vec<f32> {
     let values: Vec<Vec<f32>> = rails.iter().map(|rail| rail.values(Figure::Resent)).collect();
     let least = values.iter().flatten().copied().reduce(f32::min).unwrap_or_default();
@@ -106,7 +111,7 @@ fn are_hcas(evidence: &Evidence) -> bool {
     members.iter().any(|member| member.is_verbs) && !members.iter().any(|member| member.is_soft)
 }
 
-/// `None` of no values.
+/// Returns the median; `None` if there are no values.
 pub(super) fn median(values: &mut [f32]) -> Option<f32> {
     if values.is_empty() {
         return None;

@@ -1,14 +1,14 @@
-//! Rails that are slow as a whole, beside the other rails.
+//! Rails that are slow as a whole, compared with the other rails.
 
 use super::figures::Rail;
 use super::usual::{BANDWIDTH_OF_FEW, LATENCY_OF_FEW, Usual, is_worse, latency_floor, median};
 use super::{Basis, Figure, Slow, Who, again};
 use crate::preflight::judge::evidence::Evidence;
 
-/// With fewer nodes, it may be one of them.
+/// With fewer nodes, one of the nodes may be the slow one.
 const FEWEST_NODES: usize = 3;
 
-/// Adds them, and returns their indices.
+/// Adds the slow rails, and returns their indices.
 pub(super) fn slow(evidence: &Evidence, rails: &[Rail], figure: Figure, all: &mut Vec<Slow>) -> Vec<usize> {
     let rails: Vec<(&Rail, Vec<f32>)> = rails
         .iter()
@@ -22,7 +22,7 @@ pub(super) fn slow(evidence: &Evidence, rails: &[Rail], figure: Figure, all: &mu
     };
     let is_slow = |bests: &[f32]| match known {
         Some(_) => median(&mut bests.to_vec()).is_some_and(|value| is_worse(figure, value, limit)),
-        // None of its nodes is as fast as the others are.
+        // None of the rail's nodes is as fast as usual on the other rails.
         None => bests.iter().all(|best| is_worse(figure, *best, limit)),
     };
     let is_slow = |rail: &Rail, bests: &[f32]| is_slow(bests) && (known.is_some() || are_alike(rail, figure));
@@ -32,9 +32,9 @@ pub(super) fn slow(evidence: &Evidence, rails: &[Rail], figure: Figure, all: &mu
     slow.into_iter().map(|rail| rail.index).collect()
 }
 
-/// Returns whether the pairs of a rail differ by less from each other than the rail has to differ from the
-/// others. If they do not, a node or a link is slow, and not the rail: in a job of three nodes, one node is
-/// in two of three pairs.
+/// Returns whether the pairs of a rail differ less from each other than the rail must differ from the
+/// others. If they do not, a node or a link is slow, and not the rail: in a job of three nodes, one
+/// node is in two of three pairs.
 fn are_alike(rail: &Rail, figure: Figure) -> bool {
     let factor = match figure {
         Figure::Bandwidth => 1.0 / BANDWIDTH_OF_FEW,
@@ -45,8 +45,9 @@ fn are_alike(rail: &Rail, figure: Figure) -> bool {
     values().all(|value| value <= least * factor)
 }
 
-/// Returns what a few rails have: the value in their middle, and of an even number the better one. Rails of
-/// soft-RoCE share the processors of their nodes, so they differ whenever a machine is busy.
+/// Returns what is usual if there are few rails: the value in the middle or, if their number is even,
+/// the better one of the two in the middle. Rails of soft-RoCE share the processors of their nodes, so
+/// they differ whenever a machine is busy.
 fn of_few(evidence: &Evidence, mut medians: Vec<f32>, figure: Figure) -> Option<Usual> {
     if evidence.members().iter().any(|member| member.is_soft) {
         return None;

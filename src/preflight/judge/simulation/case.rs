@@ -1,4 +1,4 @@
-//! One made-up job: its nodes, what comes of each try in it, and what the verdict has to say.
+//! One made-up job: its nodes, the result of each try, and what the verdict must say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::preflight::prove::pair::{
 };
 use crate::verbs::port_test::DEFAULT_TIME;
 
-/// The times of all jobs.
+/// The times that all jobs use.
 pub(super) const TIMES: Times = Times { each: DEFAULT_TIME };
 
-/// What a sound rail has, within a few percent.
+/// The figures of a sound rail, within a few percent.
 const GBPS: f32 = 390.0;
 const LATENCY_US: f32 = 2.4;
 
@@ -39,17 +39,17 @@ impl Attempt {
         if self.nodes[0] == node { self.nodes[1] } else { self.nodes[0] }
     }
 
-    /// Returns whether one of the nodes is of this part of the job, and the other one is not.
+    /// Returns whether exactly one of the nodes is in this part of the job.
     pub(super) fn crosses(&self, part: &BTreeSet<u32>) -> bool {
         part.contains(&self.nodes[0]) != part.contains(&self.nodes[1])
     }
 
-    /// Returns a number from 0 to 1 that is the same whenever these nodes try this rail.
+    /// Returns a number from 0 to 1 that is the same whenever these nodes test this rail.
     pub(super) fn of_pair(&self) -> f64 {
         self.draw(0)
     }
 
-    /// Returns a number from 0 to 1 that is another one in each try.
+    /// Returns a number from 0 to 1 that differs from try to try.
     pub(super) fn of_try(&self) -> f64 {
         self.draw(1 + u64::from(self.round))
     }
@@ -68,9 +68,9 @@ impl Attempt {
 pub(super) enum Ill {
     /// This node knows why, and the other one only waits.
     At(u32),
-    /// Neither knows more than that nothing arrives.
+    /// Neither node knows more than that nothing arrives.
     Between,
-    /// Over TCP, no connection to this node can be made.
+    /// Over TCP, the other node cannot connect to this node.
     NotReached(u32),
 }
 
@@ -82,19 +82,19 @@ pub(super) struct Case {
     pub members: Vec<Member>,
     /// Nodes that never join.
     pub absent: BTreeSet<u32>,
-    /// Nodes that say nothing more from this round on.
+    /// Nodes that send nothing from this round on.
     pub ends: BTreeMap<u32, (u16, Gone)>,
     /// Whether two nodes connect at all, before any rail.
     pub meets: Box<dyn Fn([u32; 2]) -> bool>,
     /// How a rail fails, if it does.
     pub fails: Fails,
-    /// Changes what a node (the second argument) reports of a rail that passes.
+    /// Changes the report of a node (the second argument) about a rail that passes.
     pub measures: Measures,
     /// How long a round takes.
     pub round: Duration,
-    /// Whether the fault may not show in any try. Such a job does not count.
+    /// Whether the fault may fail to show in any try. If it does, the job does not count.
     pub may_hide: bool,
-    /// Whether the verdict names what is planted.
+    /// Whether the verdict names the planted fault.
     pub is_named: Box<dyn Fn(&Verdict) -> bool>,
     /// The nodes that may be blamed.
     pub guilty: BTreeSet<u32>,
@@ -102,7 +102,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// A job without a fault.
+    /// Returns a job without a fault.
     pub(super) fn sound(random: &mut Rng, nodes: u32, rails: usize) -> Case {
         let member = |node: u32| Member {
             name: format!("gpu-{node:05}"),
@@ -140,7 +140,7 @@ impl Case {
         self
     }
 
-    /// Returns what has to be said, and which nodes may be blamed.
+    /// Sets what the verdict must name, and which nodes may be blamed.
     pub(super) fn named(
         mut self,
         guilty: impl IntoIterator<Item = u32>,
@@ -155,14 +155,14 @@ impl Case {
         self.members.len() as u32
     }
 
-    /// What node 0 knows before the first pair.
+    /// Adds what node 0 knows before the first pair.
     pub(super) fn before(&self, evidence: &mut Evidence) {
         for node in &self.absent {
             evidence.lose(*node, Gone::NeverJoined("10m".to_owned()));
         }
     }
 
-    /// Two nodes try each other, and both report it.
+    /// Lets two nodes test each other, and adds both reports.
     pub(super) fn attempt(&self, evidence: &mut Evidence, round: u16, nodes: [u32; 2]) {
         for [node, partner] in [nodes, [nodes[1], nodes[0]]] {
             if self.is_there(node, round) {
@@ -212,7 +212,7 @@ impl Case {
     }
 }
 
-/// Returns what a node reports of a rail that has failed.
+/// Returns a node's report about a failed rail.
 fn told(ill: Ill, rail: u16, node: u32) -> RailReport {
     let (why, cause) = match ill {
         Ill::At(at) if at == node => ("the port is DOWN now", None),

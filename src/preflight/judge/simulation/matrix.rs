@@ -1,4 +1,4 @@
-//! What came of the jobs of each kind.
+//! The results of the jobs of each kind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,12 +12,12 @@ pub(super) struct Row {
     name: &'static str,
     pub cases: usize,
     pub named: usize,
-    /// In which jobs a sound node is blamed: their seeds and numbers of nodes.
+    /// The jobs in which a sound node is blamed: seeds and numbers of nodes.
     pub innocents: Vec<(u64, u32)>,
-    /// The jobs whose fault is not named, or in which a sound node is blamed: seeds, numbers of nodes, and what
-    /// the verdicts say.
+    /// The jobs in which the fault is not named or a sound node is blamed: seeds, numbers of nodes, and
+    /// the texts of the verdicts.
     wrong: Vec<(u64, u32, String)>,
-    /// How often the verdicts said what.
+    /// How often the verdicts reported each combination of faults.
     said: BTreeMap<String, usize>,
 }
 
@@ -39,14 +39,14 @@ impl Row {
     }
 }
 
-/// All that a verdict says.
+/// Returns everything that a verdict says.
 fn shown(verdict: &Verdict) -> String {
     let faults = verdict.faults.iter().map(|fault| words::fault(verdict.evidence, fault));
     let slow = verdict.slow.iter().map(|slow| words::slow(verdict.evidence, slow));
     faults.chain(slow).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the kinds of faults in a verdict: `cut`, `node + link`.
+/// Returns the kinds of faults in a verdict: `cut` or `node + link`.
 fn said(verdict: &Verdict) -> String {
     let mut all: Vec<&str> = verdict.faults.iter().map(kind).collect();
     all.extend(verdict.slow.first().map(|_| "slow"));
@@ -86,7 +86,7 @@ impl fmt::Display for Row {
             self.innocents.len(),
             said.join(", ")
         )?;
-        // One of them, or `{:#}` all.
+        // Shows one of them, or all with `{:#}`.
         let (most, longest) = if to.alternate() { (self.wrong.len(), u16::MAX.into()) } else { (1, 400) };
         self.wrong.iter().take(most).try_for_each(|(seed, nodes, reason)| {
             write!(to, "\n  such as seed {seed:#x} with {nodes} nodes: {reason:.longest$}")

@@ -1,11 +1,11 @@
-//! Made-up jobs with one known fault each, judged as node 0 judges a real job: the schedule, the second
-//! tries and the verdict are those that ship. What is planted has to be named, and no sound node may be
-//! blamed, in any case.
+//! Made-up jobs with one known fault each, judged in the way that node 0 judges a real job, with the
+//! real schedule, retries and verdict. The verdict must name the planted fault, and may never blame a
+//! sound node.
 //!
 //! `RDMA_INIT_SIMULATION=full` adds ten jobs of 4,096 and of 10,000 nodes for each kind of fault, and
-//! `--nocapture` shows the confusion matrix. `RDMA_INIT_SIMULATION_KIND` chooses kinds by a part of their names, and
-//! shows all of their jobs whose verdict is wrong. While a threshold is tuned, `RDMA_INIT_SIMULATION_SEED` gives other
-//! jobs than those that the test asserts.
+//! `--nocapture` shows the confusion matrix. `RDMA_INIT_SIMULATION_KIND` selects kinds by a part of
+//! their names, and shows all of their jobs with a wrong verdict. To tune a threshold, use
+//! `RDMA_INIT_SIMULATION_SEED`, which makes different jobs than those that the test asserts.
 
 mod case;
 mod kinds;
@@ -24,24 +24,25 @@ use crate::preflight::judge::outliers;
 use crate::preflight::judge::verdict::{Asked, Verdict, judge};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 
-/// How many jobs there are of each kind, and how many nodes they have at the most.
+/// How many jobs there are of each kind, and how many nodes they have at most.
 const CASES: usize = 200;
 const LARGEST: u32 = 100;
 
-/// The full simulation has so many more of each number of nodes.
+/// The full simulation adds this many jobs of each of these sizes.
 const LARGE_CASES: usize = 10;
 const LARGE: [u32; 2] = [4096, 10_000];
 
-/// In percent: so many of the faults of each kind have to be named.
+/// In percent: how many of the faults of each kind must be named.
 const NAMED: usize = 95;
 
-/// A fault that comes and goes may hide in so many jobs, one after the other.
+/// A fault that comes and goes may stay hidden in this many successive jobs.
 const HIDDEN: usize = 50;
 
-/// No threshold was tuned with the jobs of this seed. To tune one, take other seeds, and then a new one here.
+/// No threshold was tuned with the jobs of this seed. To tune one, use other seeds, and then set a new
+/// seed here.
 const SEED: u64 = 0x5eed_2311;
 
-/// Has the nodes try their pairs, and again what has failed, as node 0 does it.
+/// Has the nodes test their pairs and retry what failed, as node 0 does it.
 fn evidence(case: &Case) -> Evidence {
     let present: Vec<u32> = (0..case.nodes()).filter(|node| !case.absent.contains(node)).collect();
     let schedule = Schedule { nodes: present.len() as u32, extent: Extent::Doubling };
@@ -81,7 +82,7 @@ fn verdict(evidence: &Evidence) -> Verdict<'_> {
     judge(evidence, &Asked { enforce_slow: true, ..Asked::default() })
 }
 
-/// Judges a job of this kind. Returns `None` if its fault has not shown.
+/// Judges a job of this kind. Returns `None` if its fault did not show.
 fn simulate(kind: &Kind, nodes: u32, seed: u64, row: &mut Row) -> Option<()> {
     let mut random = Rng::with_seed(seed);
     let case = (kind.make)(&mut random, nodes);
@@ -100,7 +101,7 @@ fn simulate(kind: &Kind, nodes: u32, seed: u64, row: &mut Row) -> Option<()> {
     Some(())
 }
 
-/// Small jobs are as frequent as large ones: with few partners, a faulty node is harder to tell.
+/// Makes small jobs as frequent as large ones: with few peers, a faulty node is harder to identify.
 fn nodes(kind: &Kind, random: &mut Rng) -> u32 {
     let most = if random.bool() { LARGEST } else { 16 };
     random.u32(kind.least..=most.max(kind.least))
@@ -129,7 +130,7 @@ fn what_is_planted_is_named_and_no_sound_node_is_accused() {
     let only = std::env::var("RDMA_INIT_SIMULATION_KIND").unwrap_or_default();
     let seed = std::env::var("RDMA_INIT_SIMULATION_SEED").ok().and_then(|seed| seed.parse().ok());
     let kinds: Vec<Kind> = kinds::all().into_iter().filter(|kind| kind.name.contains(&only)).collect();
-    // In two threads, as the kinds take much of the time of all unit tests.
+    // This runs in two threads, because the kinds take much of the time of all unit tests.
     let (first, second) = kinds.split_at(kinds.len() / 2);
     let rows = std::thread::scope(|scope| {
         let run = |kinds: &'_ [Kind]| -> Vec<Row> {

@@ -3,8 +3,8 @@ use crate::preflight::judge::evidence::{Debt, Member};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::prove::pair::{Measured, PairFailure, PairOutcome, PairReport, RailReport};
 
-/// A job with rails `mlx5_0` and `mlx5_1`, in which `of` gives what a node says of its rail to a
-/// partner.
+/// Returns a job with the rails `mlx5_0` and `mlx5_1`, in which `of` returns what a node reports about
+/// its rail to a peer.
 fn job(nodes: u32, of: &dyn Fn(u32, u32, usize) -> Result<f32, &'static str>) -> Evidence {
     let schedule = Schedule { nodes, extent: Extent::Doubling };
     let member = |node| Member {
@@ -126,7 +126,7 @@ fn who_is_not_there_is_named_with_its_index() {
         "node 2 did not join within 10m; node 3 does not answer: nothing for 20 s; node 1 failed its own self-test: limits: memlock"
     );
     assert_eq!(verdict.accused(), [1, 2, 3]);
-    // They have no names that a scheduler knows.
+    // The nodes have no names that a scheduler knows.
     assert!(verdict.exclude().is_empty());
     let gap = "the list of faulty nodes is incomplete: node 1..node 3 are faulty but have no names that a scheduler can use: the launcher does not give node 0 the names of the nodes, and node 0 never lists a name that only the node itself reports";
     assert_eq!(verdict.gap().as_deref(), Some(gap));

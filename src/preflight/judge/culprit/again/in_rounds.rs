@@ -1,22 +1,24 @@
-//! Pairs in rounds. Pure.
+//! Distributes pairs over rounds. Pure.
 
 use std::collections::HashMap;
 
 use super::Pair;
 
-/// The rounds of one time. If few nodes are well, not all others can be tried with them at once.
+/// The most rounds in one pass. If few nodes are healthy, not all others can be tested with them in one
+/// pass.
 const MOST_ROUNDS: usize = 8;
 
-/// Rounds in which each node is in one pair at the most.
+/// Rounds in which each node is in at most one pair.
 #[derive(Default)]
 pub(super) struct Rounds {
     rounds: Vec<Vec<Pair>>,
-    /// In which of them each node is.
+    /// The rounds in which each node is busy.
     busy: HashMap<u32, u64>,
 }
 
 impl Rounds {
-    /// Returns these pairs, and of those for `idle` nodes as many as take no more time.
+    /// Returns rounds with the wanted pairs, and with as many pairs for `idle` nodes as take no more
+    /// rounds.
     pub(super) fn of(
         wanted: impl IntoIterator<Item = Pair>,
         idle: impl IntoIterator<Item = Pair>,
@@ -28,7 +30,8 @@ impl Rounds {
         rounds.rounds
     }
 
-    /// Puts a pair into the first round in which both of its nodes are free, if there is one among so many.
+    /// Puts a pair into the first round in which both of its nodes are free, if that is one of the
+    /// first `most`.
     fn add(&mut self, (a, b): Pair, most: usize) {
         let taken = [a, b].map(|node| self.busy.get(&node).copied().unwrap_or_default());
         let round = (taken[0] | taken[1]).trailing_ones() as usize;

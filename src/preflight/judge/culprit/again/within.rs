@@ -1,32 +1,35 @@
-//! Second tries of nodes that reach each other, and fail with some.
+//! Retries of nodes that reach each other, but fail with some.
 
 use std::collections::HashMap;
 
 use super::super::layer::Layer;
 use super::{Pair, Wanted};
 
-/// With how many new partners the ends of a pair that failed are tried, and with how many in all if they fail
-/// with two, or with more.
+/// How many new peers the two nodes of a failed pair are tested with, and how many in all if a node
+/// fails with two, or with more.
 const FIRST: usize = 5;
 const MORE: usize = 9;
 const MOST: usize = 16;
 
-/// In a job of so many nodes, a node that fails with some is tried with all others.
+/// In a job with up to this many nodes, a node that fails with some is tested with all others.
 const SMALL: usize = 16;
 
-/// In a job of so many nodes, all others are tried as well while it is.
+/// In a job with up to this many nodes, all other pairs are tested at the same time.
 const FEW: usize = 32;
 
-/// If more nodes than these fail with several, it is hardly a port that flaps. Its pairs are tried so often.
+/// If more nodes than this fail with several others, a flapping port is an unlikely cause. The second
+/// number is how often the pairs of such a node are tested.
 const FLAPPING: usize = 2;
 const TIMES: u16 = 2;
 
-/// If more nodes than these fail with some, or more than one in eight, it is hardly a single one.
+/// If more nodes than this fail with some others, or more than one in eight, a single node is an
+/// unlikely cause.
 const SUSPECTS: usize = 16;
 
 impl Wanted<'_> {
-    /// Pairs that have failed once, of nodes that are well; and the only pair of a job of two nodes. Those of a
-    /// node that fails with several, or all others.
+    /// Adds pairs that have failed once although both nodes are healthy, and the only pair of a job of
+    /// two nodes. With `of_several`, adds only pairs of nodes that fail with several others, and
+    /// otherwise only the rest.
     pub(super) fn links(&mut self, layer: &Layer, of_several: bool) {
         let is_all = layer.edges.len() == 1;
         let mut failed: HashMap<u32, usize> = HashMap::new();
@@ -43,8 +46,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// The pairs of a node that fails with several, once more each time, also those that have passed: a port that
-    /// flaps fails in some of these tries.
+    /// Adds the pairs of a node that fails with several others once more, including those that have
+    /// passed: a flapping port fails in some of these tries.
     pub(super) fn same(&mut self, layer: &Layer) {
         let mut failed: HashMap<u32, usize> = HashMap::new();
         let ill = layer.edges.iter().filter(|edge| edge.is_ill() && layer.is_within(edge));
@@ -62,7 +65,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Nodes that fail with some of those that they are tried with, with others.
+    /// Adds new peers for nodes that fail with some of their peers.
     pub(super) fn suspects(&mut self, layer: &Layer) {
         let mut failed: HashMap<u32, usize> = HashMap::new();
         let mut partners: HashMap<u32, usize> = HashMap::new();
@@ -99,8 +102,9 @@ impl Wanted<'_> {
         }
     }
 
-    /// In a small job, all pairs, those first that were not tried: how often others fail shows what the failures of
-    /// one node mean. They take the time of nodes that have nothing else to do.
+    /// Returns all pairs in a small job, starting with those that were not tested: how often other
+    /// pairs fail shows what the failures of one node mean. Only nodes that have nothing else to do
+    /// spend time on them.
     pub(super) fn idle(&self, layer: &Layer) -> Vec<Pair> {
         let mut nodes = layer.main().map(|main| layer.nodes_of(main)).unwrap_or_default();
         nodes.retain(|node| !self.evidence.gone().contains_key(node));

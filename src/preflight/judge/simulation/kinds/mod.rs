@@ -17,7 +17,7 @@ use crate::preflight::meet::schedule::{Extent, Schedule};
 /// A kind of fault.
 pub(super) struct Kind {
     pub name: &'static str,
-    /// The least number of nodes with which it can be told from others.
+    /// The smallest job in which this fault can be distinguished from others.
     pub least: u32,
     pub make: fn(&mut Rng, u32) -> Case,
 }
@@ -32,18 +32,18 @@ pub(super) fn all() -> Vec<Kind> {
 
 type Entry = (&'static str, u32, fn(&mut Rng, u32) -> Case);
 
-/// A node of the job.
+/// Returns any node of the job.
 fn any(random: &mut Rng, nodes: u32) -> u32 {
     random.u32(0..nodes)
 }
 
-/// Neighbours, from anywhere on.
+/// Returns this many neighbors, starting with any node.
 fn neighbours(random: &mut Rng, nodes: u32, size: u32) -> BTreeSet<u32> {
     let first = any(random, nodes);
     (first..first + size).map(|node| node % nodes).collect()
 }
 
-/// A pair of the schedule.
+/// Returns any pair of the schedule.
 fn scheduled(random: &mut Rng, nodes: u32) -> [u32; 2] {
     let schedule = Schedule { nodes, extent: Extent::Doubling };
     loop {
@@ -55,12 +55,12 @@ fn scheduled(random: &mut Rng, nodes: u32) -> [u32; 2] {
     }
 }
 
-/// Returns the place of a fault on this rail of so many.
+/// Returns whether a fault is on this rail only.
 fn is_at(fault: &Fault, rail: usize) -> bool {
     fault.place == Place::Rails(vec![rail])
 }
 
-/// Returns the place of a fault on all of so many rails.
+/// Returns whether a fault is on all of this many rails.
 fn is_everywhere(fault: &Fault, rails: usize) -> bool {
     if rails == 1 { is_at(fault, 0) } else { fault.place == Place::Whole }
 }
@@ -70,7 +70,7 @@ fn grave<'a>(verdict: &'a Verdict) -> impl Iterator<Item = &'a Fault> {
     verdict.faults.iter().filter(|fault| !fault.is_warning())
 }
 
-/// Returns whether a single fault is reported, and it is this one.
+/// Returns whether this is the only fault that is reported.
 fn only(verdict: &Verdict, is_it: impl Fn(&Fault) -> bool) -> bool {
     let mut faults = grave(verdict);
     faults.next().is_some_and(is_it) && faults.next().is_none()

@@ -45,7 +45,7 @@ fn closed_node(random: &mut Rng, nodes: u32) -> Case {
 }
 
 fn absent(random: &mut Rng, nodes: u32) -> Case {
-    // Node 0 is the one that counts.
+    // Node 0 counts the others, so it is never the missing one.
     let bad = random.u32(1..nodes);
     let mut case = Case::sound(random, nodes, 2).named([bad], move |verdict| {
         only(verdict, |fault| matches!(fault.what, What::Gone { node, .. } if node == bad))
@@ -105,7 +105,7 @@ fn uneven(random: &mut Rng, nodes: u32) -> Case {
     case
 }
 
-/// Packets to the address arrive at the first of the two nodes alone.
+/// Packets to the address reach only the first of the two nodes.
 fn duplicate(random: &mut Rng, nodes: u32) -> Case {
     let first = any(random, nodes);
     let second = (first + random.u32(1..nodes)) % nodes;

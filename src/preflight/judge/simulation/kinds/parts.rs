@@ -1,4 +1,4 @@
-//! Faults that part the job.
+//! Faults that split the job.
 
 use std::collections::BTreeSet;
 
@@ -40,13 +40,13 @@ fn quarter(random: &mut Rng, nodes: u32) -> Case {
         })
 }
 
-/// Returns whether the verdict says that the job is in parts, each of them within one leaf.
+/// Returns whether the verdict reports that the job is split, and each part is within one leaf.
 fn is_apart(verdict: &Verdict, leaf: impl Fn(u32) -> u32) -> bool {
     let is_in_one = |part: &Vec<u32>| part.iter().all(|node| leaf(*node) == leaf(part[0]));
     only(verdict, |fault| matches!(&fault.what, What::Apart { parts, .. } if parts.iter().all(is_in_one)))
 }
 
-/// Leaves of so many nodes, which do not reach each other.
+/// Leaves of this many nodes, which do not reach each other.
 fn leaves(random: &mut Rng, nodes: u32, size: u32) -> Case {
     let leaf = move |node: u32| node / size;
     Case::sound(random, nodes, 1)
@@ -57,7 +57,7 @@ fn leaves(random: &mut Rng, nodes: u32, size: u32) -> Case {
         .named([], move |verdict| is_apart(verdict, leaf))
 }
 
-/// As [`leaves`], of which one pair passes all the same.
+/// The same as [`leaves`], but one pair between two leaves passes.
 fn lucky(random: &mut Rng, nodes: u32) -> Case {
     let size = nodes.div_ceil(random.u32(3..=6.min(nodes / 3)));
     let leaf = move |node: u32| node / size;
@@ -89,7 +89,7 @@ fn joined(random: &mut Rng, nodes: u32) -> Case {
         })
 }
 
-/// A list of so many nodes is never written.
+/// So many nodes are never written to the list of nodes to exclude.
 fn half_dead(random: &mut Rng, nodes: u32) -> Case {
     let bad = neighbours(random, nodes, nodes.div_ceil(2));
     let guilty = bad.clone();
@@ -100,7 +100,7 @@ fn half_dead(random: &mut Rng, nodes: u32) -> Case {
 }
 
 fn unreachable(random: &mut Rng, nodes: u32) -> Case {
-    // Node 0 is there, and less than half of the others at most.
+    // Node 0 joins, together with fewer than half of the other nodes.
     let here = random.u32(0..=nodes.div_ceil(2).saturating_sub(2));
     let mut case = Case::sound(random, nodes, 1).named([], |verdict| {
         only(verdict, |fault| matches!(fault.what, What::Unreached { .. })) && verdict.accused().is_empty()

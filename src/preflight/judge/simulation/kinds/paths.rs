@@ -1,4 +1,4 @@
-//! Faults on the way between nodes that are well, and ports that pass with some.
+//! Faults on the path between healthy nodes, and ports that pass with only some nodes.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ fn two_links(random: &mut Rng, nodes: u32) -> Case {
         })
 }
 
-/// Half of the nodes: neighbours, or any.
+/// Returns half of the nodes: neighbors, or any nodes.
 fn half_of(random: &mut Rng, nodes: u32) -> BTreeSet<u32> {
     match random.bool() {
         true => neighbours(random, nodes, nodes / 2),
@@ -57,9 +57,10 @@ fn half_of(random: &mut Rng, nodes: u32) -> BTreeSet<u32> {
     }
 }
 
-/// Between two halves, flows are hashed onto paths of which some are dead: either always for a pair, or anew
-/// in each try; and either both ways, or one way, so that one end alone knows it, or over verbs, where the end
-/// knows it that sends first.
+/// Between two halves, flows are hashed onto paths, and some of the paths are dead. The hash is either
+/// always the same for a pair, or new in each try. The failure is either in both directions, or in one
+/// direction, so that only one end knows it; or it is over verbs, where the end that sends first knows
+/// it.
 fn ecmp(random: &mut Rng, nodes: u32, share: f64) -> Case {
     let half = half_of(random, nodes);
     let (is_fixed, knows) = (random.bool(), random.usize(0..3));
@@ -74,7 +75,7 @@ fn ecmp(random: &mut Rng, nodes: u32, share: f64) -> Case {
             (attempt.crosses(&half) && draw < share).then_some(ill)
         })
         .named([], |verdict| {
-            // A few are reported one by one.
+            // If there are only a few, they are reported one by one.
             let is_one_by_one =
                 |fault: &Fault| matches!(fault.what, What::Link { .. } | What::Unsteady { .. });
             only(verdict, |fault| matches!(fault.what, What::Scattered { .. }))
@@ -84,7 +85,7 @@ fn ecmp(random: &mut Rng, nodes: u32, share: f64) -> Case {
     case
 }
 
-/// Always the same nodes are not reached.
+/// The port does not reach half of the nodes, always the same ones.
 fn half_port(random: &mut Rng, nodes: u32) -> Case {
     let (bad, rail) = (any(random, nodes), random.usize(0..2));
     let half = half_of(random, nodes);

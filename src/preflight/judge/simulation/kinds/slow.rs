@@ -1,4 +1,4 @@
-//! Rails that pass and are slow, or lose packets.
+//! Rails that pass, but are slow or lose packets.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn slow_rail(random: &mut Rng, nodes: u32, is_verbs: bool) -> Case {
     let case = Case::sound(random, nodes, 2);
     let case = if is_verbs { case } else { over_tcp(case) };
     case.measuring(move |attempt, _, measured, _| {
-        // A port that trained to a quarter of its rate.
+        // The port has trained to a quarter of its rate.
         if attempt.has(bad) && attempt.rail == rail {
             measured.gbps /= 4.0;
         }
@@ -152,7 +152,7 @@ fn busy(random: &mut Rng, nodes: u32) -> Case {
     })
 }
 
-/// Between the halls there are fewer links, and they are longer.
+/// Between the halls, there are fewer links, and they are longer.
 fn halls(random: &mut Rng, nodes: u32) -> Case {
     let border = random.u32(2..nodes - 1);
     let first: BTreeSet<u32> = (0..border).collect();
@@ -171,7 +171,8 @@ fn over_tcp(mut case: Case) -> Case {
     case
 }
 
-/// What an end has sent if so many of its packets are lost. They leave in bursts, each of which is lost as a whole.
+/// Sets what an end has sent if it loses this percentage of its packets. They leave in bursts, and each
+/// burst is lost as a whole.
 fn lose(attempt: &Attempt, node: u32, percent: f64, seen: &mut Seen) {
     const BURSTS: u32 = 600;
     const BURST: u64 = 44;
@@ -180,7 +181,7 @@ fn lose(attempt: &Attempt, node: u32, percent: f64, seen: &mut Seen) {
     seen.sent = Some(Sent { packets: u64::from(BURSTS) * BURST + lost * BURST, again: lost * BURST });
 }
 
-/// Returns whether these are slow, and nothing else.
+/// Returns whether exactly these are slow.
 fn only(verdict: &Verdict, wanted: &[Who]) -> bool {
     let mut told: Vec<Who> = verdict.slow.iter().map(|slow| slow.who).collect();
     told.dedup();
