@@ -1,4 +1,4 @@
-//! What each quick check looks at, and what it adds to the findings.
+//! What each quick check examines, and what it adds to the findings.
 
 pub(crate) mod address;
 pub(crate) mod count;
@@ -20,7 +20,7 @@ use crate::plan::Plan;
 pub(super) use mtu::of_roce;
 pub(super) use ports::{rails, used};
 
-/// What was looked at.
+/// What a check found when it examined something.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Evidence {
     pub lines: Vec<String>,
@@ -48,7 +48,7 @@ impl Evidence {
     }
 }
 
-/// For a check that has nothing to show: its findings say it all.
+/// Returns no evidence, for a check that has nothing of its own to show: its findings say it all.
 pub(super) fn findings_alone(_: &Facts, _: &Plan) -> Evidence {
     Evidence::default()
 }
@@ -59,7 +59,7 @@ pub(crate) mod tests {
     use crate::facts::rdma::{Hca, LinkLayer, Port};
     use crate::plan::{Fabric, PortVerdict};
 
-    /// HCAs with one port each, the first of them in use.
+    /// Returns a host with HCAs of one port each; the first `used` of them are in use.
     pub fn host(hcas: usize, used: usize) -> (Facts, Plan) {
         let name = |number: usize| format!("mlx5_{number}");
         let port = Port { number: 1, link_layer: LinkLayer::Ethernet, ..Port::default() };

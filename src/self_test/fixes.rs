@@ -1,4 +1,4 @@
-//! What helps if a check failed and nothing that it looked at says more.
+//! The fixes for failed checks whose evidence does not suggest one.
 
 use super::check::{Check, Outcome};
 use super::kinds::{self, Level};
@@ -10,7 +10,7 @@ pub(super) fn complete(checks: &mut [Check]) {
     }
 }
 
-/// Returns the fix of a check, whatever it has found.
+/// Returns the general fix of a check, whatever it found.
 fn general(id: &str) -> &'static str {
     match id {
         "memlock" | "verbs-memory" => {

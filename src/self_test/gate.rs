@@ -4,7 +4,7 @@ use super::check::{Check, Outcome};
 use super::report::Report;
 use crate::text::counted;
 
-/// The number of failures in the line: people read a termination log in a small window.
+/// The number of failures that the line contains: people read a termination log in a small window.
 const SHOWN: usize = 3;
 
 /// Returns why the command must not be started, in one line; `None` if no check failed.
@@ -19,7 +19,7 @@ pub fn reason(report: &Report) -> Option<String> {
     Some(format!("self-test = \"enforce\", and {checks} failed.{first} {}", sentences.join(" ")))
 }
 
-/// The message of a check is a sentence, and its title is not.
+/// Returns a sentence about a failed check. Its message is a sentence, but its title is not.
 fn sentence(check: &Check) -> String {
     let subject = check.subject.as_ref().map(|subject| format!(" {subject}")).unwrap_or_default();
     match &check.message {

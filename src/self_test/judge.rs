@@ -1,4 +1,4 @@
-//! The quick checks: the plan's findings, assigned to checks, with what each check looked at.
+//! The quick checks: assigns the plan's findings to checks, and adds what each check examined.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::facts::Facts;
 use crate::finding::{Finding, Id, Severity};
 use crate::plan::Plan;
 
-/// All quick checks that are wanted.
+/// Returns all quick checks that are wanted.
 pub(crate) fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Vec<Check> {
     let quick = KINDS.iter().filter(|kind| kind.level == Level::Quick && is_wanted(kind.id));
     quick
@@ -23,7 +23,7 @@ pub(crate) fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool
         .collect()
 }
 
-/// Returns what a check looks at, with any part of it that is known to keep the job from RDMA.
+/// Returns what a check examines, with any part of it that is known to prevent RDMA for the job.
 fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = (kind.look)(facts, plan);
     let is_its = |about: About| kinds::of_obstacle(about).is_some_and(|of| of.id == kind.id);
@@ -37,13 +37,14 @@ fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Returns whether NVLink may carry the whole job, as the finding says. Only NVML knows.
+/// Returns whether NVLink may carry the whole job, as the finding says. Only NVML knows that for
+/// certain.
 fn may_do_without(plan: &Plan) -> bool {
     let says_it = |finding: &Finding| finding.id == Id::NoRdma && finding.severity == Severity::Info;
     plan.findings.iter().any(says_it)
 }
 
-/// The check's outcome is the worst one among its findings and its evidence.
+/// Returns a check with the worst outcome of its findings and its evidence.
 fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
     let own = findings.iter().filter(|finding| kind.findings.contains(&finding.id));
     let mut known: Vec<KnownFinding> = own
@@ -59,7 +60,7 @@ fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
         .collect();
     let is_in_plan = !known.is_empty();
     if let Some((outcome, message, fix)) = evidence.wrong {
-        // An error that is already known is the cause of what is seen here.
+        // An error that is already known is the cause of this one.
         let is_known = outcome == Outcome::Failed && known.iter().any(|other| other.outcome == outcome);
         if !is_known {
             known.push(KnownFinding { outcome, message, fix: (!fix.is_empty()).then_some(fix) });
@@ -83,7 +84,7 @@ fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
     }
 }
 
-/// Something that is known about what a check looks at.
+/// One known fact about what a check examines.
 struct KnownFinding {
     outcome: Outcome,
     message: String,
@@ -114,7 +115,7 @@ mod tests {
             judged(tcp, &[note.clone(), disabled.clone(), elsewhere.clone()]),
             (Outcome::Failed, "TCP. It is off. There are others.".to_owned(), Some("Turn it on.".to_owned()))
         );
-        // What has a finding is not said a second time.
+        // If there is a finding about something, the check does not repeat it.
         let error = Finding::error(Id::NoFabric, "None.");
         assert_eq!(judged(tcp, &[disabled.clone(), error]).1, "None. It is off.");
         let slow = Some((Outcome::Warning, "Slow.", "Hurry."));

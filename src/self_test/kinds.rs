@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::finding::Id;
 use crate::plan::Plan;
 
-/// A check, before it is made.
+/// A kind of check, before it runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     pub id: &'static str,
@@ -20,11 +20,11 @@ pub struct Kind {
     pub level: Level,
     /// The findings, of the plan and of its checks, that belong to this check.
     pub findings: &'static [Id],
-    /// What the check looks at; [`evidence::findings_alone`] if only findings count.
+    /// What the check examines; [`evidence::findings_alone`] if only findings count.
     pub look: Look,
 }
 
-/// Looks at what is known of a host, and at what was decided for it.
+/// Examines what is known about a host, and what was decided for it.
 pub type Look = fn(&Facts, &Plan) -> Evidence;
 
 /// How far a self-test goes.
@@ -40,13 +40,13 @@ pub enum Level {
 }
 
 impl Kind {
-    /// The result of this check when it is left out.
+    /// Returns this check as skipped, with the reason.
     pub fn skipped(&self, why: &str) -> Check {
         Check { message: Some(why.to_owned()), ..check(self.id, Outcome::Skipped) }
     }
 }
 
-/// The result of a check with this outcome, and nothing more.
+/// Returns a check with this outcome, and nothing else.
 pub fn check(id: &str, outcome: Outcome) -> Check {
     Check {
         id: id.to_owned(),
@@ -73,7 +73,7 @@ const fn pair(id: &'static str, title: &'static str) -> Kind {
     Kind { id, title, level: Level::Pair, findings: &[], look: findings_alone }
 }
 
-/// All checks, in the order in which they are shown.
+/// All checks, in the order of the report.
 pub const KINDS: &[Kind] = &[
     quick("memlock", "memory can be pinned", limits::memlock, &[Id::Memlock]),
     quick("nofile", "files that may be open", limits::nofile, &[]),
@@ -273,12 +273,12 @@ pub const KINDS: &[Kind] = &[
     pair("pair-data", "data arrives over the rail, both ways"),
 ];
 
-/// The check that a finding belongs to.
+/// Returns the check that a finding belongs to.
 pub fn of_finding(id: Id) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.findings.contains(&id))
 }
 
-/// The check that an obstacle belongs to.
+/// Returns the check that an obstacle belongs to.
 pub fn of_obstacle(about: About) -> Option<&'static Kind> {
     match about {
         About::Fabric => find("fabric"),
@@ -288,7 +288,7 @@ pub fn of_obstacle(about: About) -> Option<&'static Kind> {
     }
 }
 
-/// Whether the check with this id is one of this level.
+/// Returns whether the check with this ID is on this level.
 pub fn is_of(level: Level, id: &str) -> bool {
     find(id).is_some_and(|kind| kind.level == level)
 }

@@ -14,7 +14,7 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::secret::shown;
 use crate::plan::Plan;
 
-/// Judges the known facts of the host that has this name.
+/// Judges the known facts about the host with this name.
 pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Report {
     let started = Instant::now();
     let mut checks = judge::quick(facts, plan, is_wanted);
@@ -37,7 +37,7 @@ pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -
     }
 }
 
-/// This node's name.
+/// Returns this node's name.
 pub fn host_name() -> String {
     nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -20,7 +20,7 @@ pub mod report;
 pub(crate) mod run;
 pub(crate) mod verbs;
 
-/// Microseconds since this time.
+/// Returns the microseconds since this time.
 pub fn took_us(since: Instant) -> u64 {
     since.elapsed().as_micros().try_into().unwrap_or(u64::MAX)
 }

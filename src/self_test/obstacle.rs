@@ -1,13 +1,11 @@
-//! What certainly keeps the job from RDMA. The self-test and `require-rdma` both take their
-//! answer from here.
+//! What certainly prevents RDMA for the job. The self-test and `require-rdma` both use these answers.
 
 use crate::finding::{Finding, Id, Severity};
 use crate::libraries::nccl::predict::{Bootstrap, PortUse, Prediction, Transport};
 use crate::plan::{Fabric, Plan};
 
-/// Findings that, as errors, prevent RDMA, or end the job earlier. (Memory that cannot be
-/// pinned is an error as well, but has its own key; and a missing provider may concern
-/// only one HCA of several.)
+/// Findings that, as errors, prevent RDMA or end the job before that. (If memory cannot be pinned, that
+/// is also an error, but it has its own key. A missing provider may concern only one HCA of several.)
 const FATAL: [Id; 13] = [
     Id::NvswitchHca,
     Id::NoOwnGid,
@@ -44,7 +42,7 @@ pub enum About {
     Finding(Id),
 }
 
-/// Returns all known obstacles, in the order in which the job would meet them.
+/// Returns all known obstacles, in the order in which they would stop the job.
 #[must_use]
 pub fn all(plan: &Plan) -> Vec<RdmaBlocker> {
     let mut all = Vec::new();
@@ -68,22 +66,21 @@ fn is_fatal(finding: &Finding) -> bool {
     finding.severity == Severity::Error && FATAL.contains(&finding.id)
 }
 
-/// Whether something happens for certain: if the release of NCCL is not known, releases may
-/// differ.
+/// Whether something happens for certain. If the version of NCCL is not known, versions may differ.
 #[must_use]
 pub enum Certain {
     Yes(String),
-    /// It happens with some releases.
+    /// It happens with some versions.
     Perhaps(String),
     No,
 }
 
-/// Returns whether NCCL fails, or runs without RDMA, although there is RDMA.
+/// Returns whether NCCL fails or runs without RDMA, although RDMA is available.
 pub fn of_network(plan: &Plan) -> Certain {
     of_releases(plan, |plan, prediction| match &prediction.transport {
         Transport::Fails(message) => Some(ends_with(plan, message)),
-        // NCCL uses sockets on RDMA without verbs; and without a fabric, `About::Fabric`
-        // already says it.
+        // If the RDMA has no verbs, NCCL uses sockets on it. If there is no fabric, `About::Fabric`
+        // already reports that.
         Transport::Sockets { why, .. } if plan.fabric.is_lost_over_sockets() => Some(match plan.fabric {
             Fabric::PluginOverInterfaces(_) => {
                 format!("{} will load no net plugin, and use TCP", plan.library)
@@ -112,7 +109,7 @@ fn ends_with(plan: &Plan, message: &str) -> String {
 
 fn of_releases(plan: &Plan, what: fn(&Plan, &Prediction) -> Option<String>) -> Certain {
     let each = plan.forecasts.iter().map(|forecast| what(plan, &forecast.prediction));
-    // The answers of an env plugin are unknown.
+    // What an env plugin answers is unknown.
     let is_known = plan.forecasts.iter().all(|forecast| forecast.prediction.env_plugin.is_none());
     let certain = is_known && !plan.forecasts.is_empty() && each.clone().all(|why| why.is_some());
     match each.flatten().next() {

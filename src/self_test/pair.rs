@@ -1,9 +1,8 @@
 //! Two nodes that test the fabric between them.
 //!
-//! The nodes meet over TCP, prove to each other that they have the same token, describe
-//! themselves, and move verified data over every rail. Every message of the other node has a
-//! bound in size and in time, and only what that node has sent, in its order, is taken for its
-//! own.
+//! The nodes connect over TCP, prove to each other that they have the same token, describe themselves,
+//! and move verified data over every rail. Every message of the other node is limited in size and time.
+//! Only what that node has sent, in the right order, is accepted as coming from it.
 
 mod agree;
 mod connect;
@@ -48,9 +47,9 @@ pub(crate) enum Role {
 #[derive(Debug, Clone)]
 pub(crate) struct Meeting<'a> {
     pub role: Role,
-    /// The longest time until the other node is there.
+    /// How long to wait for the other node.
     pub wait: Duration,
-    /// As [`token`] gives it; empty if the other node may be any peer.
+    /// The secret as [`token`] returns it; empty if the other node may be any peer.
     pub token: &'a str,
     /// How long the other node's own tests of each port may take.
     pub extent: Scope,
@@ -58,11 +57,11 @@ pub(crate) struct Meeting<'a> {
 
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// The other node, after the two have met.
+/// The other node, after both have connected.
 pub(crate) struct Met {
     wire: Channel,
     side: Side,
-    /// The longest time until each message of the other node.
+    /// How long to wait for each message from the other node.
     patience: Duration,
     took: Duration,
     /// Whether the other node has proven that it has the token.
@@ -70,7 +69,7 @@ pub(crate) struct Met {
 }
 
 impl Met {
-    /// Two nodes that have met elsewhere, and know each other.
+    /// Returns two nodes that have connected and authenticated elsewhere.
     pub(crate) fn on(channel: Channel, side: Side, patience: Duration) -> Met {
         Met { wire: channel, side, patience, took: Duration::ZERO, is_proven: true }
     }
@@ -79,10 +78,10 @@ impl Met {
         &mut self.wire
     }
 
-    /// Sends the other node what this one is, and receives what the other one is.
+    /// Sends the other node a description of this one, and receives the other node's description.
     ///
     /// # Errors
-    /// What came instead.
+    /// What arrived instead.
     pub(crate) fn describe(&mut self, mine: &Node) -> Result<Node, Stranger> {
         self.wire.send(&Message::Node(mine.clone()))?;
         match self.wire.receive(self.patience)? {
@@ -92,10 +91,10 @@ impl Met {
     }
 }
 
-/// Finds the other node. `say` gets messages about what is waited for.
+/// Finds the other node. `say` gets messages about what this node is waiting for.
 ///
 /// # Errors
-/// No peer connected, or another one did.
+/// No peer connected, or the wrong one did.
 pub(crate) fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, MeetError> {
     let started = Instant::now();
     let end = started + meeting.wait.min(LONGEST_WAIT);
@@ -111,8 +110,8 @@ pub(crate) fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, MeetErr
     Ok(Met { wire, side, patience, took: started.elapsed(), is_proven: !meeting.token.is_empty() })
 }
 
-/// Waits for the other node, and sends all strangers away, such as the probe of a load
-/// balancer, or a node with another token.
+/// Waits for the other node, and rejects all invalid connections, such as a load balancer's probe or a
+/// node with another token.
 fn wait_for(
     address: &Address,
     meeting: &Meeting,
@@ -134,7 +133,7 @@ fn time(time: Duration) -> String {
     text::microseconds(microseconds(time))
 }
 
-/// Tests the fabric to a node that was met, or says why no node was met.
+/// Tests the fabric to the node that connected, or reports why none did.
 pub(crate) fn test(
     met: Result<Met, MeetError>,
     facts: &Facts,
@@ -199,7 +198,7 @@ fn microseconds(time: Duration) -> u64 {
     time.as_micros().try_into().unwrap_or(u64::MAX)
 }
 
-/// What the fuzzers call; see [`crate::fuzz`].
+/// Runs the code that the fuzzers call; see [`crate::fuzz`].
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(line: &[u8]) {
     let message = crate::json::read::<Message>(line);

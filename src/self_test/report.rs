@@ -1,5 +1,5 @@
-//! The whole outcome of a self-test: what `self-test --json` writes in one line, and
-//! `compare` reads from many nodes.
+//! The whole result of a self-test: `self-test --json` writes it in one line, and `compare` reads it
+//! from many nodes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::Check;
 
-/// The document's version. It changes when a field changes its meaning or goes.
+/// The document's version. It changes if a field changes its meaning or is removed.
 pub const SCHEMA: &str = "rdma-init/self-test/1";
 
 #[must_use]
@@ -23,17 +23,17 @@ pub struct Report {
     /// In microseconds, for the whole self-test.
     pub took_us: u64,
     pub hcas: Vec<Rail>,
-    /// The release of NCCL in the image.
+    /// The version of NCCL in the image.
     pub nccl: Option<String>,
     pub profile: Option<String>,
-    /// What the nodes of an NVLink domain must have in common; `None` if nothing suggests that this
+    /// What the nodes of an NVLink domain must have in common; `None` if there is no sign that this
     /// node is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvlink: Option<Nvlink>,
-    /// The placement group of the instance, if a resource claim tells it.
+    /// The placement group of the instance, if a resource claim reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement_group: Option<String>,
-    /// The variables that are filled in.
+    /// The variables that rdma-init fills in.
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<Check>,
     /// The result of the test with another node.
@@ -41,19 +41,19 @@ pub struct Report {
     pub pair: Option<Pair>,
 }
 
-/// What is known of the NVLink domain without NVML.
+/// What is known about the NVLink domain without NVML.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Nvlink {
-    /// The numbers of the IMEX channels that can be used, or `none`. Nodes that share memory have
-    /// the same one.
+    /// The numbers of the IMEX channels that can be used, or `none`. Nodes that share memory have the
+    /// same one.
     pub channels: String,
-    /// The variables that NCCL believes in place of NVML, if some are set.
+    /// The variables that NCCL uses instead of NVML, if any are set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clique: Option<String>,
 }
 
-/// A port that the job uses. A report that is read must have every field.
+/// A port that the job uses. A report must have every field to be readable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rail {
     pub hca: String,
@@ -62,7 +62,7 @@ pub struct Rail {
     pub driver: Option<String>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub firmware: Option<String>,
-    /// `Ethernet`, `InfiniBand`.
+    /// `Ethernet` or `InfiniBand`.
     pub link_layer: String,
     /// As the kernel writes it: `200 Gb/sec (4X HDR)`.
     pub rate: String,
@@ -74,8 +74,8 @@ pub struct Rail {
     /// In bytes: on RoCE, the MTU of the interface, if it is known.
     #[serde(deserialize_with = "Option::deserialize")]
     pub mtu: Option<u32>,
-    /// What the administrator has set on a RoCE port, as the driver writes it. Reports of earlier
-    /// versions do not have it, and most nodes have none.
+    /// What the administrator has set on a RoCE port, as the driver writes it. Reports from earlier
+    /// versions do not contain it, and most nodes have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic_class: Option<String>,
 }
@@ -88,13 +88,13 @@ pub struct Pair {
     pub rails: Vec<Figures>,
 }
 
-/// A rail that works.
+/// A rail that passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// `mlx5_0:1`.
     pub near: String,
     pub far: String,
-    /// From this node: 8 bytes to the other node, and the acknowledgement back.
+    /// The time from this node's write of 8 bytes to the other node until the acknowledgement.
     pub latency_ns: u64,
     /// In Mbit/s, to the other node and from it.
     pub to_mbps: u64,

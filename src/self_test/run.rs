@@ -29,7 +29,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// `each` is bounded, because a time may be too long for a clock.
+    /// Creates a scope. `each` is limited, because a clock cannot hold every time.
     pub fn new(level: Level, size: u64, each: Duration) -> Scope {
         Scope { level, size, each: each.min(isolate::LONGEST) }
     }
@@ -46,7 +46,7 @@ impl Default for Scope {
     }
 }
 
-/// Tests this host, which has this name. The process must be single-threaded.
+/// Tests this host and reports under this name. The process must be single-threaded.
 pub(crate) fn report(
     host: &str,
     facts: &Facts,
@@ -81,8 +81,8 @@ fn of_devices(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<Check> {
     wanted.iter().zip(&results).flat_map(|(wanted, result)| verbs::checks(wanted, result)).collect()
 }
 
-/// Returns the ports that the job uses, each with the slot that NCCL will take, or else the slot of the
-/// container's own GID.
+/// Returns the ports that the job uses, each with the GID index that NCCL will use or, if that is
+/// unknown, with the index of the container's own GID.
 pub(crate) fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest> {
     let rails: Vec<_> = rails(facts, plan).collect();
     let marks = marks(facts, plan);
@@ -95,7 +95,7 @@ pub(crate) fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest>
         };
         let rail = rails.iter().find(|(rail, _, _)| rail.name == hca.name);
         let allowed_mtu = rail.and_then(|(_, _, mtu)| *mtu).and_then(of_roce);
-        // No device has a port 0, and the probe will say so.
+        // No device has a port 0, and the probe will report that.
         let port = u8::try_from(port.number).unwrap_or(0);
         PortTest {
             device: hca.name.clone(),
@@ -111,17 +111,17 @@ pub(crate) fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest>
     used(facts, plan).map(of).collect()
 }
 
-/// Returns what NCCL will give its queue pairs, by the plan and the user's own variables (`ncclIbInitQp`,
-/// `ncclIbRtrQp`).
+/// Returns the attributes that NCCL will give its queue pairs, according to the plan and the user's own
+/// variables (`ncclIbInitQp`, `ncclIbRtrQp`).
 fn marks(facts: &Facts, plan: &Plan) -> Marks {
     let version = plan.nccl.unwrap_or(NEWEST);
     let number = |name: &str| {
         let of_user = || facts.settings.get(name).map(|setting| setting.value.as_str());
         let number = plan.value(name).or_else(of_user).and_then(|text| integer(text, version));
-        // Newer releases have -1 for a value that is not set.
+        // Newer versions use -1 for a value that is not set.
         number.filter(|number| *number != -1).unwrap_or_default()
     };
-    // The fields of the queue pair are as narrow for NCCL.
+    // NCCL cuts the values to the width of the queue pair's fields as well.
     Marks {
         pkey_index: number("NCCL_IB_PKEY") as u16,
         service_level: number("NCCL_IB_SL") as u8,

@@ -1,4 +1,4 @@
-//! What the probe of a port says about the job.
+//! What the probe of a port means for the job.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ pub(crate) const LOOPBACK: &str = "verbs-loopback";
 /// The checks, in order.
 const IDS: [&str; 3] = [OPEN, MEMORY, LOOPBACK];
 
-/// Three checks for each port: those after one that failed are skipped.
+/// Returns three checks for each port: those after a failed one are skipped.
 pub(crate) fn checks(wanted: &PortTest, result: &ProbeResult) -> Vec<Check> {
     match result {
         Ok(probe) if probe.no_provider => {
@@ -30,7 +30,7 @@ pub(crate) fn checks(wanted: &PortTest, result: &ProbeResult) -> Vec<Check> {
     }
 }
 
-/// Returns why nothing was tried with a device. This says nothing about the device or the image.
+/// Returns why a device was not tested. This says nothing about the device or the image.
 fn no_provider(driver: Option<&str>) -> String {
     match driver {
         Some(driver) => format!("this binary has no provider for {driver}"),
@@ -90,9 +90,9 @@ fn of_probe(wanted: &PortTest, probe: &DeviceProbe) -> Vec<Check> {
     checks
 }
 
-/// Returns what is wrong with the MTU that the port works with.
+/// Returns what is wrong with the MTU that the port uses.
 fn mtu(wanted: &PortTest, probe: &DeviceProbe) -> Option<String> {
-    // 0 is a number that verbs.h does not name.
+    // 0 stands for a number that verbs.h does not define.
     let known = wanted.allowed_mtu.filter(|_| probe.active_mtu > 0 && probe.max_mtu > 0);
     let allowed = known?.min(probe.max_mtu);
     let what = match probe.active_mtu.cmp(&allowed) {
@@ -177,7 +177,7 @@ fn fix(step: Step, error: &Failure) -> Option<String> {
 }
 
 fn of_end(wanted: &PortTest, end: &ProbeEnd) -> Vec<Check> {
-    // Steps come in the order of the checks, so the checks before the current step have passed.
+    // Steps are in the order of the checks, so the checks before the current step have passed.
     let at = end.during().map_or(OPEN, id_of);
     let place = IDS.iter().position(|id| *id == at).unwrap_or(0);
     let of = |(index, id): (usize, &&str)| match index.cmp(&place) {

@@ -1,4 +1,4 @@
-//! How many cards and NICs there are, and in which machine.
+//! How many HCAs and NICs there are, and the kind of machine.
 
 use super::Evidence;
 use super::ports::used;

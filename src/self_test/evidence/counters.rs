@@ -1,4 +1,4 @@
-//! Errors that the ports in use have counted.
+//! The errors that the ports in use have counted.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::facts::Facts;
 use crate::facts::counters::OF_LINK;
 use crate::plan::Plan;
 
-/// Only trouble on a link is a warning: packets that came late or not at all are also left
-/// behind by a full fabric and by peers that ended.
+/// Returns the counted errors. Only trouble on a link is a warning: a congested fabric and peers that
+/// exited also cause late and missing packets.
 pub(crate) fn counters(facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = each_used(facts, plan, &|_, port| {
         let counts = port.counters.as_ref().filter(|counts| !counts.is_empty())?;
@@ -36,7 +36,7 @@ pub(crate) fn counters(facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// `link_downed 3, symbol_error 12`; `None` if none of them is above 0.
+/// Returns the counters above 0, such as `link_downed 3, symbol_error 12`; `None` if there are none.
 fn shown(counts: &BTreeMap<String, u64>, matters: impl Fn(&str) -> bool) -> Option<String> {
     let counted = counts.iter().filter(|(name, count)| **count > 0 && matters(name));
     let list: Vec<String> = counted.map(|(name, count)| format!("{name} {count}")).collect();

@@ -15,7 +15,7 @@ struct Nearest<'a> {
     gpu: String,
     distance: Distance,
     hcas: Vec<&'a str>,
-    /// Whether the kernel says which CPU the GPU and these HCAs are connected to.
+    /// Whether the kernel reports the CPU that the GPU and these HCAs are connected to.
     has_cpu: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     }
     let has_c2c = facts.gpu.model_of(c2c::MODELS).is_some();
     let line = |gpu: &Nearest| {
-        // The GPU is connected to this CPU over C2C, so the way that the PCI bus shows does not count.
+        // The GPU is connected to this CPU over C2C, so the path over the PCI bus does not count.
         let over = if has_c2c && gpu.distance == Distance::Node { ", over C2C" } else { "" };
         format!("{}: {} {}{over}", gpu.gpu, condensed(&gpu.hcas), gpu.distance.word())
     };
@@ -119,14 +119,14 @@ pub(crate) fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Returns whether this is a NUMA node with a CPU. A GPU may be in the node of its own memory, which has
-/// none.
+/// Returns whether this is a NUMA node with a CPU. A GPU may belong to the NUMA node of its own memory,
+/// which has no CPU.
 fn has_cpu(facts: &Facts, node: Option<i32>) -> bool {
     let node = node.and_then(|node| u32::try_from(node).ok());
     node.is_some_and(|node| !facts.memory.is_without_cpu(node))
 }
 
-/// Returns what helps if these HCAs are nearer than those in use: a port that is not up comes first.
+/// Returns the fix if these HCAs are nearer than those in use. Ports that are not up come first.
 fn fix(facts: &Facts, nearer: &[&str]) -> String {
     let is_up = |name: &&&str| {
         let hca = facts.rdma.iter().find(|hca| hca.name == ***name);
@@ -170,8 +170,8 @@ mod tests {
 
     const ROOTS: [&str; 2] = ["pci0000:10/0000:10:01.0/0000:11:00.0", "pci0000:90/0000:90:01.0/0000:91:00.0"];
 
-    /// Returns the evidence for HCAs and GPUs that are each behind one of two switches. HCAs beyond the
-    /// first `used` ones are not used.
+    /// Returns the evidence for HCAs and GPUs that are each behind one of two switches. Only the first
+    /// `used` HCAs are used.
     fn evidence(gpus: &[usize], hcas: &[usize], used: usize) -> Evidence {
         let (mut facts, plan) = host(hcas.len(), used);
         let path = |root: usize, device: usize| {
@@ -193,7 +193,7 @@ mod tests {
         let found = evidence(&[0, 0, 1], &[0, 1, 1], 3);
         assert_eq!(found.lines, ["GPU 0: mlx5_0 PIX", "GPU 1: mlx5_0 PIX", "GPU 2: mlx5_1, mlx5_2 PIX"]);
         assert_eq!((found.wrong, found.skip), (None, None));
-        // The HCA is far, and no other one is nearer.
+        // The HCA is far away, but no other one is nearer.
         let far = evidence(&[0], &[1], 1);
         assert_eq!((far.lines, far.wrong), (vec!["GPU 0: mlx5_0 SYS".to_owned()], None));
     }

@@ -1,4 +1,4 @@
-//! What the image has: NCCL, CUDA, libibverbs, its providers, and net plugins.
+//! What the image contains: NCCL, CUDA, libibverbs, its providers, and net plugins.
 
 use super::Evidence;
 use super::ports::each_used;
@@ -49,7 +49,7 @@ pub(crate) fn plugin(facts: &Facts, _: &Plan) -> Evidence {
     }
 }
 
-/// Returns the release of NCCL, and the one that the platform asks for.
+/// Returns the version of NCCL, and the version that the platform requires.
 pub(crate) fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (plan.nccl, installed::found(facts)) {
         (_, Some((version, path))) => format!("{version}, {path}"),
@@ -59,7 +59,7 @@ pub(crate) fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
     with_minimum(vec![found], plan, |profile| profile.nccl_min.as_deref())
 }
 
-/// Returns the release of CUDA, and the one that the platform asks for.
+/// Returns the version of CUDA, and the version that the platform requires.
 pub(crate) fn cuda(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (&facts.platform.cuda_version, installed::image(facts).map(|image| &image.cuda_runtime))
     {

@@ -31,7 +31,7 @@ pub(crate) fn bootstrap(_: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Returns what the known release of NCCL does, or else the newest release.
+/// Returns what the known version of NCCL does, or else the newest version.
 pub(crate) fn nccl(_: &Facts, plan: &Plan) -> Evidence {
     let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
     if let Certain::Perhaps(why) = obstacle::of_network(plan) {
@@ -55,7 +55,7 @@ pub(crate) fn nccl(_: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Returns how many variables the user has set, for NCCL and its neighbours.
+/// Returns how many variables the user has set for NCCL and the libraries around it.
 pub(crate) fn variables(_: &Facts, plan: &Plan) -> Evidence {
     let set = plan.settings.iter().filter(|setting| setting.outcome == plan::SettingOutcome::User).count();
     match set {
@@ -85,7 +85,7 @@ pub(crate) fn signals(facts: &Facts, _: &Plan) -> Evidence {
     }
 }
 
-/// Returns whether the state of the start can be kept for processes that enter the container.
+/// Returns whether the state of the start can be saved for processes that enter the container.
 pub(crate) fn state(facts: &Facts, _: &Plan) -> Evidence {
     match facts.state_writable {
         None => Evidence::skip("the facts do not say"),
@@ -99,7 +99,7 @@ pub(crate) fn state(facts: &Facts, _: &Plan) -> Evidence {
     }
 }
 
-/// Returns how the NICs reach the memory of the GPUs.
+/// Returns how the NICs access the memory of the GPUs.
 pub(crate) fn gpudirect(facts: &Facts, _: &Plan) -> Evidence {
     match (facts.gpu.count, &facts.gpu.peer_memory) {
         (None, _) => Evidence::skip("no GPU"),

@@ -10,7 +10,7 @@ use crate::text::amount;
 /// The number of open files that each rank of a large job needs.
 const FEW_FILES: u64 = 4096;
 
-/// In bytes; threads of NCCL and of frameworks are known to need more stack.
+/// In bytes; some threads of NCCL and of frameworks need more stack.
 const SMALL_STACK: u64 = 1024 * 1024;
 
 pub(crate) fn memlock(facts: &Facts, _: &Plan) -> Evidence {

@@ -8,12 +8,12 @@ use crate::finding::Id;
 use crate::findings::mtu::FIX;
 use crate::plan::Plan;
 
-/// Bytes of the headers that the kernel leaves room for in a packet, the largest of each
-/// kind (`iboe_get_mtu` in `include/rdma/ib_addr.h`): GRH, UDP, BTH, XRC, atomics, ICRC.
+/// In bytes: the headers that the kernel reserves space for in a packet, with the largest of each kind
+/// (`iboe_get_mtu` in `include/rdma/ib_addr.h`): GRH, UDP, BTH, XRC, atomics, ICRC.
 const HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
-/// Returns the InfiniBand MTU for the MTU of a netdev, both in bytes. The kernel asks the port's
-/// own netdev; a VLAN or macvlan on it may have less.
+/// Returns the InfiniBand MTU for the MTU of a netdev, both in bytes. The kernel uses the port's own
+/// netdev; a VLAN or macvlan on it may have a smaller MTU.
 pub(crate) fn of_roce(mtu: u32) -> Option<u32> {
     [4096, 2048, 1024, 512, 256].into_iter().find(|size| size + HEADERS <= mtu)
 }

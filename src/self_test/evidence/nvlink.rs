@@ -1,4 +1,4 @@
-//! NVLink to other nodes: the IMEX channels, and what NCCL makes of them.
+//! NVLink to other nodes: the IMEX channels, and what NCCL does with them.
 
 use super::Evidence;
 use crate::facts::Facts;
@@ -7,13 +7,13 @@ use crate::libraries::nccl::version::NEWEST;
 use crate::plan::Plan;
 use crate::self_test::report::Nvlink;
 
-/// The variables that NCCL believes in place of NVML about the clique of this node (`fillInfo` in
-/// `src/init.cc`).
+/// NCCL takes the clique of this node from these variables instead of NVML, if they are set (`fillInfo`
+/// in `src/init.cc`).
 const CLIQUE: &str = "NCCL_MNNVL_CLIQUE_ID";
 const CLUSTER: &str = "NCCL_MNNVL_UUID";
 
-/// Returns what the nodes of one NVLink domain must have in common; `None` if nothing suggests that this
-/// node is in one.
+/// Returns what the nodes of one NVLink domain must have in common; `None` if there is no sign that
+/// this node is in one.
 pub(crate) fn of_node(facts: &Facts, plan: &Plan) -> Option<Nvlink> {
     if facts.imex.count == 0 && facts.gpu.model_of(MODELS).is_none() {
         return None;

@@ -42,8 +42,8 @@ pub(crate) fn pci_links(facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Returns whether two cards of the same possible speed have different links, although each runs at
-/// what it reports as its best.
+/// Returns whether two HCAs with the same possible speed have different links, although each runs at
+/// the best that it reports.
 fn differ(facts: &Facts, plan: &Plan) -> bool {
     let links: Vec<(&Hca, &PciLink)> =
         used(facts, plan).filter_map(|(hca, _)| Some((hca, hca.pci_link.as_ref()?))).collect();

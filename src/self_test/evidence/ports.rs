@@ -9,8 +9,8 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::plan::Plan;
 use crate::text::{condensed, grouped};
 
-/// Returns the ports that the plan uses. They are a list, because an iterator would make more code at
-/// each use.
+/// Returns the ports that the plan uses, as a list, because an iterator would add more code at each
+/// use.
 pub(crate) fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a Port)> {
     let used = plan.ports.iter().filter(|verdict| verdict.used);
     let found = used.filter_map(|verdict| facts.port(&verdict.hca, verdict.port));
@@ -87,7 +87,7 @@ pub(crate) fn route(facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// One line for each text that `say` gives, with the ports that it gives it for.
+/// Returns a line for each text that `say` returns, with the ports that have this text.
 pub(crate) fn each_used(facts: &Facts, plan: &Plan, say: &dyn Fn(&Hca, &Port) -> Option<String>) -> Evidence {
     let said = grouped(used(facts, plan).filter_map(|(hca, port)| {
         let name = match hca.ports.len() {

@@ -1,5 +1,5 @@
-//! The life of one child: it is started, listened to, answered, killed when its time is up, and
-//! reaped.
+//! The life of one child: this process starts it, reads its messages, answers it, kills it when its
+//! time is up, and reaps it.
 
 use std::io::{BufRead, BufReader};
 use std::net::Shutdown;
@@ -24,8 +24,8 @@ use crate::verbs::port_test::{PortTest, ProbeEnd, ProbeResult};
 use crate::verbs::step::Step;
 use crate::verbs::talk::{End, Talk};
 
-/// How long a killed process may take to end. A process that sleeps in the kernel, on a device
-/// that does not answer, may never end.
+/// How long a killed process may take to exit. If it sleeps in the kernel, waiting for a device that
+/// does not answer, it may never exit.
 const GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Child(ChildState);
@@ -39,12 +39,12 @@ struct Running {
     pid: Pid,
     /// `None` before Linux 5.3, which has no pidfd_open(2).
     pidfd: Option<Pidfd>,
-    /// `None` once the child has closed its side.
+    /// `None` after the child has closed its side.
     socket: Option<UnixStream>,
     told: ChildReport,
-    /// When its time began.
+    /// When the current time limit began.
     since: Instant,
-    /// When its time is up; `None` while it waits for us.
+    /// When the child's time is up; `None` while it waits for this process.
     deadline: Option<Instant>,
     killed: Option<KilledChild>,
 }
@@ -52,7 +52,7 @@ struct Running {
 /// When a child was killed, and why.
 struct KilledChild {
     at: Instant,
-    /// It told more than [`message::LIMIT`](super::message::LIMIT).
+    /// Whether it was killed because it sent more than [`message::LIMIT`](super::message::LIMIT).
     for_telling: bool,
 }
 
@@ -81,8 +81,8 @@ impl Child {
         }
     }
 
-    /// Reads, kills or reaps, whichever is due. Returns when to look again, or `None` once the
-    /// child is over or has told what `is_there` looks for.
+    /// Reads, kills or reaps, whichever is due. Returns when to check again, or `None` if the child has
+    /// ended or has sent what `is_there` looks for.
     pub(crate) fn advance(&mut self, is_there: impl Fn(&ChildReport) -> bool) -> Option<Instant> {
         let ChildState::Running(running) = &mut self.0 else { return None };
         match running.advance() {
@@ -98,7 +98,7 @@ impl Child {
         }
     }
 
-    /// Returns what the child has told, if it still runs.
+    /// Returns what the child has sent, if it is still running.
     pub(crate) fn told(&self) -> Option<&ChildReport> {
         match &self.0 {
             ChildState::Running(running) => Some(&running.told),
@@ -106,7 +106,7 @@ impl Child {
         }
     }
 
-    /// Sends the message that the child waits for. `None` tells it that the message never comes.
+    /// Sends the message that the child waits for. `None` means that no message will ever arrive.
     pub(crate) fn answer(&mut self, message: Option<&Message>) {
         let ChildState::Running(running) = &mut self.0 else { return };
         let Some(socket) = &mut running.socket else { return };
@@ -117,7 +117,7 @@ impl Child {
         }
     }
 
-    /// Returns the descriptors to poll for news of the child.
+    /// Returns the descriptors to poll for events of the child.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let running = match &self.0 {
             ChildState::Running(running) => Some(running),
@@ -128,7 +128,7 @@ impl Child {
         socket.into_iter().chain(pidfd)
     }
 
-    /// Returns whether no descriptor tells of the child's end.
+    /// Returns whether no descriptor reports the child's end.
     pub(crate) fn is_unseen(&self) -> bool {
         matches!(&self.0, ChildState::Running(Running { pidfd: None, .. }))
     }
@@ -142,7 +142,7 @@ impl Child {
 }
 
 impl Running {
-    /// Returns when to look again; as an error, the result.
+    /// Returns when to check again or, as an error, the result.
     fn advance(&mut self) -> Result<Instant, ProbeResult> {
         // The child is reaped before its socket is read to the end, so that no message is missed.
         let reaped = fork::reap_child(self.pid);
@@ -167,7 +167,7 @@ impl Running {
         }
     }
 
-    /// Reads what is in the socket. `false` if the child has told too much.
+    /// Reads what is in the socket. Returns `false` if the child has sent too much.
     fn listen(&mut self) -> bool {
         let Some(socket) = &mut self.socket else { return true };
         match worker::read(socket, |bytes| self.told.push(bytes)) {
@@ -179,7 +179,7 @@ impl Running {
         }
     }
 
-    /// Kills the child. It is not reaped yet, so no other process can have its number.
+    /// Kills the child. It is not reaped yet, so no other process can have its PID.
     fn kill(&mut self, for_telling: bool) {
         if self.killed.is_none() {
             let _ = signals::kill(self.pid, SIGKILL);
@@ -203,7 +203,7 @@ impl Running {
 
     fn hung(&self, gone: bool) -> ProbeEnd {
         let (during, found) = self.told.read();
-        // The child had told its result, so the kernel was closing the device.
+        // The child had already sent its result, so the kernel was closing the device.
         let during = if found.is_some() { Some(Step::Close) } else { during };
         let end = self.killed.as_ref().map_or_else(Instant::now, |killed| killed.at);
         let after_ms = end.duration_since(self.since).as_millis().try_into().unwrap_or(u64::MAX);
@@ -211,11 +211,11 @@ impl Running {
     }
 }
 
-/// Does the work in a child. What it does not keep are the sockets of other children, and descriptors of the
-/// command.
+/// Starts a child and does the work in it. The child does not keep the sockets of other children or the
+/// descriptors of the command.
 fn start(wanted: &PortTest, work: Work) -> Result<(Pid, UnixStream), Errno> {
     worker::start(&[], |socket| {
-        // A provider may print something, and standard output belongs to the parent.
+        // A provider may print something, but standard output belongs to the parent.
         if let Ok(null) = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
             let _ = dup2_stdin(&null);
             let _ = dup2_stdout(&null);

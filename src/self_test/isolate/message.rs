@@ -9,7 +9,7 @@ use crate::verbs::port_test::DeviceProbe;
 use crate::verbs::step::Step;
 use crate::verbs::talk::End;
 
-/// The most bytes that a child may tell. A probe tells a few thousand.
+/// The most bytes that a child may send. A probe sends a few thousand.
 pub(crate) const LIMIT: usize = 64 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,20 +26,20 @@ pub(crate) enum Message {
 
 impl Message {
     /// # Errors
-    /// The other side reads no longer.
+    /// The other side has stopped reading.
     pub(crate) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         out.write_all(&json::line(self))
     }
 }
 
-/// Everything that a child has told so far.
+/// Everything that a child has sent so far.
 #[derive(Debug, Default)]
 pub(crate) struct ChildReport {
     bytes: Vec<u8>,
 }
 
 impl ChildReport {
-    /// Adds what was read. `false` if that is more than [`LIMIT`].
+    /// Adds the bytes that were read. Returns `false` if the total exceeds [`LIMIT`].
     #[must_use]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let fits = self.bytes.len() + bytes.len() <= LIMIT;
@@ -49,13 +49,14 @@ impl ChildReport {
         fits
     }
 
-    /// Returns the messages. A line that is not a message, such as one that was cut, is an error.
+    /// Returns the messages. A line that is not a message, for example because it was cut off, is an
+    /// error.
     fn messages(&self) -> impl Iterator<Item = Result<Message, serde_json::Error>> {
         let lines = self.bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.map(json::read)
     }
 
-    /// Returns the last step that was named, and the result.
+    /// Returns the last step that the child reported, and the result.
     pub(crate) fn read(&self) -> (Option<Step>, Option<Box<DeviceProbe>>) {
         let (mut at, mut found) = (None, None);
         for message in self.messages().flatten() {
@@ -79,7 +80,7 @@ impl ChildReport {
         self.messages().any(|message| matches!(message, Ok(Message::Ready)))
     }
 
-    /// Returns whether the child has told something that is not a message.
+    /// Returns whether the child has sent something that is not a message.
     pub(crate) fn is_garbled(&self) -> bool {
         self.messages().any(|message| message.is_err())
     }

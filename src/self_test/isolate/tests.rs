@@ -40,7 +40,7 @@ fn what_is_found_comes_through_the_pipe() {
 fn a_crash_is_named_with_the_step() {
     let result = one(LONG, |_, talk| {
         talk.step(Step::OpenDevice);
-        // Not a fault: the test harness catches those.
+        // This is an abort, not a memory fault, because the test harness catches those.
         std::process::abort()
     });
     let during = Some(Step::OpenDevice);

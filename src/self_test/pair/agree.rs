@@ -7,7 +7,8 @@ use super::message::Node;
 use super::rails::Found;
 use crate::text::counted;
 
-/// Returns the properties that must be the same on both nodes, in the order in which they are shown.
+/// Returns the checks of the properties that must be the same on both nodes, in the order of the
+/// report.
 pub(super) fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
     vec![
         count(mine, theirs),
@@ -30,7 +31,7 @@ pub(super) fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> 
     ]
 }
 
-/// Returns why no data can go between these two rails.
+/// Returns why data cannot move between these two rails.
 pub(super) fn why_not(near: &Rail, far: &Rail) -> Option<String> {
     if near.link_layer != far.link_layer {
         Some(format!("one end is {}, the other {}", near.link_layer, far.link_layer))
@@ -88,7 +89,7 @@ fn verdict(id: &str, odd: Vec<String>, same: Vec<String>, fix: &str) -> Check {
     }
 }
 
-/// Compares the MTUs of the interfaces, and those that the ports work with.
+/// Compares the MTUs of the interfaces, and the MTUs that the ports use.
 fn mtu(mine: &Node, theirs: &Node, found: &[Found]) -> Check {
     let (mut odd, mut same) = (Vec::new(), Vec::new());
     for (index, (near, far)) in mine.rails.iter().zip(&theirs.rails).enumerate() {

@@ -9,18 +9,18 @@ use crate::wire::connection::Connection;
 use crate::wire::stranger::{Fault, Stranger};
 use crate::wire::{Address, Channel, reach};
 
-/// The pause between two tries to reach a node that is not there yet.
+/// The pause between two attempts to reach a node that is not running yet.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The time for one try: a node that is off does not answer at all.
+/// The time for one attempt: a node that is off does not answer at all.
 const TRY: Duration = Duration::from_secs(5);
 
-/// Connects until a node has proven to be ours. A connection that is closed or stays silent
-/// before that may lead to a proxy whose node is not up yet, or to a node to which many others
-/// have come; so another one is made.
+/// Connects until a node has authenticated. Before that, a connection may be closed or stay silent,
+/// because a proxy's node is not running yet, or because many others have connected to the node. In
+/// this case, this tries again.
 ///
 /// # Errors
-/// The node cannot be reached, or is not ours.
+/// The node cannot be reached, or fails to authenticate.
 pub(super) fn go_to(
     address: &Address,
     meeting: &Meeting,

@@ -1,4 +1,4 @@
-//! Checks what the other node says about its ends, before a device gets to know it. Pure.
+//! Checks what the other node reports about its ends before any device uses it. Pure.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,18 +6,18 @@ use super::super::report::Rail;
 use crate::verbs::port_test::LEAST_SIZE;
 use crate::verbs::talk::End;
 
-/// The numbers of queue pairs have 24 bits. 0 and 1 are those of the management, and the last
-/// one is that of multicast (the InfiniBand specification, volume 1, section 9.2).
+/// Queue pair numbers have 24 bits. 0 and 1 are for management, and the last one is for multicast (the
+/// InfiniBand specification, volume 1, section 9.2).
 const NUMBERS: std::ops::RangeInclusive<u32> = 2..=0xff_fffe;
 
 /// The LIDs of single ports (section 4.1.3), and 0 for a port that has none yet.
 const LIDS: std::ops::RangeInclusive<u16> = 0..=0xbfff;
 
-/// In bytes; 0 if verbs.h has no name for the MTU.
+/// In bytes; 0 if the MTU has no name in verbs.h.
 const MTUS: [u32; 6] = [0, 256, 512, 1024, 2048, 4096];
 
-/// Returns what is impossible in this end, if anything is. `rail` is what the same node has said about
-/// the rail before.
+/// Returns what is impossible about this end, if anything is. `rail` is what the same node reported
+/// about the rail before.
 pub(super) fn wrong(end: &End, rail: &Rail) -> Option<&'static str> {
     let is_roce = rail.link_layer == "Ethernet";
     let last = end.address.checked_add(end.size);

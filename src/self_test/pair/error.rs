@@ -1,4 +1,4 @@
-//! Why one end of a rail moved no data, as both nodes get to know it.
+//! Why one end of a rail moved no data, as both nodes report it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,20 +7,20 @@ use crate::verbs::failure::Failure;
 use crate::verbs::port_test::ProbeEnd;
 use crate::verbs::step::Step;
 
-/// What another node sends may hold any text: its words must be made presentable.
+/// Another node may send any text in these, so they must be made safe to show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RailError {
     /// A step failed. `now` is the state of the port if it went down meanwhile.
     #[error("{step} failed: {why}{}", now.map(|state| format!("; the port is {state} now")).unwrap_or_default())]
     Step { step: Step, why: Failure, now: Option<PortState> },
-    /// The process of this end has ended without a result.
+    /// The process of this end exited without a result.
     #[error(transparent)]
     Probe(ProbeEnd),
 }
 
 impl RailError {
-    /// Returns whether this end has only waited for the other one, which knows more.
+    /// Returns whether this end only waited for the other one, which knows more.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self, RailError::Step { step: Step::Wait, .. })
     }
@@ -33,7 +33,7 @@ impl RailError {
         matches!(self, RailError::Step { why, .. } if why.is_loss())
     }
 
-    /// Returns the step that failed, or during which the process has ended.
+    /// Returns the step that failed, or at which the process exited.
     pub(super) fn step(&self) -> Option<Step> {
         match self {
             RailError::Step { step, .. } => Some(*step),

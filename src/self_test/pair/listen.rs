@@ -12,11 +12,11 @@ use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;
 use crate::wire::{AcceptError, Channel};
 
-/// The most connections whose other end has not proven anything yet.
+/// The most connections whose other ends have not authenticated yet.
 const MOST: usize = 64;
 
-/// Returns the first node that proves to be ours, and how long its messages may take; `None` when the
-/// time is over.
+/// Returns the first node that authenticates, and how long its messages may take; `None` if the time is
+/// over.
 ///
 /// # Errors
 /// No peer can connect any more.

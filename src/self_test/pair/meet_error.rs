@@ -1,4 +1,4 @@
-//! Why no other node was met.
+//! Why the two nodes did not connect.
 
 use crate::resolve::ResolveError;
 use crate::wire::listen::ListenError;
@@ -13,13 +13,13 @@ pub(crate) enum MeetError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Accept(#[from] AcceptError),
-    /// No node of the test connected in time. The words say which others did.
+    /// The other node of the test did not connect in time. The text says which other peers did.
     #[error("{0}")]
     NotConnected(String),
-    /// `before` is what answered at the address before.
+    /// `before` is what answered at the address earlier.
     #[error("cannot reach {address} within {within}: {why}{}", after(.before.as_ref()))]
     Unreachable { address: Address, within: String, why: Box<ConnectError>, before: Option<Stranger> },
-    /// What answered is not the other node, or stopped to be it.
+    /// The peer is not the other node, or stopped behaving like it.
     #[error(transparent)]
     Stranger(#[from] Stranger),
 }

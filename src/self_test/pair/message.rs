@@ -1,4 +1,4 @@
-//! What two nodes tell each other once they know each other.
+//! What two nodes send each other after they have authenticated.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,13 +37,13 @@ impl Message {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Node {
     pub host: String,
-    /// The release of NCCL in its image.
+    /// The version of NCCL in its image.
     pub nccl: Option<String>,
     pub rails: Vec<Rail>,
 }
 
 impl Node {
-    /// Removes what a terminal or a reader should not get from a stranger.
+    /// Removes anything that a terminal or a reader must not get from an untrusted peer.
     pub(crate) fn presentable(mut self) -> Node {
         let rails = self.rails.iter_mut().flat_map(|rail| {
             let texts = [&mut rail.hca, &mut rail.link_layer, &mut rail.rate];
@@ -59,14 +59,14 @@ impl Node {
 /// The result of one rail at one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moved {
-    /// Whether all data that arrived is what the other node had sent.
+    /// Whether all data that arrived is what the other node sent.
     pub verified: bool,
     pub latency_ns: Option<u64>,
     /// In Mbit/s, to the other node.
     pub bandwidth_mbps: Option<u64>,
     /// What failed, and how.
     pub error: Option<RailError>,
-    /// Why the rail was not tried.
+    /// Why the rail was not tested.
     pub skipped: Option<String>,
 }
 

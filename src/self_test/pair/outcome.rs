@@ -12,7 +12,7 @@ use crate::verbs::step::Step;
 
 const DATA: &str = "pair-data";
 
-/// One check for each pair of rails.
+/// Returns one check for each pair of rails.
 pub(super) fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
     let rails = mine.rails.iter().zip(&theirs.rails).zip(found);
     rails.map(|((near, far), found)| check(near, far, &theirs.host, found)).collect()
@@ -52,8 +52,8 @@ fn check(near: &Rail, far: &Rail, host: &str, found: &Found) -> Check {
     Check { message: Some(message), fix: fix(&errors).map(str::to_owned), ..of(Outcome::Failed) }
 }
 
-/// Returns the fix for the cause, found in what both ends say: when nothing came from the other end,
-/// the cause is there.
+/// Returns the fix for the cause, based on what both ends report. If nothing arrived from the other
+/// end, the cause is there.
 fn fix(errors: &[&RailError]) -> Option<&'static str> {
     let error = errors.iter().find(|error| !error.is_waiting()).or(errors.first())?;
     if errors.iter().any(|error| error.is_of_port()) {
@@ -71,7 +71,7 @@ fn fix(errors: &[&RailError]) -> Option<&'static str> {
     }
 }
 
-/// Returns the figures of the rails that work.
+/// Returns the figures of the rails that passed.
 pub(super) fn figures(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Figures> {
     let rails = mine.rails.iter().zip(&theirs.rails).zip(found);
     let figures = rails.filter(|(_, found)| found.mine.verified && found.theirs.verified).filter_map(

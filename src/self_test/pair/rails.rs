@@ -1,5 +1,5 @@
-//! Connects every rail to its counterpart. Each rail has a process, which tells its own end,
-//! gets the other end from here, and moves data.
+//! Connects every rail to its counterpart. Each rail has a process, which reports its own end, gets the
+//! other end from this process, and moves data.
 
 use std::time::Duration;
 
@@ -28,18 +28,18 @@ pub(crate) const TOGETHER: Duration = Duration::from_secs(2);
 /// The result for a pair of rails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// In bytes: the MTU that the port works with, on this node and on the other one.
+    /// In bytes: the MTU that the port uses, on this node and on the other one.
     pub mtu: [Option<u32>; 2],
     pub mine: Moved,
     pub theirs: Moved,
-    /// Why the pair was not tried.
+    /// Why the pair was not tested.
     pub left_out: Option<String>,
 }
 
-/// Tries each rail by itself.
+/// Tests each rail by itself.
 ///
 /// # Errors
-/// The other node has gone, or violates the protocol.
+/// The other node has disconnected, or violates the protocol.
 pub(crate) fn run(
     met: &mut Met,
     wanted: &[PortTest],
@@ -54,7 +54,7 @@ pub(crate) fn run(
     connected(met, wanted, mine, theirs, extent, work)
 }
 
-/// Has each rail move data both ways at once, to measure its bandwidth.
+/// Moves data both ways at once over each rail, to measure its bandwidth.
 ///
 /// # Errors
 /// As for [`run`].
@@ -85,7 +85,7 @@ fn connected(
     let mut children = Children::start(&tried, ALL, work);
     let ends = connect(met, &mut children, &far, extent.each);
     if ends.is_err() {
-        // The children wait for something that will not come.
+        // The children wait for a message that will not arrive.
         children.list().iter_mut().for_each(|child| child.answer(None));
     }
     children.until(extent.each, |_| false);
@@ -106,7 +106,7 @@ fn told(when: &str, end: Stranger) -> Stranger {
     Stranger { why: format!("{when}: {}", end.why), ..end }
 }
 
-/// Tells the other node the result of each rail, and gets its results.
+/// Sends the other node the result of each rail, and receives its results.
 fn done(met: &mut Met, results: &[Moved]) -> Result<Vec<Moved>, Stranger> {
     met.wire.send(&Message::Done(results.to_vec()))?;
     match met.wire.receive(met.patience)? {
@@ -116,7 +116,7 @@ fn done(met: &mut Met, results: &[Moved]) -> Result<Vec<Moved>, Stranger> {
     }
 }
 
-/// Tells each rail its counterpart of `rails`. Gives our ends and the other node's.
+/// Sends each rail its counterpart of `rails`. Returns this node's ends and the other node's ends.
 fn connect(
     met: &mut Met,
     children: &mut Children,

@@ -22,7 +22,7 @@ pub enum TokenError {
         "{TOKEN_VARIABLE} is shorter than {SHORTEST} bytes, so it could be guessed: give all nodes one random text, from `{MAKE}` for example"
     )]
     Short,
-    /// The environment had other bytes, which several texts may share.
+    /// The environment contains other bytes, and several different values may turn into the same text.
     #[error("{TOKEN_VARIABLE} is not UTF-8 text: use a text from `{MAKE}` for example")]
     NotUtf8,
 }
@@ -30,7 +30,7 @@ pub enum TokenError {
 /// Returns the secret that the other node must have as well; empty if the other node may be any peer.
 ///
 /// # Errors
-/// The token could be guessed; or there is none, and no option says that this is meant.
+/// The token could be guessed, or there is no token and no option allows that.
 pub(crate) fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str, TokenError> {
     let (Role::Listen(address) | Role::Connect(address)) = role;
     if token.is_empty() {
@@ -54,14 +54,14 @@ pub(crate) fn sound(token: &str) -> Result<(), TokenError> {
     if token.len() < SHORTEST {
         return Err(TokenError::Short);
     }
-    // The environment was not UTF-8; several texts become this one.
+    // The environment was not UTF-8; several values turn into this text.
     if token.contains(char::REPLACEMENT_CHARACTER) {
         return Err(TokenError::NotUtf8);
     }
     Ok(())
 }
 
-/// Returns whether only processes of this host are at the other end. A listener without an address
+/// Returns whether only processes on this host can be at the other end. A listener without an address
 /// listens on all addresses.
 fn is_own(address: &Address, role: &Role) -> bool {
     match role {
