@@ -1,6 +1,6 @@
 //! Our own lines in a file that belongs to others, between two marks. Programs that read such files
-//! take the marks for comments. NCCL before 2.24 knows no comments, and takes them for lines
-//! that set nothing, because they have no equals sign.
+//! treat the marks as comments. NCCL before 2.24 does not support comments, but ignores the marks,
+//! because they have no equals sign.
 
 pub(crate) mod list;
 
@@ -39,7 +39,7 @@ pub(crate) fn lines(text: &str) -> Vec<&str> {
     ours.filter(|line| *line != BEGIN && *line != END).collect()
 }
 
-/// Returns how many lines the block has that begins here; 0 if none does.
+/// Returns how many lines the block has that begins here; 0 if no block begins here.
 fn block(line: &str, after: &[&str]) -> usize {
     let is_mark = |line: &str, mark: &str| line.trim_end() == mark;
     if !is_mark(line, BEGIN) {
@@ -52,9 +52,8 @@ fn block(line: &str, after: &[&str]) -> usize {
     }
 }
 
-/// Returns the text with these lines in a block at its end, which replaces an earlier block. Lines
-/// `KEY=VALUE` are left out if the text sets the key itself; `keys` tells which keys a text
-/// sets.
+/// Returns the text with these lines in a block at its end, which replaces an earlier block. Omits a
+/// `KEY=VALUE` line if the text sets the key itself; `keys` returns the keys that a text sets.
 pub(crate) fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> String {
     let mut own: String = without(text);
     let set = keys(&own);
@@ -70,7 +69,7 @@ pub(crate) fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> St
     format!("{own}{BEGIN}\n{}\n{END}\n", lines.join("\n"))
 }
 
-/// Returns the text as the user has written it, without our blocks.
+/// Returns the text as the user wrote it, without our blocks.
 fn without(text: &str) -> String {
     if !text.contains(BEGIN) {
         return text.to_owned();
@@ -119,7 +118,7 @@ mod tests {
         let own = "NCCL_DEBUG=INFO\nNCCL_IB_GID_INDEX=5\n#NCCL_IB_HCA=x";
         let text = with(own, LINES);
         assert_eq!(text, format!("{own}\n{BEGIN}\nNCCL_IB_HCA==mlx5_1\n{END}\n"));
-        // The next start replaces the block, and a start with nothing to say removes it.
+        // The next start replaces the block. A start without any lines removes it.
         assert_eq!(with(&text, LINES), text);
         assert_eq!(with(&text, ""), format!("{own}\n"));
         let moved = format!("{BEGIN}\nNCCL_IB_TC=1\n{END}\n{own}\n");

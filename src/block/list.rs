@@ -1,18 +1,19 @@
 //! Our own entries in a JSON list that belongs to others, between the same two marks, which are entries
-//! themselves. A program that looks up names in such a list finds no name like a mark.
+//! themselves. No name is equal to a mark, so a program that looks up names in such a list ignores the
+//! marks.
 
 use serde_json::Value;
 
 use super::{BEGIN, END};
 
-/// The text is something else than a JSON list.
+/// The text is not a JSON list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoList;
 
 /// Returns the entries that are not ours.
 ///
 /// # Errors
-/// The text is no JSON list.
+/// The text is not a JSON list.
 pub(crate) fn without(text: &str) -> Result<Vec<Value>, NoList> {
     let entries = entries(text)?;
     // Our block is the last one. A mark without its counterpart is not a block.
@@ -24,10 +25,10 @@ pub(crate) fn without(text: &str) -> Result<Vec<Value>, NoList> {
     }
 }
 
-/// Returns the texts in the list, ours among them, without the marks.
+/// Returns the strings in the list, including ours, without the marks.
 ///
 /// # Errors
-/// The text is no JSON list.
+/// The text is not a JSON list.
 pub(crate) fn names(text: &str) -> Result<Vec<String>, NoList> {
     let entries = entries(text)?;
     let texts = entries.iter().filter_map(Value::as_str).filter(|text| ![BEGIN, END].contains(text));
@@ -41,18 +42,18 @@ fn entries(text: &str) -> Result<Vec<Value>, NoList> {
     }
 }
 
-/// Returns the text with these entries in a block at its end, which replaces an earlier block. What the
-/// list has already is left out.
+/// Returns the text with these entries in a block at its end, which replaces an earlier block. Omits
+/// entries that the list already contains.
 ///
 /// # Errors
-/// The text is no JSON list.
+/// The text is not a JSON list.
 pub(crate) fn with(text: &str, ours: &[&str]) -> Result<String, NoList> {
     let own = without(text)?;
     let new: Vec<&str> = ours.iter().copied().filter(|ours| !own.iter().any(|entry| entry == ours)).collect();
     let block = [BEGIN].into_iter().chain(new.iter().copied()).chain([END]);
     let block = block.filter(|_| !new.is_empty()).map(Value::from);
     let all: Vec<Value> = own.iter().cloned().chain(block).collect();
-    // If nothing changes, the text keeps its form.
+    // If nothing changes, the text keeps its formatting.
     if serde_json::from_str::<Vec<Value>>(text).is_ok_and(|entries| entries == all)
         || text.trim().is_empty() && all.is_empty()
     {
@@ -65,7 +66,7 @@ pub(crate) fn with(text: &str, ours: &[&str]) -> Result<String, NoList> {
 mod tests {
     use super::*;
 
-    /// Found by the fuzzer: each start added another block.
+    /// The fuzzer found this: each start added another block.
     #[test]
     fn a_mark_that_is_left_alone_hides_no_block() {
         for user in [format!("[\"{END}\", \"MINE\"]"), format!("[\"{BEGIN}\", \"MINE\"]")] {
@@ -89,7 +90,7 @@ mod tests {
         assert!(second.contains("NCCL_NET") && !second.contains("IB_HCA") && second.contains("MINE"));
         assert_eq!(without(&second).unwrap(), ["MINE", "NCCL_IB_TC"]);
         assert_eq!(with(&second, &[]).unwrap(), "[\n  \"MINE\",\n  \"NCCL_IB_TC\"\n]\n");
-        // A text in which nothing changes keeps its form.
+        // If nothing changes, the text keeps its formatting.
         assert_eq!(with(user, &["MINE"]).unwrap(), user);
         assert_eq!(with("", &[]).unwrap(), "");
         assert!(with("\n", &["A"]).unwrap().starts_with("[\n  \"# rdma-init: begin"));
