@@ -1,5 +1,5 @@
-//! What `compare` reads of a report. The long parts, such as the evidence, are passed
-//! over without a copy.
+//! The parts of a report that `compare` reads. It skips the long parts, such as the evidence, without
+//! copying them.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::report::{Nvlink, Rail, Report};
 
-/// The parts of a [`Report`](crate::self_test::report::Report) that are read. A report in which
-/// a field is absent cannot be read: nothing is known about that node, which is not the same as
-/// `None`.
+/// The parts of a [`Report`](crate::self_test::report::Report) that are read. A report without one of
+/// these fields cannot be read: then nothing is known about that node, which is not the same as `None`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Brief {
     pub schema: String,
@@ -21,17 +20,17 @@ pub struct Brief {
     pub nccl: Option<String>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub profile: Option<String>,
-    /// Reports of earlier versions do not have it, and most nodes have no such domain.
+    /// Reports from earlier versions do not contain it, and most nodes are in no such domain.
     #[serde(default)]
     pub nvlink: Option<Nvlink>,
-    /// Reports of earlier versions do not have it, and most nodes have none.
+    /// Reports from earlier versions do not contain it, and most nodes have none.
     #[serde(default)]
     pub placement_group: Option<String>,
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<CheckVerdict>,
 }
 
-/// A check that was made, or left out.
+/// A check that ran or was skipped.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckVerdict {
     pub id: String,

@@ -1,5 +1,5 @@
-//! Reads the reports of many nodes from files, directories and standard input, one after the other.
-//! Nothing is kept of a file except what is compared.
+//! Reads the reports of many nodes from files, directories and standard input, one after the other. Of
+//! each file, only the values to compare stay in memory.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -16,21 +16,22 @@ use super::launcher;
 use super::lines::{self, ReadLine};
 use crate::text::{shortened, visible};
 
-/// The number of places that are named; the others are only counted.
+/// The number of places that are named; any others are only counted.
 const NAMED: usize = 20;
 
-/// How deep directories in directories are read, as mpirun's --output-filename makes them.
+/// How many levels of nested directories are read, such as those that mpirun's --output-filename
+/// creates.
 const DEEPEST: usize = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     pub nodes: ComparedNodes,
-    /// The reports of all nodes, including several of one node.
+    /// The number of reports of all nodes. Several reports of one node count separately.
     reports: usize,
     pub unread: Unread,
 }
 
-/// Places that look like a report, or should hold some, and could not be read.
+/// Places that look like a report, or should contain some, but could not be read.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Unread {
     pub count: usize,
@@ -46,7 +47,7 @@ pub(crate) struct ReportFault {
     pub why: String,
 }
 
-/// Reads everything; `-` is standard input, a directory means its files.
+/// Reads everything; `-` stands for standard input, and a directory for its files.
 pub(crate) fn collect(sources: &[PathBuf]) -> Collected {
     let mut collected = Collected::default();
     for source in sources {
@@ -59,25 +60,25 @@ pub(crate) fn collect(sources: &[PathBuf]) -> Collected {
                 collected.unread(&name(source), None, "there is no report in this directory");
             }
         } else {
-            // A FIFO that the user names is intended: `compare <(kubectl logs ...)`.
+            // A FIFO that the user names is intentional: `compare <(kubectl logs ...)`.
             collected.opened(source, Content::Reports, File::open(source));
         }
     }
     collected
 }
 
-/// What a file should hold.
+/// What a file should contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// One report or more; if there is none, a node has none.
+    /// At least one report; if there is none, a node has no report.
     Reports,
-    /// There may be reports, as in files that lie beside those with reports.
+    /// Possibly reports, as in files next to those with reports.
     Anything,
 }
 
 impl Content {
-    /// Returns the content of a file in a directory. mpirun and Slurm write standard error beside standard
-    /// output, and NFS has its own files.
+    /// Returns what a file in a directory should contain. mpirun and Slurm write standard error next to
+    /// standard output, and NFS has its own files.
     fn of(file: &Path) -> Content {
         let is = |part: Option<&std::ffi::OsStr>, texts: &[&str]| {
             part.is_some_and(|part| texts.iter().any(|text| part == *text))
@@ -105,14 +106,14 @@ impl Collected {
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
-            // A link to a directory is not followed: it may lead back here.
+            // This does not follow links to directories, because they may lead back here.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 match depth.checked_sub(1) {
                     Some(depth) => self.folder(&path, depth),
                     None => self.unread(&name(&path), None, "the directory is nested too deep to search"),
                 }
             } else if fs::metadata(&path).map_or(true, |data| data.is_file()) {
-                // Opening it does not wait for a writer, even if it has become a FIFO by now.
+                // Opening the file does not wait for a writer, even if it has become a FIFO by now.
                 let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
                 self.opened(&path, Content::of(&path), opened);
             }
@@ -178,7 +179,8 @@ impl Collected {
     }
 }
 
-/// A node that does not know its name still counts as one, under the name of its file and line.
+/// Returns the host's name. A node that does not know its name still counts as one node, under its file
+/// name and line.
 fn host<'a>(report: &'a Brief, file: &str, line: usize) -> std::borrow::Cow<'a, str> {
     if report.host.is_empty() {
         return format!("(without a name, {file}:{line})").into();

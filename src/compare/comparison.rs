@@ -1,4 +1,4 @@
-//! Which of many nodes differ from the others. Pure: reports in, a comparison out.
+//! Which of many nodes differ from the others. Pure: takes reports, and returns a comparison.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use crate::self_test::check::Outcome;
 use crate::self_test::report::Rail;
 use crate::text::condensed;
 
-/// The properties that are compared besides the variables, in the order of [`fixed`].
+/// The properties to compare in addition to the variables, in the order of [`fixed`].
 pub(crate) const PROPERTIES: [&str; 15] = [
     "hca-count",
     "hcas",
@@ -31,27 +31,27 @@ pub(crate) const PROPERTIES: [&str; 15] = [
     "placement-group",
 ];
 
-/// The check of a report that says that a check failed, but not which one.
+/// The ID for a report that says that a check failed, but not which one.
 const UNNAMED: &str = "unnamed";
 
-/// The most variables that are compared. It is more than a job has, and few enough to take
-/// little time on all nodes.
+/// The most variables to compare. A job has fewer, and comparing this many on all nodes takes little
+/// time.
 const VARIABLES: usize = 500;
 
-/// What a text takes besides its own bytes: its place in the set, and what the allocator adds.
+/// The memory that a text takes in addition to its own bytes: its entry in the set, and the allocator's
+/// overhead.
 const TEXT: usize = 64;
 
-/// The nodes that were read. Only what is compared is kept of a report, and each text is kept
-/// once.
+/// The nodes that were read. Only the compared parts of a report are kept, and each text is kept once.
 #[derive(Debug, Default)]
 pub struct ComparedNodes {
     texts: IndexSet<Box<str>>,
-    /// The rows, by the name of the node.
+    /// The rows, keyed by the name of the node.
     rows: IndexMap<Text, Row>,
     repeated: Vec<Text>,
-    /// The nodes whose reports are not all the same.
+    /// The nodes whose reports differ from each other.
     contradicted: Vec<Text>,
-    /// In bytes, about.
+    /// The approximate size in bytes.
     size: usize,
 }
 
@@ -67,7 +67,7 @@ struct Row {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cell {
-    /// Not compared: a node without HCAs has no rate that could differ.
+    /// The property is not compared: for example, a node without HCAs has no rate that could differ.
     Apart,
     Nothing,
     Value(Text),
@@ -78,16 +78,15 @@ enum Cell {
 pub struct Comparison<'a> {
     /// How many nodes there are.
     pub nodes: usize,
-    /// Whether there are nodes, and each property has one value on all of them.
+    /// Whether there are any nodes, and each property has the same value on all of them.
     pub agree: bool,
-    /// The nodes that differ from a majority in something.
+    /// The nodes that differ from a majority in some property.
     pub differing: Vec<&'a str>,
     pub properties: Vec<Compared<'a>>,
     pub failed: Vec<Failed<'a>>,
     /// The nodes with more than one report.
     pub repeated: Vec<&'a str>,
-    /// The repeated nodes whose reports say different things. They may be several nodes with
-    /// one name.
+    /// The repeated nodes whose reports contradict each other. They may be several nodes with one name.
     pub contradicted: Vec<&'a str>,
     /// How many variables were not compared.
     pub variables_left_out: usize,
@@ -98,10 +97,10 @@ pub struct Comparison<'a> {
 pub struct Compared<'a> {
     /// One of [`PROPERTIES`], or `filled`.
     pub property: &'static str,
-    /// The variable that is filled in.
+    /// The variable that rdma-init fills in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variable: Option<&'a str>,
-    /// The value that half of the nodes or more have, unless another one is as frequent.
+    /// The value that at least half of the nodes have, unless another one is just as frequent.
     pub majority: Option<Majority<'a>>,
     /// The other values, the most frequent first.
     pub others: Vec<Other<'a>>,
@@ -122,7 +121,7 @@ pub struct Other<'a> {
     pub nodes: Vec<&'a str>,
 }
 
-/// A check that failed somewhere.
+/// A check that failed on at least one node.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Failed<'a> {
     pub id: &'a str,
@@ -138,7 +137,7 @@ impl Comparison<'_> {
 }
 
 impl ComparedNodes {
-    /// Adds a report. If several have the same host, the last one counts.
+    /// Adds a report. If several reports have the same host, the last one counts.
     pub fn add(&mut self, host: &str, report: &Brief) {
         let mut row = Row {
             fixed: fixed(report).map(|value| match value {
@@ -149,12 +148,12 @@ impl ComparedNodes {
             filled: report
                 .filled
                 .iter()
-                // The report may be of a version that did not hide secrets.
+                // The report may come from a version that did not hide secrets.
                 .map(|(variable, value)| (self.text(variable), self.text(shown(variable, value))))
                 .collect(),
             failed: failed(report).map(|id| self.text(id)).collect(),
         };
-        // The same check is made for each device.
+        // The same check runs once for each device.
         row.failed.sort();
         row.failed.dedup();
         self.size += size_of::<Row>() + size_of_val(&*row.filled) + size_of_val(&*row.failed);
@@ -169,7 +168,7 @@ impl ComparedNodes {
         self.rows.insert(host, row);
     }
 
-    /// Gives a node another name: another node has turned out to be called alike.
+    /// Renames a node, because another node turned out to have the same name.
     pub fn rename(&mut self, old: &str, new: &str) {
         let [old, new] = [old, new].map(|name| self.text(name));
         if let Some((place, _, row)) = self.rows.shift_remove_full(&old) {
@@ -179,13 +178,13 @@ impl ComparedNodes {
         known.filter(|known| **known == old).for_each(|known| *known = new);
     }
 
-    /// Returns how much memory the nodes take, in bytes. It is an estimate.
+    /// Returns how much memory the nodes take, in bytes. This is an estimate.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Returns the number of a text. Control characters are replaced, so that none can reach a
-    /// terminal; two texts that differ only in them stay two.
+    /// Returns the number of a text. Escapes control characters, so that none can reach a terminal. Two
+    /// texts that differ only in control characters remain different.
     fn text(&mut self, text: &str) -> Text {
         let escaped: String;
         let text = if text.chars().any(char::is_control) {
@@ -248,7 +247,7 @@ impl ComparedNodes {
         }
     }
 
-    /// `None` if no node has anything to compare.
+    /// Returns the values of one property; `None` if no node has anything to compare.
     fn tally<'a>(
         &'a self,
         property: &'static str,
@@ -315,8 +314,7 @@ impl ComparedNodes {
 /// The hosts of each value.
 type Groups = IndexMap<Option<Text>, Vec<Text>>;
 
-/// Sorts in natural order, and in plain order if the natural order takes two texts for
-/// equal.
+/// Sorts in natural order. Texts that are equal in natural order are sorted bytewise.
 fn order(texts: &mut [&str]) {
     texts.sort_by(|a, b| natural(a, b).then(a.cmp(b)));
 }
@@ -327,7 +325,7 @@ fn failed(report: &Brief) -> impl Iterator<Item = &str> {
     of(Outcome::Failed).map(|check| &*check.id).chain(unnamed.then_some(UNNAMED))
 }
 
-/// A value of a node, before it has a number.
+/// A value of a node, before its text gets a number.
 enum SeenValue {
     Apart,
     Nothing,
@@ -342,7 +340,7 @@ impl From<Option<String>> for SeenValue {
 
 /// Returns the values of [`PROPERTIES`].
 fn fixed(report: &Brief) -> [SeenValue; PROPERTIES.len()] {
-    // The order in which a node lists its HCAs means nothing.
+    // The order in which a node lists its HCAs does not matter.
     let mut hcas: Vec<(String, &Rail)> = report.hcas.iter().map(|hca| (name(hca), hca)).collect();
     hcas.sort_by(|(a, _), (b, _)| natural(a, b).then_with(|| a.cmp(b)));
     let names: Vec<&str> = hcas.iter().map(|(name, _)| name.as_str()).collect();
@@ -368,13 +366,13 @@ fn fixed(report: &Brief) -> [SeenValue; PROPERTIES.len()] {
     ]
 }
 
-/// Returns the name of an HCA, with its port unless that is the usual one.
+/// Returns the name of an HCA, with its port unless that is port 1.
 fn name(hca: &Rail) -> String {
     if hca.port == 1 { hca.hca.clone() } else { format!("{}:{}", hca.hca, hca.port) }
 }
 
-/// Returns one value if all HCAs of a node have the same, so that a node whose HCAs have other names
-/// does not differ in everything. Otherwise, which HCAs have which value.
+/// Returns a single value if all HCAs of a node have the same one. So a node whose HCAs have other
+/// names does not differ in every property. Otherwise, returns which HCAs have which value.
 fn per_hca(hcas: &[(String, &Rail)], value: fn(&Rail) -> Option<String>) -> SeenValue {
     let mut groups: Vec<(Option<String>, Vec<&str>)> = Vec::new();
     for (name, hca) in hcas {

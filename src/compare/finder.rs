@@ -1,8 +1,8 @@
-//! Reports among the lines of a log. Pure: lines in, reports out.
+//! Finds reports among the lines of a log. Pure: takes lines, and returns reports.
 //!
-//! A report begins somewhere in its line, after whatever mpirun or kubectl put there, and ends
-//! in that line. Or it is spread over several lines, as `jq` writes it: from a line that begins
-//! with an opening brace to one that begins with a closing brace.
+//! A report begins anywhere in its line, after whatever mpirun or kubectl put there, and ends in that
+//! line. Or it takes several lines, as `jq` writes it: from a line that begins with an opening brace to
+//! a line that begins with a closing brace.
 
 use memchr::memmem;
 use serde_json::error::Category;
@@ -11,30 +11,29 @@ use super::brief::Brief;
 use super::lines::{LONGEST, ReadLine};
 use crate::self_test::report::SCHEMA;
 
-/// The text that every report contains, whatever its version.
+/// The text that every report contains, in any version.
 const MARK: &[u8] = b"\"rdma-init/self-test/";
 
-/// The most places in one line where a report is looked for: each look may go to the end of the
-/// line.
+/// The most places in one line to look for a report: each search may continue to the end of the line.
 const PROMISES: usize = 50;
 
 const CUT: &str = "the report is cut";
 const TOO_LONG: &str = "the report is longer than 1 MiB";
 
-/// A report, or a sentence on why it cannot be read.
+/// A report, or a sentence that says why it cannot be read.
 pub(crate) type Found = Result<Brief, String>;
 
-/// Takes the lines of one file.
+/// Reads the lines of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
-    /// The start of a document that goes on in the next line.
+    /// The start of a document that continues in the next line.
     open: Vec<u8>,
     /// The number of the line in which the open document began.
     since: usize,
 }
 
 impl Finder {
-    /// Takes a line; `found` gets the number of the line in which a report begins.
+    /// Reads a line; `found` gets the number of the line in which a report begins.
     pub(crate) fn line(
         &mut self,
         number: usize,
@@ -78,7 +77,7 @@ impl Finder {
         }
     }
 
-    /// Ends the file: an open document has no end.
+    /// Ends the file. A document that is still open is incomplete.
     pub(crate) fn end(&mut self, found: &mut dyn FnMut(usize, Found)) {
         if memmem::find(&self.open, MARK).is_some() && reports(self.since, &self.open, found).is_some() {
             found(self.since, Err(CUT.to_owned()));
@@ -92,7 +91,7 @@ impl Finder {
     }
 }
 
-/// Finds every report in a text. Returns the start of a document that has no end in it.
+/// Finds every report in a text. Returns the start of a document that does not end in this text.
 fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> Option<usize> {
     let mut done = 0;
     let mut promises = 0;
@@ -105,7 +104,7 @@ fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> O
             None => (Err("the beginning of the report is not in this line".to_owned()), after),
             Some(_) if version.as_deref() != Some(SCHEMA) => (Err(other_schema(version.as_deref())), after),
             Some(start) => {
-                // The document may be complete before the first byte that is not UTF-8.
+                // The document may end before the first byte that is not UTF-8.
                 let rest = match std::str::from_utf8(&text[start..]) {
                     Ok(rest) => rest,
                     Err(error) => {
@@ -146,8 +145,8 @@ fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> O
     None
 }
 
-/// Returns the start of the document that has the mark: right before its `"schema"`, or, if the keys
-/// are in another order, the first brace that a key follows.
+/// Returns the start of the document that contains the mark: the brace right before its `"schema"` or,
+/// if the keys are in another order, the first brace that is followed by a key.
 fn start(before: &[u8]) -> Option<usize> {
     let last = memchr::memrchr(b'{', before)?;
     let between = before[last + 1..].trim_ascii();
@@ -186,7 +185,7 @@ mod tests {
         Report { schema: SCHEMA.into(), host: host.into(), ..Report::default() }
     }
 
-    /// Returns the lines in which reports begin, with their hosts, or what is wrong with them.
+    /// Returns the lines in which reports begin, each with its host or with what is wrong with it.
     fn found(text: &[u8]) -> Vec<(usize, String)> {
         let mut all = Vec::new();
         let mut finder = Finder::default();

@@ -1,26 +1,27 @@
-//! What a launcher says about a node without a report. Pure.
+//! What a launcher reports about a node without a report. Pure.
 
 use memchr::memmem;
 
 /// How srun begins an error (`src/srun` of Slurm).
 const SRUN: &[u8] = b"srun: error: ";
 
-/// How a self-test ends when a check failed. Such a self-test has left its report.
+/// How a self-test exits if a check failed. Such a self-test has written its report.
 const CHECK_FAILED: &str = "Exited with exit code 1";
 
-/// What mpirun, mpiexec, orterun and prterun of Open MPI say about a process that a signal has
-/// ended.
+/// What Open MPI's mpirun, mpiexec, orterun and prterun report about a process that a signal has
+/// killed.
 const NOTICED: &str = " noticed that process rank ";
 
-/// The mark before the node of the second daemon when Open MPI "has lost communication with a
-/// remote daemon"; the first daemon is the launcher's own.
+/// The text before the node of the second daemon if Open MPI "has lost communication with a remote
+/// daemon"; the first daemon is the launcher's own.
 const LOST_DAEMON: &[u8] = b"Remote daemon: [";
 
-/// Returns what the launcher says in this line, if it names a node whose report may be missing.
+/// Returns what the launcher reports in this line, if the line names a node whose report may be
+/// missing.
 ///
-/// Lines that name no node, or another node than the one that failed, are left out:
-/// slurmstepd's `*** STEP 1.0 ON node5 CANCELLED AT ... DUE TO NODE FAILURE ***` comes from the
-/// first node of the step, whichever node has failed.
+/// Ignores lines that name no node, or a different node than the one that failed: slurmstepd's `***
+/// STEP 1.0 ON node5 CANCELLED AT ... DUE TO NODE FAILURE ***` names the first node of the step,
+/// whichever node has failed.
 pub(super) fn failure(line: &[u8]) -> Option<String> {
     of_srun(line).or_else(|| of_mpirun(line))
 }
@@ -33,7 +34,8 @@ fn of_srun(line: &[u8]) -> Option<String> {
     is_of_node.then(|| format!("srun says \"{said}\""))
 }
 
-/// Returns how a task has ended: `node5: task 4: Killed`, `node[5-6]: tasks 4-5: Exited with exit code 125`.
+/// Returns how a task ended: `node5: task 4: Killed`, `node[5-6]: tasks 4-5: Exited with exit code
+/// 125`.
 fn task_end(said: &str) -> Option<&str> {
     let (_, tasks) = said.split_once(": task")?;
     Some(tasks.split_once(": ")?.1)
@@ -81,7 +83,7 @@ mod tests {
             ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", false),
             ("srun: error: ", false),
             ("node5: task 4: Killed", false),
-            // This names the first node, whichever node has failed.
+            // This line names the first node, whichever node has failed.
             (
                 "slurmstepd: error: *** STEP 7.0 ON node5 CANCELLED AT 2026-11-21T09:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
                 false,

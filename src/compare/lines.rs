@@ -2,17 +2,17 @@
 
 use std::io::{self, BufRead, ErrorKind};
 
-/// In bytes; a report is not longer.
+/// In bytes; no report is longer.
 pub(crate) const LONGEST: usize = 1 << 20;
 
-/// In bytes. A file without an end of line within this is not a log, but `/dev/zero`, say, or a
-/// disk image.
+/// In bytes. If a file has no end of line within this size, it is not a log, but for example
+/// `/dev/zero` or a disk image.
 const ENDLESS: usize = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadLine {
     Whole,
-    /// The line is longer than [`LONGEST`], and the rest of it was passed over.
+    /// The line is longer than [`LONGEST`], and the rest of it was skipped.
     TooLong,
     /// The line has no end, so the rest of the file cannot be read.
     Endless,

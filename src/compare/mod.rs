@@ -1,9 +1,8 @@
-//! The reports of many nodes, side by side: which nodes differ from the others, and
-//! which have none.
+//! Compares the reports of many nodes: which nodes differ from the others, and which have no report.
 //!
-//! [`collect`] reads files and directories line by line, [`finder`] finds reports among the lines
-//! of a log, [`launcher`] what a launcher says about nodes without one, and [`comparison`] says
-//! which nodes are the odd ones out.
+//! [`collect`] reads files and directories line by line. [`finder`] finds reports among the lines of a
+//! log, and [`launcher`] finds what a launcher reports about nodes without one. [`comparison`]
+//! determines which nodes are the odd ones out.
 
 pub mod brief;
 pub(crate) mod collect;

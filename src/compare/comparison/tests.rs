@@ -106,7 +106,7 @@ fn half_of_the_nodes_are_a_majority_where_no_others_are_as_many() {
     assert_eq!((comparison.agree, comparison.differing.len(), comparison.repeated), (false, 0, vec!["d"]));
 }
 
-/// Reports of an older version show all values.
+/// Reports from an older version show all values.
 #[test]
 fn a_secret_of_a_report_is_not_shown() {
     let mut nodes = ComparedNodes::default();
