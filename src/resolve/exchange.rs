@@ -1,4 +1,4 @@
-//! Asks a DNS server: over UDP, and over TCP for what does not fit.
+//! Asks a DNS server over UDP, and over TCP if the answer does not fit into a datagram.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -8,11 +8,11 @@ use super::message::{Family, ServerAnswer, answer, question};
 use super::settings::ResolverSettings;
 use crate::sys::random;
 
-/// The most bytes of a datagram. Servers send no more than 512 over UDP, unless they were asked
-/// for more (RFC 1035, section 4.2.1).
+/// The largest datagram, in bytes. Servers send at most 512 bytes over UDP unless they are asked for
+/// more (RFC 1035, section 4.2.1).
 const LONGEST_DATAGRAM: usize = 4096;
 
-/// The result of asking a server for a name.
+/// The result of asking a server about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
     Addresses(Vec<IpAddr>),
@@ -24,7 +24,7 @@ pub(super) enum Reply {
     Silent,
 }
 
-/// Asks for both families of addresses at once, unless the settings say otherwise.
+/// Asks for both address families at once, unless the settings say otherwise.
 pub(super) fn ask(settings: &ResolverSettings, server: SocketAddr, name: &str, until: Instant) -> Reply {
     let families: &[Family] =
         if settings.only_ipv4 { &[Family::Ipv4] } else { &[Family::Ipv4, Family::Ipv6] };
@@ -39,7 +39,8 @@ pub(super) fn ask(settings: &ResolverSettings, server: SocketAddr, name: &str, u
     summary(answers)
 }
 
-/// Addresses of one family are enough, whatever the result for the other family.
+/// Combines the answers. Addresses of one family are enough, whatever the result for the other family
+/// is.
 fn summary(answers: Vec<Option<ServerAnswer>>) -> Reply {
     let mut found = Vec::new();
     let (mut failure, mut is_silent, mut is_unknown) = (None, false, false);
@@ -96,8 +97,8 @@ fn exchange(
     Ok(queries.into_iter().map(|query| query.answer).collect())
 }
 
-/// Asks over UDP. The kernel chooses the port, which an attacker who cannot see the question
-/// has to guess as well, and the kernel drops answers from other addresses.
+/// Asks over UDP. The kernel chooses the port, so an attacker who cannot see the question must guess it
+/// as well. The kernel also drops answers from other addresses.
 fn by_datagrams(server: SocketAddr, queries: &mut [Query], until: Instant) -> io::Result<()> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -126,7 +127,7 @@ fn by_datagrams(server: SocketAddr, queries: &mut [Query], until: Instant) -> io
     Ok(())
 }
 
-/// Asks over TCP. `None` if no answer came in time, or an answer to something else.
+/// Asks over TCP. Returns `None` if no answer arrived in time, or if it answers a different question.
 fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Option<ServerAnswer>> {
     let Some(time) = left(until) else { return Ok(None) };
     let mut stream = match TcpStream::connect_timeout(&server, time) {
@@ -144,7 +145,8 @@ fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Op
     Ok(answer.filter(|answer| *answer != ServerAnswer::Truncated))
 }
 
-/// Reads this many bytes. `None` if they have not come in time, or the other end has closed.
+/// Reads this many bytes. Returns `None` if they did not arrive in time, or if the other end closed the
+/// connection.
 fn exactly(stream: &mut TcpStream, length: usize, until: Instant) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; length];
     let mut rest = bytes.as_mut_slice();

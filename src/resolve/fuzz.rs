@@ -1,4 +1,4 @@
-//! What the fuzzers call here; see [`crate::fuzz`].
+//! The code that the fuzzers call here; see [`crate::fuzz`].
 
 use super::message::{Family, ServerAnswer, answer};
 use super::settings::ResolverSettings;
@@ -6,7 +6,7 @@ use super::{MOST, hosts, is_host_name};
 
 const NAME: &str = "node2.job";
 
-/// Answers of a DNS server, and the files that are read before one is asked.
+/// Parses answers of a DNS server, and the files that are read before a server is asked.
 pub(crate) fn answers(data: &[u8]) {
     let id = data.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     for family in [Family::Ipv4, Family::Ipv6] {

@@ -1,4 +1,4 @@
-//! Messages of DNS (RFC 1035). Nothing that a server sends is trusted. Pure.
+//! DNS messages (RFC 1035). Nothing that a server sends is trusted. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,11 +7,10 @@ use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE
 
 use crate::facts::hosts::MOST;
 
-/// The most aliases that are followed in one answer. An alias is a name that only leads to
-/// another name.
+/// The most aliases to follow in one answer. An alias is a name that only points to another name.
 const MOST_ALIASES: usize = 16;
 
-/// Which addresses are asked for.
+/// Which kind of address is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     Ipv4,
@@ -34,7 +33,7 @@ pub(super) enum ServerAnswer {
     Addresses(Vec<IpAddr>),
     /// The name does not exist in any family.
     NoSuchName,
-    /// The answer does not fit into a datagram, and was cut.
+    /// The answer did not fit into a datagram, and was cut off.
     Truncated,
     /// The server failed; the text is a sentence that says how.
     Failed(String),
@@ -72,7 +71,7 @@ pub(super) fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Optio
     }
 }
 
-/// Returns the addresses of the name, or of the name that it is an alias of.
+/// Returns the addresses of the name or, if it is an alias, of the name that it stands for.
 fn addresses(packet: &Packet, asked: Name, family: Family) -> Vec<IpAddr> {
     let mut name = &asked;
     for _ in 0..MOST_ALIASES {

@@ -1,9 +1,9 @@
-//! Names of hosts, without the image's code.
+//! Resolves host names without running the image's code.
 //!
-//! `getaddrinfo` of a static glibc loads `libnss_*.so` from wherever the image or
-//! `LD_LIBRARY_PATH` says, into this process. So names are looked up here: an address is taken
-//! as it is, then /etc/hosts is read, then DNS is asked as /etc/resolv.conf says. Other sources
-//! that `/etc/nsswitch.conf` may name (LDAP, mDNS) are not asked.
+//! The `getaddrinfo` of a static glibc loads `libnss_*.so` into this process from any place that the
+//! image or `LD_LIBRARY_PATH` names. So this module resolves names itself: it uses an address as it is,
+//! then reads /etc/hosts, then asks DNS according to /etc/resolv.conf. It does not ask other sources
+//! that `/etc/nsswitch.conf` may name (LDAP, mDNS).
 
 mod error;
 mod exchange;
@@ -25,11 +25,11 @@ use crate::facts::hosts::{self, MOST};
 use crate::facts::reader::Reader;
 use crate::text::{shortened, visible};
 
-/// The most bytes of /etc/resolv.conf.
+/// The most bytes of /etc/resolv.conf that are read.
 const LONGEST_SETTINGS: u64 = 64 * 1024;
 
-/// Returns the addresses of a host, with a port: IPv4 first, otherwise in the order in which
-/// they were found.
+/// Returns the addresses of a host, with a port: IPv4 first, and otherwise in the order in which they
+/// were found.
 ///
 /// # Errors
 /// The name is unknown, or no server that may know it answers in time.
@@ -95,7 +95,7 @@ fn by_dns(settings: &ResolverSettings, host: &str, until: Instant) -> Result<Vec
         match by_servers(settings, name, until) {
             Reply::Addresses(found) => return Ok(found),
             Reply::Nothing => {}
-            // A question for another name would wait as long for the same servers.
+            // The same servers would be just as slow for another name.
             Reply::Silent => return Err(DnsError::Silent { servers }),
             Reply::Failed(why) => {
                 unanswered = Some(DnsError::Failed { servers: servers.clone(), name: name.clone(), why });

@@ -1,5 +1,5 @@
-//! /etc/resolv.conf (resolv.conf(5)), within bounds. Pure, except for the default search list,
-//! which is the domain of the host's name.
+//! /etc/resolv.conf (resolv.conf(5)), limited in size. Pure, except for the default search list, which
+//! is the domain in this host's name.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
@@ -22,20 +22,20 @@ pub(super) struct ResolverSettings {
     pub servers: Vec<SocketAddr>,
     /// The domains that are appended to a name.
     search: Vec<String>,
-    /// A name with fewer dots is looked up in the domains first.
+    /// A name with fewer dots is looked up in the search domains first.
     dots: usize,
-    /// The time for one server to answer.
+    /// How long one server may take to answer.
     pub timeout: Duration,
     pub attempts: u32,
-    /// Whether IPv4 and IPv6 are asked for one after the other.
+    /// Whether to ask for IPv4 and IPv6 one after the other.
     pub one_by_one: bool,
     pub only_ipv4: bool,
-    /// Whether TCP is used from the start.
+    /// Whether to use TCP from the start.
     pub only_tcp: bool,
 }
 
 impl ResolverSettings {
-    /// Reads the file. A line that cannot be understood counts as absent.
+    /// Reads the file. Ignores lines that it cannot parse.
     pub(super) fn parse(file: &[u8]) -> ResolverSettings {
         let (config, _) = Config::parse_with_errors(file);
         let servers = config.get_nameservers_or_local();
@@ -61,7 +61,7 @@ impl ResolverSettings {
         }
     }
 
-    /// Returns the names to ask for, in this order, without the dot at the end.
+    /// Returns the names to ask for, in order and without the dot at the end.
     pub(super) fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(absolute) = host.strip_suffix('.') {
             return vec![absolute.to_owned()];

@@ -1,4 +1,4 @@
-//! Tests with servers on loopback that answer what a test wants, and with files below a
+//! Tests with servers on loopback that give the answers that a test wants, and with files in a
 //! temporary directory.
 
 use std::fs;
@@ -17,8 +17,8 @@ use super::message::{Family, ServerAnswer, answer, question};
 use super::settings::ResolverSettings;
 use super::*;
 
-/// What a server answers to a question. The bool says whether the question came over TCP. Over
-/// UDP the server sends all of the messages, over TCP only the first.
+/// Returns the messages with which a server answers a question. The bool says whether the question
+/// arrived over TCP. Over UDP, the server sends all of the messages; over TCP, only the first.
 type Says = fn(&Packet, bool) -> Vec<Vec<u8>>;
 
 struct Server {
@@ -105,7 +105,7 @@ fn bytes(packet: &Packet) -> Vec<Vec<u8>> {
     vec![packet.build_bytes_vec_compressed().unwrap()]
 }
 
-/// A server that knows `node2.svc` and, as an alias, `alias.svc`.
+/// Answers as a server that knows `node2.svc` and, as an alias, `alias.svc`.
 fn knows_node2(packet: &Packet, _: bool) -> Vec<Vec<u8>> {
     let mut reply = reply(packet);
     let node2 = Name::new("node2.svc").unwrap();
@@ -115,7 +115,7 @@ fn knows_node2(packet: &Packet, _: bool) -> Vec<Vec<u8>> {
         let alias = packet.questions[0].qname.clone();
         reply.answers = vec![record(&alias, RData::CNAME(CNAME(node2.clone())))];
         reply.answers.extend(addresses_of(packet, &node2, 1));
-        // An address of another name, which was not requested.
+        // This address belongs to another name, which was not requested.
         reply.answers.extend(addresses_of(packet, &Name::new("other.svc").unwrap(), 9));
     } else {
         *reply.rcode_mut() = RCODE::NameError;
@@ -286,8 +286,7 @@ fn a_hostile_answer_ends_nothing() {
     for _ in 0..20_000 {
         let mut bytes = random.choice(&good).unwrap().clone();
         for _ in 0..random.usize(1..8) {
-            // The bytes after the identification: a wrong identification would end the parsing
-            // at once.
+            // The bytes after the ID: a wrong ID would stop the parser at once.
             let at = random.usize(2..bytes.len());
             let any = random.u8(..);
             bytes[at] = random.choice([0, 1, 12, 0xc0, 0xff, any]).unwrap();
