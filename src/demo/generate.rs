@@ -1,4 +1,4 @@
-//! Part of the build: the hosts without white space, which is half of what they take.
+//! Part of the build: embeds the hosts without white space, which halves their size.
 
 use std::fs;
 use std::path::Path;

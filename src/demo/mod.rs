@@ -1,9 +1,9 @@
-//! Hosts to try the program on without any hardware (`--facts demo:NAME`), as
-//! `inspect --json` would capture them.
+//! Hosts to try the program without any hardware (`--facts demo:NAME`), in the form that `inspect
+//! --json` would capture.
 
 include!(concat!(env!("OUT_DIR"), "/demo.rs"));
 
-/// Returns the names, sorted.
+/// Returns the names of the hosts, sorted.
 pub fn names() -> Vec<&'static str> {
     HOSTS.iter().map(|(name, _)| *name).collect()
 }
