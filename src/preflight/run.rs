@@ -57,7 +57,7 @@ pub fn longest(wait: Duration, nodes: u32, extent: Extent, each: Duration) -> Du
 /// # Errors
 /// There is no verdict.
 pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, PreflightError> {
-    // If SIGCHLD is ignored, the kernel forgets how a child ended.
+    // If SIGCHLD were ignored, the kernel would discard how a child ended.
     let sigchld = signals::set_default(SIGCHLD);
     let outcome = match node.node {
         0 => zero(node, limits, show),

@@ -3,7 +3,7 @@
 use super::check::{Check, Outcome};
 use super::kinds::{self, Level};
 
-/// Gives each failed check a fix.
+/// Adds a general fix to each failed check that has none.
 pub(super) fn complete(checks: &mut [Check]) {
     for check in checks.iter_mut().filter(|check| check.outcome == Outcome::Failed && check.fix.is_none()) {
         check.fix = Some(general(&check.id).to_owned());

@@ -36,7 +36,7 @@ pub enum About {
     Fabric,
     /// The job's processes cannot find each other.
     Bootstrap,
-    /// NCCL will not use the fabric that there is.
+    /// NCCL will not use the fabric, although there is one.
     Network,
     /// A finding.
     Finding(Id),

@@ -128,7 +128,7 @@ fn wait_for(
     found?.ok_or_else(|| MeetError::NotConnected(strangers.instead(&own.to_string(), &time(meeting.wait))))
 }
 
-/// `1 s`, `60.0 s`.
+/// Formats a time: `1 s`, `60.0 s`.
 fn time(time: Duration) -> String {
     text::microseconds(microseconds(time))
 }

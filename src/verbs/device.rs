@@ -43,7 +43,7 @@ impl DeviceList {
 
     fn each(&self) -> impl Iterator<Item = (String, *mut ibv_device)> {
         (0..self.count).map(|index| {
-            // SAFETY: the list has `count` devices, and their names live as long.
+            // SAFETY: the list has `count` devices, and their names live as long as the list.
             unsafe {
                 let device = *self.list.as_ptr().add(index);
                 let name = ibv_get_device_name(device);

@@ -87,7 +87,7 @@ pub(crate) struct DeviceProbe {
     pub max_mtu: u32,
     /// The limit RLIMIT_MEMLOCK in bytes; `None` without a limit.
     pub memlock: Option<u64>,
-    /// The number of bytes that were registered; 0 if none could be.
+    /// The number of bytes that were registered; 0 if none could be registered.
     pub registered: u64,
     /// The address that the loopback used; `None` on InfiniBand.
     pub gid: Option<String>,

@@ -1,4 +1,4 @@
-//! Tries what one device can do, step by step.
+//! Tests what one device can do, step by step.
 
 use std::fs;
 use std::net::Ipv6Addr;

@@ -29,7 +29,7 @@ pub(crate) enum Step {
     SendAndReceive,
     Latency,
     Bandwidth,
-    /// This end waits for data of the other one. It fails if the other end has failed.
+    /// This end waits for data from the other one. The step fails if the other end has failed.
     Wait,
     Verify,
     Release,

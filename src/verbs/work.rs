@@ -50,7 +50,7 @@ impl Part<'_> {
     /// Fills this part with the data of this salt.
     ///
     /// # Errors
-    /// EFAULT if the part is outside of the region.
+    /// EFAULT if the part is outside the region.
     pub(crate) fn fill(&self, salt: u8) -> Result<(), Failure> {
         self.region.put(self.offset, &self.data(salt))
     }
@@ -58,7 +58,7 @@ impl Part<'_> {
     /// Fills this part with zeros.
     ///
     /// # Errors
-    /// EFAULT if the part is outside of the region.
+    /// EFAULT if the part is outside the region.
     pub(crate) fn clear(&self) -> Result<(), Failure> {
         self.region.put(self.offset, &vec![0; self.length as usize])
     }

@@ -143,8 +143,8 @@ fn difference(property: &Compared) -> String {
     format!("{what} differs: {}", all.join(", "))
 }
 
-/// `on rail 3 (mlx5_3), the nodes are in several subnets, which need routes between them: 10.0.3.0/24 (30
-/// nodes), 10.0.4.0/24 (gpu-07)`
+/// Returns a sentence such as `on rail 3 (mlx5_3), the nodes are in several subnets, which need routes
+/// between them: 10.0.3.0/24 (30 nodes), 10.0.4.0/24 (gpu-07)`.
 fn subnets(evidence: &Evidence, (rail, subnets): &(usize, BTreeMap<IpNet, Vec<u32>>)) -> String {
     let most = subnets.values().map(Vec::len).max().unwrap_or_default();
     let shown = subnets.iter().take(NAMED).map(|(subnet, nodes)| match nodes.len() {

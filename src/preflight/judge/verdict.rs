@@ -123,7 +123,7 @@ impl Verdict<'_> {
         }
     }
 
-    /// ` (20 of 55 pairs were tried)`; empty if all were.
+    /// Returns ` (20 of 55 pairs were tried)`; empty if all were.
     fn untried(&self) -> String {
         let is_told = |fault: &Fault| matches!(fault.what, What::Unfinished { .. });
         match self.evidence.tried() == self.evidence.scheduled() || self.faults.iter().any(is_told) {
@@ -132,7 +132,7 @@ impl Verdict<'_> {
         }
     }
 
-    /// `256 nodes, 8 rails, 1024 pairs in 14 s; 2 warnings, which node 0 reports`
+    /// Returns a summary: `256 nodes, 8 rails, 1024 pairs in 14 s; 2 warnings, which node 0 reports`.
     fn summary(&self) -> String {
         let evidence = self.evidence;
         let nodes = counted(evidence.members().len(), "node");
@@ -149,7 +149,7 @@ impl Verdict<'_> {
         format!("{nodes}, {rails}, {pairs} in {time}{warnings}")
     }
 
-    /// `2026-11-23T08:05:00Z`
+    /// Returns the time of the verdict: `2026-11-23T08:05:00Z`.
     pub fn time(&self) -> Option<String> {
         self.at.map(|at| humantime::format_rfc3339_seconds(at).to_string())
     }

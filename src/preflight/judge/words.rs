@@ -106,7 +106,7 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
     }
 }
 
-/// `82 pairs were tried`, `20 of 55 pairs were tried`
+/// Returns `82 pairs were tried` or `20 of 55 pairs were tried`.
 pub(crate) fn tried(evidence: &Evidence) -> String {
     let (tried, scheduled) = (evidence.tried(), evidence.scheduled());
     let verb = if scheduled == 1 { "was" } else { "were" };
@@ -131,7 +131,7 @@ fn gone(evidence: &Evidence, node: u32, how: &Gone) -> String {
     }
 }
 
-/// `gpu-07 and gpu-09 have the same address on rail 3 (mlx5_3): 10.0.3.7`
+/// Returns a clause: `gpu-07 and gpu-09 have the same address on rail 3 (mlx5_3): 10.0.3.7`.
 pub(crate) fn duplicate(evidence: &Evidence, shared: &Duplicate) -> String {
     let names: Vec<String> = shared.nodes.iter().map(|node| evidence.name(*node)).collect();
     let (who, word) = match (&names[..], &shared.addresses[..]) {
@@ -145,7 +145,7 @@ pub(crate) fn duplicate(evidence: &Evidence, shared: &Duplicate) -> String {
     format!("{who} have the same {word}{on}: {}", addresses.join(", "))
 }
 
-/// `gpu-07 brings 7 rails, but the other 31 nodes bring 8`
+/// Returns a clause: `gpu-07 brings 7 rails, but the other 31 nodes bring 8`.
 fn uneven(evidence: &Evidence, groups: &BTreeMap<usize, Vec<u32>>, usual: Option<usize>) -> String {
     let bring = |rails: &usize, nodes: &Vec<u32>| {
         let verb = if nodes.len() == 1 { "brings" } else { "bring" };
@@ -177,7 +177,7 @@ fn node_names(evidence: &Evidence, nodes: &[u32]) -> String {
     condensed_to(&names, NAMES)
 }
 
-/// `no node reaches node 0 at 10.0.0.1:18516: 1 of 32 nodes joined within 10m`
+/// Returns a clause: `no node reaches node 0 at 10.0.0.1:18516: 1 of 32 nodes joined within 10m`.
 fn unreached(evidence: &Evidence, joined: usize, within: &str) -> String {
     let place = match evidence.meeting_place() {
         "" => String::new(),
@@ -198,7 +198,8 @@ fn unreached(evidence: &Evidence, joined: usize, within: &str) -> String {
     }
 }
 
-/// `some paths on rail 3 (mlx5_3) fail between gpu-00..gpu-15 and gpu-16..gpu-31: 12 of 80 pairs, ...`
+/// Returns a clause: `some paths on rail 3 (mlx5_3) fail between gpu-00..gpu-15 and gpu-16..gpu-31: 12
+/// of 80 pairs, ...`.
 fn scattered(
     evidence: &Evidence,
     place: &Place,
@@ -372,7 +373,8 @@ pub(crate) fn slow(evidence: &Evidence, slow: &Slow) -> String {
     format!("{who}: {}{extent}, but {usual}", figure(slow.figure, slow.value))
 }
 
-/// `390 Gbit/s`, `2.4 us there and back`, `1.1 % of packets sent again`.
+/// Returns a figure with its unit: `390 Gbit/s`, `2.4 us there and back`, `1.1 % of packets sent
+/// again`.
 pub(crate) fn figure(figure: Figure, value: f32) -> String {
     match figure {
         Figure::Bandwidth => format!("{} Gbit/s", number(value)),
@@ -381,7 +383,7 @@ pub(crate) fn figure(figure: Figure, value: f32) -> String {
     }
 }
 
-/// `0.05 s`, `14.2 s`
+/// Returns a time with its unit: `0.05 s`, `14.2 s`.
 pub(crate) fn seconds(value: f64) -> String {
     if value < 9.995 { format!("{value:.2} s") } else { format!("{value:.1} s") }
 }

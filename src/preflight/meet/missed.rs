@@ -23,7 +23,8 @@ impl Misses {
         *self.0.entry(missed).or_default() += 1;
     }
 
-    /// `of 58 tries, 50 were refused and 8 had no answer in time`
+    /// Returns a clause: `of 58 tries, 50 reached a port that refuses connections, 8 got no answer to
+    /// the connection`.
     pub(in crate::preflight) fn sentence(&self) -> String {
         let all = self.0.values().sum();
         let each = self.0.iter().map(|(missed, count)| format!("{count} {}", ended(*missed)));

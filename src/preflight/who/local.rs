@@ -54,7 +54,7 @@ pub enum LocalError {
     Ended,
     #[error("the first task of this node saved a verdict that cannot be read")]
     Unreadable,
-    /// The first task has no verdict, for the reason in its own words.
+    /// The first task has no verdict; this is the reason, in its own words.
     #[error("{0}")]
     Of(String),
 }

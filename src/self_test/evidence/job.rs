@@ -64,7 +64,7 @@ pub(crate) fn variables(_: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Returns what the libraries beside NCCL will do.
+/// Returns what the libraries other than NCCL will do.
 pub(crate) fn libraries(_: &Facts, plan: &Plan) -> Evidence {
     let said = plan.libraries.iter().filter_map(|outlook| {
         let will = outlook.will.as_ref()?;

@@ -15,9 +15,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The time for one attempt: a node that is off does not answer at all.
 const TRY: Duration = Duration::from_secs(5);
 
-/// Connects until a node has authenticated. Before that, a connection may be closed or stay silent,
-/// because a proxy's node is not running yet, or because many others have connected to the node. In
-/// this case, this tries again.
+/// Connects until a node has authenticated. Before that, a connection may be closed or stay silent, because
+/// a proxy's node is not running yet, or because many others have connected to the node. If this happens, it
+/// connects again.
 ///
 /// # Errors
 /// The node cannot be reached, or fails to authenticate.

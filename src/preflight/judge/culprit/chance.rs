@@ -18,7 +18,7 @@ pub(super) const BY_TRIES: f64 = 0.0001;
 /// times as many.
 const UNEVEN: f64 = 2.0;
 
-/// More tries than these prove nothing more.
+/// More tries than this prove nothing more.
 const MOST: usize = 12;
 
 /// How often pairs fail if no faulty node is in them.

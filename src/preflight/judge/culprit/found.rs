@@ -37,7 +37,7 @@ pub(super) struct Found {
     cuts: BTreeMap<Vec<u32>, (usize, Vec<At>)>,
     /// The parts without a main one, each with the number of nodes that reach no other node.
     apart: BTreeMap<Parts, (usize, Vec<At>)>,
-    /// How many rails each node was tried on.
+    /// How many rails each node was tested on.
     tried: HashMap<u32, usize>,
 }
 

@@ -101,8 +101,8 @@ impl Zero<'_> {
         }
     }
 
-    /// If incomplete messages exceed the budget, this drops the longest of them together with its
-    /// sender.
+    /// Drops the longest incomplete message with its sender, until all incomplete messages fit into the
+    /// budget.
     fn keep_to_budget(&mut self) {
         while self.budget.is_too_small() {
             let held = |member: &JoinedNode| member.channel.connection().held();

@@ -84,7 +84,7 @@ pub struct Known {
 pub struct Heard {
     /// By index; `None` for a node that never joined.
     pub nodes: Vec<Option<Known>>,
-    /// The pairs, and the nodes that have left.
+    /// The pairs, and the nodes that have disconnected.
     pub evidence: Evidence,
     pub compared: ComparedNodes,
     /// Nodes whose self-tests failed on their own devices, and why.

@@ -57,7 +57,7 @@ fn leaves(random: &mut Rng, nodes: u32, size: u32) -> Case {
         .named([], move |verdict| is_apart(verdict, leaf))
 }
 
-/// The same as [`leaves`], but one pair between two leaves passes.
+/// Makes leaves as [`leaves`] does, but one pair between two leaves passes.
 fn lucky(random: &mut Rng, nodes: u32) -> Case {
     let size = nodes.div_ceil(random.u32(3..=6.min(nodes / 3)));
     let leaf = move |node: u32| node / size;
@@ -75,7 +75,7 @@ fn lucky(random: &mut Rng, nodes: u32) -> Case {
         .named([], |verdict| only(verdict, |fault| matches!(fault.what, What::Apart { .. })))
 }
 
-/// One node reaches both halves.
+/// Splits the job into two halves, but one node reaches both.
 fn joined(random: &mut Rng, nodes: u32) -> Case {
     let first = neighbours(random, nodes, nodes / 2);
     let between = any(random, nodes);
@@ -89,7 +89,7 @@ fn joined(random: &mut Rng, nodes: u32) -> Case {
         })
 }
 
-/// So many nodes are never written to the list of nodes to exclude.
+/// Makes half of the nodes faulty. So many nodes are never written to the list of nodes to exclude.
 fn half_dead(random: &mut Rng, nodes: u32) -> Case {
     let bad = neighbours(random, nodes, nodes.div_ceil(2));
     let guilty = bad.clone();

@@ -57,10 +57,9 @@ fn half_of(random: &mut Rng, nodes: u32) -> BTreeSet<u32> {
     }
 }
 
-/// Between two halves, flows are hashed onto paths, and some of the paths are dead. The hash is either
-/// always the same for a pair, or new in each try. The failure is either in both directions, or in one
-/// direction, so that only one end knows it; or it is over verbs, where the end that sends first knows
-/// it.
+/// Makes some of the paths between two halves dead. Flows are hashed onto the paths, either always in
+/// the same way for a pair, or anew in each try. The failure is in both directions; or in one
+/// direction, so that only one end knows it; or over verbs, where the end that sends first knows it.
 fn ecmp(random: &mut Rng, nodes: u32, share: f64) -> Case {
     let half = half_of(random, nodes);
     let (is_fixed, knows) = (random.bool(), random.usize(0..3));
@@ -85,7 +84,7 @@ fn ecmp(random: &mut Rng, nodes: u32, share: f64) -> Case {
     case
 }
 
-/// The port does not reach half of the nodes, always the same ones.
+/// Makes a port that does not reach half of the nodes, always the same ones.
 fn half_port(random: &mut Rng, nodes: u32) -> Case {
     let (bad, rail) = (any(random, nodes), random.usize(0..2));
     let half = half_of(random, nodes);
@@ -103,7 +102,7 @@ fn half_port(random: &mut Rng, nodes: u32) -> Case {
     case
 }
 
-/// The port is down for about half of the time.
+/// Makes a port that is down for about half of the time.
 fn flapping(random: &mut Rng, nodes: u32) -> Case {
     let (bad, rail, share) = (any(random, nodes), random.usize(0..2), 0.4 + 0.3 * random.f64());
     let mut case = Case::sound(random, nodes, 2)

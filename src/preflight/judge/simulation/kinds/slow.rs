@@ -135,7 +135,7 @@ fn lossy_link(random: &mut Rng, nodes: u32, percent: f64) -> Case {
         .named([], move |verdict| lose_only(verdict, &[Who::Link { nodes: link, rail }]))
 }
 
-/// In a tenth of the tries, one of the two nodes is busy with something else.
+/// Makes one of the two nodes busy with something else in a tenth of the tries.
 fn busy(random: &mut Rng, nodes: u32) -> Case {
     let is_verbs = random.bool();
     let case = Case::sound(random, nodes, 2);
@@ -152,7 +152,7 @@ fn busy(random: &mut Rng, nodes: u32) -> Case {
     })
 }
 
-/// Between the halls, there are fewer links, and they are longer.
+/// Makes the links between two halls fewer and longer.
 fn halls(random: &mut Rng, nodes: u32) -> Case {
     let border = random.u32(2..nodes - 1);
     let first: BTreeSet<u32> = (0..border).collect();
