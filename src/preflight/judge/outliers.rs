@@ -64,7 +64,7 @@ pub struct Slow {
     pub first: Option<f32>,
     pub again: Option<f32>,
     pub basis: Basis,
-    /// The value of the basis.
+    /// The value that it is compared with.
     pub usual: f32,
     /// How many nodes a node is slow with, and how many it was measured with.
     pub with: [usize; 2],

@@ -60,7 +60,7 @@ impl Zero<'_> {
             }
         }
         self.keep_to_budget();
-        // If more nodes have sent something than were read, node 0 is late, and not they.
+        // If more nodes have sent something than were read, node 0 is late, and not the nodes.
         if count < NODES_AT_ONCE {
             self.look_for_hung();
         }
