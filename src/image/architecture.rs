@@ -10,18 +10,17 @@ use super::elf::{Elf, Not};
 use super::library::LibraryFamily;
 use super::tree::Tree;
 
-/// An architecture that this program is built for. All of them have 64 bits, and the lowest byte
-/// of a number comes first.
+/// An architecture that rdma-init is built for. All of them are 64-bit and little-endian.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Architecture {
     /// As `uname -m` names it.
     pub name: &'static str,
     /// `e_machine` of elf(5).
     pub machine: u16,
-    /// The flags of an entry of `/etc/ld.so.cache` that the loader accepts: those of the
-    /// architecture, and `FLAG_ELF_LIBC6` (glibc, `sysdeps/*/dl-cache.h`).
+    /// The flags that the loader requires in an entry of `/etc/ld.so.cache`: the architecture's flags plus
+    /// `FLAG_ELF_LIBC6` (glibc, `sysdeps/*/dl-cache.h`).
     pub cache_flags: u32,
-    /// Debian's name of the directories of libraries.
+    /// Debian's multiarch name of the library directories.
     pub folder: &'static str,
 }
 
@@ -31,39 +30,37 @@ const X86_64: Architecture =
 const AARCH64: Architecture =
     Architecture { name: "aarch64", machine: EM_AARCH64, cache_flags: 0x0a03, folder: "aarch64-linux-gnu" };
 
-/// That of this program, and so of the image that it was put into.
+/// The architecture of this program, and so of the image that contains it.
 pub(crate) const OURS: &Architecture = if cfg!(target_arch = "aarch64") { &AARCH64 } else { &X86_64 };
 
-/// Returns the name of the architecture with this `e_machine`; `None` for one that the program is not
-/// built for.
+/// Returns the name of the architecture with this `e_machine`; `None` if rdma-init is not built for it.
 pub(crate) fn named(machine: u16) -> Option<&'static str> {
     [X86_64, AARCH64].iter().find(|known| known.machine == machine).map(|known| known.name)
 }
 
-/// A file that the job would use, and that is for another architecture than this program.
+/// A file that the job would use but that is built for another architecture than this program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Foreign {
     pub kind: ForeignKind,
-    /// After all links.
+    /// The path with all links resolved.
     pub path: PathBuf,
     /// The file's architecture, as `uname -m` names it.
     pub architecture: String,
-    /// That of this program.
+    /// The architecture of this program.
     pub wanted: String,
 }
 
-/// What a foreign file is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForeignKind {
     /// The command, or the program that its first line names.
     Command,
-    /// The first Python of the `PATH`.
+    /// The first Python in the `PATH`.
     Python,
     Nccl,
     Rccl,
-    /// The library of PyTorch that calls NCCL.
+    /// The PyTorch library that calls NCCL.
     Torch,
     Libibverbs,
     /// Another library, or a kind that a later version of this program knows.
@@ -91,7 +88,7 @@ impl ForeignKind {
     }
 }
 
-/// Returns the program behind this path, if it is for another architecture.
+/// Returns the program at this path if it is for another architecture.
 pub(crate) fn foreign_program(tree: &Tree, kind: ForeignKind, path: &Path) -> Option<Foreign> {
     let real = tree.real(path)?;
     match Elf::open(&tree.open(&real)?) {

@@ -1,4 +1,4 @@
-//! Little-endian numbers and C strings in bytes that may hold anything.
+//! Reads little-endian numbers and C strings from untrusted bytes.
 
 /// In bytes: the longest path that Linux allows, with the NUL (`PATH_MAX`).
 pub(super) const LONGEST_PATH: usize = 4096;
@@ -23,12 +23,12 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// Returns the text up to the next NUL; `None` if there is no NUL near, or the text is not UTF-8.
+/// Returns the text up to the next NUL; `None` if no NUL is within reach or the text is not UTF-8.
 pub(super) fn text_at(bytes: &[u8], at: usize) -> Option<&str> {
     text_within(bytes, at, LONGEST_PATH)
 }
 
-/// As [`text_at`], for a text of no more than this many bytes.
+/// Does the same as [`text_at`] for a text of at most this many bytes.
 pub(super) fn text_within(bytes: &[u8], at: usize, longest: usize) -> Option<&str> {
     let rest = bytes.get(at..)?;
     let end = rest.iter().take(longest.saturating_add(1)).position(|byte| *byte == 0)?;

@@ -1,5 +1,5 @@
-//! `/etc/ld.so.cache`, which ldconfig(8) writes and the dynamic loader of glibc asks
-//! before it looks into directories (glibc, `sysdeps/generic/dl-cache.h`). musl has none.
+//! `/etc/ld.so.cache`, which ldconfig(8) writes and the glibc dynamic loader consults before it searches
+//! directories (glibc, `sysdeps/generic/dl-cache.h`). musl has no such cache.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use crate::facts::reader::Reader;
 
 const FILE: &str = "/etc/ld.so.cache";
 
-/// In bytes: the longest cache that is read. The cache of a large image has 200 KB.
+/// In bytes: the largest cache to read. A large image has a cache of 200 KB.
 const LONGEST: u64 = 8 * 1024 * 1024;
 
-/// The most entries to examine; a large image has some thousands.
+/// The most entries to examine; a large image has a few thousand.
 const ENTRIES: usize = 65_536;
 
-/// The most entries that are kept. Many entries may share one long text, so that together they
-/// would take far more memory than the file.
+/// The most entries to keep. Many entries may share one long text, and separate copies of it would take far
+/// more memory than the file.
 pub(super) const KEPT: usize = 512;
 
 /// In bytes: the longest name of a library (`NAME_MAX`).
@@ -34,11 +34,11 @@ const NEW_ENTRY: usize = 24;
 const OLD_HEADER: usize = 16;
 const OLD_ENTRY: usize = 12;
 
-/// A library's name and its file, in the cache's order: if two have one name, the loader takes
+/// A library's name and its file, in the cache's order: if two entries have the same name, the loader takes
 /// the first.
 pub(super) type Entry = (String, PathBuf);
 
-/// Returns the entries whose names matter; none if there is no cache.
+/// Returns the entries whose names matter, or an empty list if there is no cache.
 pub(super) fn read(reader: &Reader, tree: &Tree, matters: impl Fn(&str) -> bool) -> Vec<Entry> {
     let Some(real) = tree.real(Path::new(FILE)) else { return Vec::new() };
     let Some(bytes) = reader.bytes(&real, LONGEST) else { return Vec::new() };
@@ -72,7 +72,7 @@ fn new_format(bytes: &[u8]) -> Option<&[u8]> {
 
 /// Returns the name and file of an entry. Offsets count from the start of the new format.
 fn library(cache: &[u8], entry: &[u8], matters: &dyn Fn(&str) -> bool) -> Option<Entry> {
-    // A library in a directory of `glibc-hwcaps`, which is only for some processors, has a mask.
+    // An entry for a `glibc-hwcaps` directory, which applies only to some processors, has a hwcap mask.
     if u32_at(entry, 0)? != OURS.cache_flags || u64_at(entry, 16)? != 0 {
         return None;
     }
@@ -129,7 +129,7 @@ pub(crate) mod tests {
     fn entries_of_this_architecture_are_read_from_both_formats() {
         let new = cache(&[
             (3, 0, "libnccl.so.2", "/lib32/libnccl.so.2"),
-            // Of the other architecture.
+            // An entry for the other architecture.
             (OURS.cache_flags ^ 0x0900, 0, "libnccl.so.2", "/other/libnccl.so.2"),
             (OURS.cache_flags, 1 << 62, "libnccl.so.2", "/lib/glibc-hwcaps/x86-64-v3/libnccl.so.2"),
             (OURS.cache_flags, 0, "libnccl.so.2", "/a/libnccl.so.2"),
@@ -143,7 +143,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Each entry of a cache may point to the same long text.
+    /// Many entries of a cache may point to the same long text.
     #[test]
     fn no_more_is_kept_than_an_image_has() {
         let path = format!("/{}", "x".repeat(LONGEST_PATH - 2));
@@ -164,7 +164,7 @@ pub(crate) mod tests {
         bytes.extend(&texts);
         let found = names(&bytes).unwrap();
         assert_eq!((found.len(), found[0].len()), (KEPT, "libnccl.so.2 ".len() + path.len()));
-        // A name that is longer than the name of a file can be.
+        // A name longer than any file name can be.
         let long = format!("libnccl.so.{}", "2".repeat(LONGEST_NAME));
         assert_eq!(names(&cache(&[(OURS.cache_flags, 0, &long, "/a")])).unwrap(), [""; 0]);
     }
@@ -179,7 +179,7 @@ pub(crate) mod tests {
                 assert_eq!(names(&bytes).unwrap(), [""; 0], "{at} {offset}");
             }
         }
-        // A cache with more entries than are kept, and every truncation of it.
+        // A cache that claims more entries than it has, and every truncation of a good one.
         let mut many = good.clone();
         many[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(names(&many).unwrap().len(), 1);

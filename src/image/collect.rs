@@ -10,14 +10,13 @@ use super::scan;
 use super::tree::Tree;
 use super::wheel;
 
-/// The most libraries of one family; no image has as many.
+/// The most libraries of one family; no image has that many.
 const LIBRARIES: usize = 64;
 
-/// The most bytes of NCCL's texts that are searched; up to 2.32 it has less than one million.
+/// The most bytes of NCCL's texts to search; NCCL up to 2.32 has less than one million.
 const NCCL_TEXTS: u64 = 16 * 1024 * 1024;
 
-/// The most bytes of NVSHMEM's texts that are searched. The code for GPUs that stands before them
-/// grows with each release.
+/// The most bytes of NVSHMEM's texts to search. The GPU code that precedes them grows with each release.
 const NVSHMEM_TEXTS: u64 = 64 * 1024 * 1024;
 
 pub(crate) struct Collector<'a> {
@@ -25,12 +24,12 @@ pub(crate) struct Collector<'a> {
     loader: &'a Loader<'a>,
     family: LibraryFamily,
     pub found: Vec<Library>,
-    /// Files that the loader passes over, because they are for another architecture.
+    /// Files that the loader skips because they are for another architecture.
     pub foreign: Vec<Foreign>,
 }
 
 impl<'a> Collector<'a> {
-    /// Returns a collector that starts with the files that the dynamic loader can find.
+    /// Returns a collector that already contains the files that the dynamic loader can find.
     pub(crate) fn new(tree: &'a Tree<'a>, loader: &'a Loader<'a>, family: LibraryFamily) -> Collector<'a> {
         let mut collector = Collector { tree, loader, family, found: Vec::new(), foreign: Vec::new() };
         for reach in loader.all(|name| family.has(name)) {
@@ -46,8 +45,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds the libraries that a wheel of this name brings in a directory of `site`, a directory of
-    /// packages.
+    /// Adds the libraries that the wheel of this name installed in `folder` of `site`, a Python package
+    /// directory.
     pub(crate) fn wheel(&mut self, site: &Path, folder: &str, name: &str) {
         for reach in in_folder(self.tree, Way::SitePackages, &site.join(folder), |name| self.family.has(name))
         {
@@ -63,8 +62,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds a file, or another way to a file that is known. Returns its place in the list, or
-    /// `None` if there is no file that the loader could take.
+    /// Adds a file, or another way to a file that is already listed. Returns its index in the list, or `None`
+    /// if there is no file that the loader could load.
     pub(crate) fn add(&mut self, reach: LibraryPath) -> Option<usize> {
         let real = self.tree.real(&reach.path)?;
         if let Some(index) = self.place(&real) {
@@ -102,7 +101,7 @@ impl<'a> Collector<'a> {
         Some(self.found.len() - 1)
     }
 
-    /// Notes a library that is for another architecture.
+    /// Records a library that is for another architecture.
     pub(crate) fn pass_over(&mut self, kind: ForeignKind, real: &Path, architecture: Option<&str>) {
         let known = self.foreign.iter().any(|foreign| foreign.path == real);
         if let Some(architecture) = architecture
@@ -113,7 +112,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns the file among those found that the loader takes for a name.
+    /// Returns the index of the found file that the loader takes for a name.
     pub(crate) fn taken(&self, name: &str, own: &Own) -> Option<usize> {
         let mut tried = self.loader.tried(name, own).into_iter();
         tried.find_map(|reach| self.place(&self.tree.real(&reach.path)?))
@@ -123,9 +122,9 @@ impl<'a> Collector<'a> {
         self.found.iter().position(|library| library.path == real)
     }
 
-    /// Returns all libraries that were found, with the names for which they are loaded. Those of NCCL and
-    /// RCCL get the versions that only a text in the file shows, and plugins what the loader lacks
-    /// to load them.
+    /// Returns all libraries that were found, with the names for which the loader takes them. Adds the
+    /// versions that only a text in the file shows, and adds to plugins the libraries that the loader cannot
+    /// provide.
     pub(crate) fn finish(mut self) -> Vec<Library> {
         let mut names: Vec<String> = Vec::new();
         let reached = self.found.iter().flat_map(|library| library.reached.iter());
@@ -152,8 +151,8 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Returns the libraries that a plugin needs, and that the loader does not find or finds too old. Only
-/// those count that the job has not loaded before ([`LibraryFamily::is_of_a_plugin`]).
+/// Returns the libraries that a plugin needs and that the loader does not find or finds too old. Checks only
+/// libraries that the job has not loaded before ([`LibraryFamily::is_of_a_plugin`]).
 pub(super) fn missing(tree: &Tree, loader: &Loader, real: &Path) -> Option<Vec<MissingLibrary>> {
     let file = tree.open(real)?;
     let elf = Elf::open(&file).ok()?;
@@ -173,13 +172,13 @@ pub(super) fn missing(tree: &Tree, loader: &Loader, real: &Path) -> Option<Vec<M
     Some(needed.take(LIBRARIES).filter_map(missing).collect())
 }
 
-/// Returns the versions of symbols that a library has; `None` if it has none, or cannot be read.
+/// Returns the symbol versions that a library defines; `None` if it defines none or cannot be read.
 pub(super) fn versions_of(tree: &Tree, real: &Path) -> Option<Vec<String>> {
     let file = tree.open(real)?;
     Elf::open(&file).ok()?.versions_defined()
 }
 
-/// Adds the versions that only texts in the files show, to libraries that were found.
+/// Adds the versions that only texts in the files show.
 pub(super) fn add_versions(tree: &Tree, family: LibraryFamily, libraries: &mut [Library]) {
     for library in libraries.iter_mut().filter(|library| library.version.is_none()) {
         library.version = version_in(tree, family, &library.path);
@@ -187,7 +186,7 @@ pub(super) fn add_versions(tree: &Tree, family: LibraryFamily, libraries: &mut [
     }
 }
 
-/// Returns the version in a text of a library of NCCL, RCCL, UCX or NVSHMEM.
+/// Returns the version from a text in a library of NCCL, RCCL, UCX or NVSHMEM.
 fn version_in(tree: &Tree, family: LibraryFamily, real: &Path) -> Option<String> {
     let file = tree.open(real)?;
     let elf = Elf::open(&file).ok()?;
@@ -199,7 +198,7 @@ fn version_in(tree: &Tree, family: LibraryFamily, real: &Path) -> Option<String>
     }
 }
 
-/// Returns the library that is loaded for a name.
+/// Returns the library that the loader takes for a name.
 pub(super) fn loaded<'l>(libraries: &'l [Library], name: &str) -> Option<&'l Library> {
     libraries.iter().find(|library| library.loads_as(name))
 }

@@ -1,6 +1,6 @@
-//! Shared libraries, read in parts: even of a library of 450 MB only the headers, the
-//! dynamic section and the place of its texts are read. The format is in elf(5); the layout
-//! of its records is taken from libc's structs.
+//! Reads shared libraries in parts: even of a library of 450 MB, it reads only the headers, the dynamic
+//! section and the place of its texts. elf(5) describes the format; libc's structs give the layout of the
+//! records.
 
 mod pointers;
 mod versions;
@@ -17,22 +17,20 @@ use nix::libc::{Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr, PT_DYNAMIC, PT_INTERP, PT_LO
 use super::architecture::{OURS, named};
 use super::bytes::{text_at, u8_at, u16_at, u32_at, u64_at};
 
-/// Bytes of the file header, of a program header, of a section header, and of an entry of the
-/// dynamic section.
+/// In bytes: the sizes of the file header, a program header, a section header, and an entry of the dynamic
+/// section.
 const HEADER: usize = size_of::<Elf64_Ehdr>();
 const PROGRAM_HEADER: usize = size_of::<Elf64_Phdr>();
 const SECTION_HEADER: usize = size_of::<Elf64_Shdr>();
 const DYNAMIC_ENTRY: usize = size_of::<DynamicEntry>();
 
-/// Headers that are read of a table; no library has as many.
+/// The most headers to read from a table; no library has that many.
 const MOST_HEADERS: u16 = 1024;
 
-/// Bytes that are read of the dynamic section, or of the names of the sections; no library
-/// has as many.
+/// In bytes: the most to read of the dynamic section, or of the section names; no library has that many.
 const LONGEST: u64 = 64 * 1024;
 
-/// Bytes at the start of the file that are searched for texts if no section header says
-/// where the texts are.
+/// In bytes: how much of the file's start to search for texts if no section header locates them.
 const START: u64 = 8 * 1024 * 1024;
 
 /// `Elf64_Dyn` of elf(5), which libc does not have. Only its layout is used.
@@ -55,11 +53,11 @@ pub(crate) struct Elf<'a> {
     header: [u8; HEADER],
 }
 
-/// Why this machine's dynamic loader could not take a file.
+/// Why this machine's dynamic loader cannot load a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Not {
-    /// The file is for another machine, and the loader passes over it. The name is that of an
-    /// architecture that this program is built for as well.
+    /// The file is for another machine, so the loader skips it. The name is set if rdma-init is also built
+    /// for that architecture.
     OurMachine(Option<&'static str>),
     /// The file is not an ELF file.
     Elf,
@@ -69,14 +67,14 @@ pub(crate) enum Not {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
     pub needed: Vec<String>,
-    /// As written, with `$ORIGIN` and colons.
+    /// As written in the file, with `$ORIGIN` and colons.
     pub rpath: Option<String>,
     pub runpath: Option<String>,
 }
 
 impl<'a> Elf<'a> {
     /// # Errors
-    /// What the file is not.
+    /// Returns why the dynamic loader cannot load the file.
     pub(crate) fn open(file: &'a File) -> Result<Elf<'a>, Not> {
         let mut header = [0; HEADER];
         file.read_exact_at(&mut header, 0).map_err(|_| Not::Elf)?;
@@ -91,7 +89,7 @@ impl<'a> Elf<'a> {
         }
     }
 
-    /// Returns the dynamic section, found as the loader finds it, by the program headers.
+    /// Returns the dynamic section, which it finds through the program headers, as the loader does.
     pub(crate) fn dynamic(&self) -> Option<Dynamic> {
         let headers = self.program_headers()?;
         let entries = self.dynamic_entries(&headers)?;
@@ -124,8 +122,7 @@ impl<'a> Elf<'a> {
         Some(entries.take_while(|(tag, _)| *tag != DT_NULL).collect())
     }
 
-    /// Returns the dynamic loader with which the kernel starts this program; `None` when the program
-    /// is static.
+    /// Returns the dynamic loader with which the kernel starts this program; `None` if the program is static.
     pub(crate) fn interpreter(&self) -> Option<String> {
         let headers = self.program_headers()?;
         let mut segments = headers.chunks_exact(PROGRAM_HEADER);
@@ -133,14 +130,14 @@ impl<'a> Elf<'a> {
         self.text(u64_at(segment, offset_of!(Elf64_Phdr, p_offset))?)
     }
 
-    /// Returns the bytes of the file that hold its texts, at most `most` of them: `.rodata`, or the
-    /// start of the file if no section header says where that is.
+    /// Returns the file's byte range that contains its texts, at most `most` bytes: `.rodata`, or the start
+    /// of the file if no section header locates it.
     pub(crate) fn texts(&self, most: u64) -> Range<u64> {
         let (start, length) = self.section(b".rodata").unwrap_or((0, START));
         start..start.saturating_add(length.min(most))
     }
 
-    /// Offset and length in bytes of the section of this name.
+    /// Returns the offset and the length in bytes of the section with this name.
     fn section(&self, name: &[u8]) -> Option<(u64, u64)> {
         let headers = self.table(&TableFields {
             offset: offset_of!(Elf64_Ehdr, e_shoff),
@@ -180,7 +177,7 @@ impl<'a> Elf<'a> {
         self.read(u64_at(&self.header, fields.offset)?, u64::from(count) * fields.size as u64).ok()
     }
 
-    /// Returns the text at this offset. A short read is tried first, because only an RPATH is long.
+    /// Returns the text at this offset. Tries a short read first, because only an RPATH is long.
     fn text(&self, at: u64) -> Option<String> {
         [256, 4096].into_iter().find_map(|most| text_at(&self.read(at, most).ok()?, 0).map(str::to_owned))
     }
@@ -193,7 +190,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// Where the file header describes a table of headers, and how large each of them must be.
+/// Where the file header describes a table of headers, and the size that each header must have.
 struct TableFields {
     offset: usize,
     entry_size: usize,
@@ -201,9 +198,9 @@ struct TableFields {
     size: usize,
 }
 
-/// A part of the file, and where it is loaded.
+/// A part of the file and the address at which the loader maps it.
 struct Segment {
-    /// In the file.
+    /// The offset in the file.
     offset: u64,
     /// Bytes in the file.
     size: u64,
@@ -219,7 +216,7 @@ impl Segment {
         })
     }
 
-    /// Returns the offset in the file of what is loaded at an address.
+    /// Returns the file offset of the byte that the loader maps at this address.
     fn offset_of(program_headers: &[u8], address: u64) -> Option<u64> {
         let segments = program_headers.chunks_exact(PROGRAM_HEADER);
         segments.filter(|segment| kind_of(segment) == Some(PT_LOAD)).find_map(|segment| {
@@ -300,7 +297,7 @@ mod tests {
         assert_eq!(elf(|_| {}), None);
         assert_eq!(elf(|bytes| bytes[4] = 1), Some(Not::OurMachine(None)));
         assert_eq!(elf(|bytes| bytes[5] = 2), Some(Not::OurMachine(None)));
-        // That of a processor that does not exist.
+        // A machine number that no processor has.
         assert_eq!(elf(|bytes| bytes[18] = 0xff), Some(Not::OurMachine(None)));
         let other = if OURS.name == "x86_64" { "aarch64" } else { "x86_64" };
         assert_eq!(elf(|bytes| fake::turn(bytes)), Some(Not::OurMachine(Some(other))));
@@ -309,8 +306,7 @@ mod tests {
         assert_eq!(elf(Vec::clear), Some(Not::Elf));
     }
 
-    /// Whatever a file holds, reading it does not panic and takes no more memory than the
-    /// bounds allow.
+    /// Reading arbitrary bytes does not panic and takes no more memory than the limits allow.
     #[test]
     fn broken_files_tell_less() {
         let good = torch();

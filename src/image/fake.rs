@@ -1,4 +1,4 @@
-//! Makes the bytes of libraries for the tests.
+//! Builds the bytes of libraries for the tests.
 
 use super::architecture::OURS;
 
@@ -10,18 +10,17 @@ pub(super) struct FakeLibrary<'a> {
     pub runpath: Option<&'a str>,
     pub texts: &'a [u8],
     pub without_sections: bool,
-    /// What a provider of libibverbs states about itself: its name, and the least and the most ABI
-    /// of the kernel.
+    /// What a libibverbs provider states about itself: its name, and the lowest and highest kernel ABI.
     pub states: Option<(&'a str, u32, u32)>,
-    /// The pointers of what it states are relocated by a packed table.
+    /// Whether a packed table relocates the pointers of `states`.
     pub packed: bool,
-    /// A version of symbols that this library needs of another.
+    /// A symbol version that this library needs from another.
     pub needs_version: Option<(&'a str, &'a str)>,
-    /// A version of symbols that it has.
+    /// A symbol version that this library defines.
     pub has_version: Option<&'a str>,
 }
 
-/// A file with a few bytes behind its first ones changed, mostly to those that mean something in a number.
+/// Returns the file with a few bytes changed, mostly to extreme values. The first bytes stay as they are.
 pub(super) fn damaged(good: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = good.to_vec();
     for _ in 0..random.usize(1..8) {
@@ -131,15 +130,15 @@ impl FakeLibrary<'_> {
         (needs, has)
     }
 
-    /// Returns the beginning of a `struct verbs_device_ops` at this address, and the table that relocates
-    /// its pointers: to the name, and to anything.
+    /// Returns the start of a `struct verbs_device_ops` at this address, and the table that relocates its
+    /// pointers: one to the name, one to an arbitrary place.
     fn stated(&self, name_at: u64, data_at: u64) -> (Vec<u8>, Vec<u8>) {
         let (mut data, mut table) = (Vec::new(), Vec::new());
         let Some((_, least, most)) = self.states else { return (data, table) };
         let targets = if self.packed { [name_at, BASE] } else { [0, 0] };
         put(&mut data, &[(8, targets[0]), (4, least.into()), (4, most.into()), (8, targets[1])]);
         match self.packed {
-            // Of the places after the first, the second one.
+            // This marks the second of the places after the first pointer.
             true => put(&mut table, &[(8, data_at), (8, 0b101)]),
             false => {
                 for (at, target) in [(data_at, name_at), (data_at + 16, BASE)] {
@@ -151,14 +150,14 @@ impl FakeLibrary<'_> {
     }
 }
 
-/// Appends numbers of this many bytes.
+/// Appends each number in its number of bytes.
 fn put(bytes: &mut Vec<u8>, numbers: &[(usize, u64)]) {
     for (size, number) in numbers {
         bytes.extend(&number.to_le_bytes()[..*size]);
     }
 }
 
-/// Turns a library of this program's architecture into one of the other.
+/// Turns a library of this program's architecture into one of the other architecture.
 pub(super) fn turn(bytes: &mut [u8]) {
     bytes[18] ^= 62 ^ 183;
 }
@@ -174,7 +173,7 @@ pub(super) fn empty() -> Vec<u8> {
     FakeLibrary::default().bytes()
 }
 
-/// Returns a provider that states the ABIs of the kernel that it supports.
+/// Returns a provider that states which kernel ABIs it supports.
 pub(super) fn provider(name: &str, least: u32, most: u32) -> Vec<u8> {
     FakeLibrary { states: Some((name, least, most)), ..FakeLibrary::default() }.bytes()
 }

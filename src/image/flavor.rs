@@ -1,5 +1,5 @@
-//! The library that the job's collectives use: NCCL, or RCCL in its place on AMD's GPUs. Sentences about
-//! it take it as a parameter.
+//! The library that the job's collectives use: NCCL, or RCCL instead on AMD GPUs. Sentences about the library
+//! take it as a parameter.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::Image;
 use crate::facts::Facts;
 use crate::facts::gpu::Make;
 
-/// NCCL, or RCCL, which has NCCL's variables and most of its behavior.
+/// NCCL, or RCCL, which shares NCCL's variables and most of its behavior.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Flavor {
     #[default]
@@ -18,7 +18,7 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// Returns the library of the job on this host.
+    /// Returns the library that the job uses on this host.
     pub(crate) fn of(facts: &Facts) -> Flavor {
         let is_rccl =
             |image: &Image| !image.rccl.is_empty() && (image.nccl.is_empty() || facts.gpu.make == Make::Amd);
@@ -40,7 +40,7 @@ impl fmt::Display for Flavor {
     }
 }
 
-/// A document says whether the library is RCCL.
+/// Documents contain a boolean: whether the library is RCCL.
 impl Serialize for Flavor {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bool(*self == Flavor::Rccl)

@@ -1,4 +1,4 @@
-//! What the fuzzers call here; see [`crate::fuzz`].
+//! The functions that the fuzzers call; see [`crate::fuzz`].
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -14,7 +14,7 @@ thread_local! {
     static FILE: RefCell<Option<File>> = const { RefCell::new(None) };
 }
 
-/// A library, or a program.
+/// Reads a library or a program.
 pub(crate) fn elf(data: &[u8]) {
     const MOST: u64 = 1 << 20;
     FILE.with_borrow_mut(|kept| {
@@ -45,7 +45,7 @@ pub(crate) fn ld_so_cache(data: &[u8]) {
     }
 }
 
-/// The names in a directory of packages, and what pip records about each.
+/// Reads the names in a package directory, and what pip records about each.
 pub(crate) fn packages(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for line in text.lines() {

@@ -1,8 +1,8 @@
-//! Which ABIs of the kernel's driver a provider of libibverbs supports, as its data states it.
+//! Reads from a libibverbs provider's data which kernel driver ABIs it supports.
 //!
-//! A provider hands libibverbs a `struct verbs_device_ops` (rdma-core, `libibverbs/driver.h`),
-//! which begins with its name, the least and the most ABI, and its table of devices. libibverbs
-//! skips a device whose driver has another ABI (`libibverbs/init.c`, `match_device`).
+//! A provider gives libibverbs a `struct verbs_device_ops` (rdma-core, `libibverbs/driver.h`), which begins
+//! with its name, the lowest and highest ABI, and its device table. libibverbs skips a device if its driver
+//! has an ABI outside that range (`libibverbs/init.c`, `match_device`).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::elf::Elf;
 use super::tree::Tree;
 use std::path::Path;
 
-/// A range of ABIs of a kernel driver, both ends in it. Each driver counts its own.
+/// An inclusive range of kernel driver ABIs. Each driver has its own numbering.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelAbi {
     /// `match_min_abi_version`.
@@ -25,12 +25,12 @@ impl KernelAbi {
     }
 }
 
-/// Where the least and the most ABI, and the table of devices, are in `struct verbs_device_ops`.
+/// The offsets of the lowest ABI, the highest ABI, and the device table in `struct verbs_device_ops`.
 const LEAST: u64 = 8;
 const MOST: u64 = 12;
 const TABLE: u64 = 16;
 
-/// Returns what the provider in this file states, if its name is this one.
+/// Returns the range that the provider in this file states, if the provider has this name.
 pub(crate) fn stated(tree: &Tree, real: &Path, name: &str) -> Option<KernelAbi> {
     let file = tree.open(real)?;
     in_library(&Elf::open(&file).ok()?, name)
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!([0, 1, 3, 4].map(|abi| range.has(abi)), [false, true, true, false]);
     }
 
-    /// Whatever a file holds, reading it does not panic, and ends.
+    /// Reading arbitrary bytes does not panic and terminates.
     #[test]
     fn broken_files_state_nothing_or_anything() {
         let mut random = fastrand::Rng::with_seed(3);

@@ -4,29 +4,28 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A library's file, listed once however many links lead to it.
+/// A library's file. It is listed once, even if several links point to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Library {
     /// The file itself, after all links.
     pub path: PathBuf,
-    /// `2.21.5`. A suffix such as `rc1` is left out.
+    /// For example, `2.21.5`, without a suffix such as `rc1`.
     pub version: Option<String>,
-    /// How the version is known; `None` if it is not.
+    /// How the version was determined; `None` if it is unknown.
     pub version_from: Option<VersionFrom>,
-    /// The names for which the dynamic loader takes this file, and no other one, with
-    /// the environment that was inherited (`dlopen(3)` with a name without a slash).
-    /// A program or library with an RPATH or RUNPATH of its own may find another.
+    /// The names for which the dynamic loader, with the inherited environment, takes this file (`dlopen(3)`
+    /// with a name without a slash). A program or library with an RPATH or RUNPATH may find another file.
     pub loads_as: Vec<String>,
-    /// All ways that lead to the file, in the order in which they count.
+    /// All ways to reach the file, in order of precedence.
     pub reached: Vec<LibraryPath>,
-    /// Of a plugin: the libraries that it needs (DT_NEEDED) and that the dynamic loader does not
-    /// find, or finds too old, so that it cannot load the plugin either. Only libfabric and
-    /// libibverbs are looked for: the job may have loaded all others by then.
+    /// For a plugin: the libraries that it needs (DT_NEEDED) and that the dynamic loader does not find or
+    /// finds too old, so that the plugin cannot be loaded either. Covers only libfabric and libibverbs: the
+    /// job may already have loaded all others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<MissingLibrary>,
-    /// Of UCX: whether its module for InfiniBand and RoCE (`libuct_ib.so`) lies where it looks for modules;
-    /// `None` if no module lies there, so that the file does not show it.
+    /// For UCX: whether its module for InfiniBand and RoCE (`libuct_ib.so`) is in one of its module
+    /// directories; `None` if those directories contain no module, so that the files do not show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbs: Option<bool>,
 }
@@ -41,13 +40,13 @@ impl Library {
     }
 }
 
-/// A library that a plugin needs and does not get. In documents: `libfabric.so.1`, or
-/// `libfabric.so.1 (FABRIC_1.8)` if it is too old.
+/// A library that a plugin needs but cannot load. Documents contain `libfabric.so.1` or, if it is too old,
+/// `libfabric.so.1 (FABRIC_1.8)`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct MissingLibrary {
     pub name: String,
-    /// The version of symbols that the library lacks; `None` if the loader finds no library.
+    /// The symbol version that the library lacks; `None` if the loader finds no library.
     pub lacks: Option<String>,
 }
 
@@ -75,7 +74,7 @@ impl From<MissingLibrary> for String {
     }
 }
 
-/// A path to a library before links are followed.
+/// A path to a library, before links are resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LibraryPath {
@@ -83,7 +82,7 @@ pub struct LibraryPath {
     pub path: PathBuf,
 }
 
-/// What leads to a library.
+/// How a library is reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
@@ -91,19 +90,19 @@ pub enum Way {
     LdLibraryPath,
     /// `/etc/ld.so.cache`.
     Cache,
-    /// A directory that the loader searches by itself.
+    /// A directory that the loader searches by default.
     Standard,
-    /// A package in one of Python's directories.
+    /// A package in one of Python's package directories.
     SitePackages,
     /// PyTorch's own directory of libraries, `torch/lib`.
     TorchLib,
     /// The RPATH or RUNPATH of `libtorch_cuda.so`.
     TorchRpath,
-    /// The file is linked into this library of PyTorch.
+    /// The file is linked statically into this library of PyTorch.
     TorchStatic,
-    /// A directory of a vendor, to which only a path leads.
+    /// A vendor's directory, which the loader does not search by default.
     Vendor,
-    /// A variable of NCCL's that has the path.
+    /// An NCCL variable that contains the path.
     Variable,
     /// A way that a later version of this program knows.
     #[default]
@@ -111,22 +110,22 @@ pub enum Way {
     Other,
 }
 
-/// How a library's version is known.
+/// How the version of a library was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VersionFrom {
     /// `libnccl.so.2.21.5`.
     FileName,
-    /// `nvidia_nccl_cu12-2.21.5.dist-info`, whose list has a file of this size.
+    /// For example, `nvidia_nccl_cu12-2.21.5.dist-info`, if its RECORD lists the file with the file's size.
     Wheel,
-    /// A text in the library.
+    /// A text inside the library.
     Text,
     /// A source that a later version of this program knows.
     #[serde(other)]
     Other,
 }
 
-/// The families of libraries that are looked for.
+/// The families of libraries that the reader looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LibraryFamily {
     Nccl,
@@ -163,22 +162,22 @@ impl LibraryFamily {
         match self {
             LibraryFamily::Nccl => name.starts_with("libnccl.so"),
             LibraryFamily::Rccl => name.starts_with("librccl.so"),
-            // RCCL looks for its own names; AMD's plugin for its NICs has no such name.
+            // RCCL looks for its own names; AMD's plugin for its NICs has neither prefix.
             LibraryFamily::NetPlugin => {
                 ["libnccl-net", "librccl-net", "librccl-anp"].iter().any(|start| name.starts_with(start))
                     && name.contains(".so")
             }
             LibraryFamily::Verbs => name.starts_with("libibverbs.so"),
             LibraryFamily::Rdmacm => name.starts_with("librdmacm.so"),
-            // PyTorch's older wheels bring a `libcudart-d0da41ae.so.11.0`.
+            // PyTorch's older wheels contain a `libcudart-d0da41ae.so.11.0`.
             LibraryFamily::CudaRuntime => name.starts_with("libcudart") && name.contains(".so"),
-            // The wheels of NIXL bring a `libucp-6b2b1b6f.so.0.0.0`.
+            // NIXL's wheels contain a `libucp-6b2b1b6f.so.0.0.0`.
             LibraryFamily::Ucp => {
                 name.starts_with("libucp.so") || name.starts_with("libucp-") && name.contains(".so")
             }
             LibraryFamily::Fabric => name.starts_with("libfabric.so"),
             LibraryFamily::GinPlugin => name.starts_with("libnccl-gin") && name.contains(".so"),
-            // aws-ofi-nccl had the other order of words before NCCL had a name for such plugins.
+            // aws-ofi-nccl used the words in the other order before NCCL defined a name for such plugins.
             LibraryFamily::TunerPlugin => {
                 ["libnccl-tuner", "libnccl-ofi-tuner"].iter().any(|start| name.starts_with(start))
                     && name.contains(".so")
@@ -192,7 +191,7 @@ impl LibraryFamily {
         }
     }
 
-    /// Returns whether NCCL loads libraries of this family at run time, and continues without them.
+    /// Returns whether NCCL loads libraries of this family at run time and continues without them.
     pub fn is_plugin(self) -> bool {
         matches!(
             self,
@@ -210,19 +209,19 @@ impl LibraryFamily {
 
     /// Returns whether a name belongs to any family.
     pub fn any_has(name: &str) -> bool {
-        // Of the thousands of names in an image, these leave few.
+        // This check rejects most of an image's thousands of names.
         let begins_like_any = |rest: &str| rest.starts_with(['n', 'r', 'i', 'c', 'u', 'f']);
         name.strip_prefix("lib").is_some_and(begins_like_any)
             && LibraryFamily::ALL.iter().any(|family| family.has(name))
     }
 
-    /// Returns the version in the file's name, after links. It must have this many numbers:
-    /// `libnccl.so.2` is only the version of the interface.
+    /// Returns the version in the file's name, with links resolved. The version must have this many numbers:
+    /// `libnccl.so.2` contains only the interface version.
     pub fn version(self, name: &str) -> Option<String> {
         let numbers = match self {
             LibraryFamily::Nccl => 3,
             LibraryFamily::Verbs | LibraryFamily::Rdmacm | LibraryFamily::CudaRuntime => 2,
-            // These names contain only the version of the interface: `libucp.so.0.0.0`.
+            // These names contain only the interface version: `libucp.so.0.0.0`.
             LibraryFamily::Rccl
             | LibraryFamily::NetPlugin
             | LibraryFamily::Ucp

@@ -1,5 +1,5 @@
-//! Where the dynamic loader looks for a name, and in which order (ld.so(8); glibc,
-//! `elf/dl-load.c`, `_dl_map_object`).
+//! Where the dynamic loader looks for a name, and in what order (ld.so(8); glibc, `elf/dl-load.c`,
+//! `_dl_map_object`).
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ use super::tree::Tree;
 use crate::facts::reader::Reader;
 use crate::facts::start::Start;
 
-/// The most directories of a list that count.
+/// The most directories to use from a list.
 const FOLDERS: usize = 128;
 
-/// The directories of Debian's loader, for which those of the architecture come first, and of other
-/// distributions. musl's has `/lib`, `/usr/local/lib` and `/usr/lib`.
+/// The default directories of Debian's loader, which puts the architecture's directories first, and of other
+/// distributions' loaders. musl's loader has `/lib`, `/usr/local/lib` and `/usr/lib`.
 const STANDARD: &[&str] = &["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
 pub struct Loader<'a> {
@@ -28,18 +28,18 @@ pub struct Loader<'a> {
     standard: Vec<PathBuf>,
 }
 
-/// The directories that a library itself names for its search.
+/// The search directories that a library itself names.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
-    /// The directories of DT_RPATH, which come before `LD_LIBRARY_PATH`. They do not count if there
-    /// is a DT_RUNPATH.
+    /// The directories of DT_RPATH, which precede `LD_LIBRARY_PATH`. The loader ignores them if there is a
+    /// DT_RUNPATH.
     pub rpath: Vec<PathBuf>,
-    /// The directories of DT_RUNPATH, which come after `LD_LIBRARY_PATH`.
+    /// The directories of DT_RUNPATH, which follow `LD_LIBRARY_PATH`.
     pub runpath: Vec<PathBuf>,
 }
 
 impl Own {
-    /// Returns the directories that count for the library at this path: DT_RUNPATH replaces DT_RPATH.
+    /// Returns the search directories that apply to the library at this path: DT_RUNPATH replaces DT_RPATH.
     pub fn of(dynamic: &Dynamic, real: &Path) -> Own {
         let origin = real.parent().unwrap_or(Path::new("/"));
         let folders =
@@ -52,7 +52,7 @@ impl Own {
 }
 
 impl<'a> Loader<'a> {
-    /// Returns a loader that is asked for the families of libraries, and for these names.
+    /// Returns a loader that can find the families of libraries and these names.
     pub fn new(reader: &Reader, tree: &'a Tree<'a>, start: Start, names: &[&Vec<String>]) -> Loader<'a> {
         let value = |name| start.environment.get(name).unwrap_or_default();
         let preloaded = value("LD_PRELOAD").split([':', ' ']).filter(|entry| !entry.is_empty());
@@ -69,7 +69,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Returns all files whose names fit, in the order in which the loader finds them.
+    /// Returns all files whose names match, in the order in which the loader finds them.
     pub fn all(&self, fits: impl Fn(&str) -> bool) -> Vec<LibraryPath> {
         let fits = &fits;
         let in_folders = |way, folders: &[PathBuf]| -> Vec<LibraryPath> {
@@ -84,8 +84,8 @@ impl<'a> Loader<'a> {
         all
     }
 
-    /// Returns the paths that the loader tries for a name, in its order. A library that is preloaded
-    /// under this name is loaded already, and was searched without the library's own directories.
+    /// Returns the paths that the loader tries for a name, in its order. If a library is preloaded under this
+    /// name, the loader has already searched for it, without `own`.
     pub fn tried(&self, name: &str, own: &Own) -> Vec<LibraryPath> {
         let without = Own::default();
         let own = if self.preloaded.iter().any(|entry| entry == name) { &without } else { own };
@@ -101,14 +101,14 @@ impl<'a> Loader<'a> {
         }
         tried.extend(in_folders(Way::LdLibraryPath, &self.library_path));
         tried.extend(in_folders(Way::TorchRpath, &own.runpath));
-        // If several entries have this name, only the first counts.
+        // If several cache entries have this name, only the first counts.
         tried.extend(cached.take(1).map(|(_, path)| reach(Way::Cache, path)));
         tried.extend(in_folders(Way::Standard, &self.standard));
         tried
     }
 }
 
-/// Returns the files in a directory whose names fit.
+/// Returns the files in a directory whose names match.
 pub(super) fn in_folder(
     tree: &Tree,
     way: Way,
@@ -119,15 +119,15 @@ pub(super) fn in_folder(
     names.iter().filter(|name| fits(name)).map(|name| reach(way, folder.join(name))).collect()
 }
 
-/// Returns the directories of an RPATH or RUNPATH; `$ORIGIN` is the directory of the library.
+/// Returns the directories of an RPATH or RUNPATH; `$ORIGIN` stands for the library's directory.
 fn expanded(path: &str, origin: &Path) -> Vec<PathBuf> {
     let origin = origin.to_str().unwrap_or_default();
     let expand = |entry: &str| entry.replace("${ORIGIN}", origin).replace("$ORIGIN", origin);
     path.split(':').take(FOLDERS).map(expand).filter(|folder| plain(folder)).map(PathBuf::from).collect()
 }
 
-/// Returns the directories of `LD_LIBRARY_PATH`. An empty entry is the working directory, unless the whole
-/// variable is empty. Entries with `$ORIGIN` or `$LIB` depend on the program.
+/// Returns the directories of `LD_LIBRARY_PATH`. An empty entry means the working directory, unless the whole
+/// variable is empty. Skips entries with `$ORIGIN` or `$LIB`, which depend on the program.
 fn library_path<'s>(start: &Start<'s>) -> impl Iterator<Item = PathBuf> + use<'s> {
     let start = *start;
     let value = start.environment.get("LD_LIBRARY_PATH").filter(|value| !value.is_empty());
@@ -140,7 +140,7 @@ fn standard() -> impl Iterator<Item = PathBuf> {
     of_architecture.into_iter().chain(STANDARD.iter().map(PathBuf::from))
 }
 
-/// Returns the directories that exist, each of them once.
+/// Returns the directories that exist, without duplicates.
 fn distinct(tree: &Tree, folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut seen = Vec::new();
     let is_new = |folder: &PathBuf| {
@@ -152,12 +152,12 @@ fn distinct(tree: &Tree, folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf>
     folders.take(FOLDERS).filter(is_new).collect()
 }
 
-/// Returns whether a path has no part that only the loader can fill in.
+/// Returns whether a path is absolute and has no variable that only the loader can expand.
 fn plain(path: &str) -> bool {
     path.starts_with('/') && !path.contains('$')
 }
 
-/// Returns whether a preloaded file has this soname. Its own name may be longer: `libnccl.so.2.21.5`.
+/// Returns whether a preloaded file has this soname. The file name may be longer: `libnccl.so.2.21.5`.
 fn is_named(path: &str, soname: &str) -> bool {
     let goes_on = |rest: &str| soname.contains(".so.") && rest.starts_with('.');
     file_name(path).strip_prefix(soname).is_some_and(|rest| rest.is_empty() || goes_on(rest))

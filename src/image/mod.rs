@@ -1,4 +1,4 @@
-//! The libraries of the container's image, found without loading them and without a GPU.
+//! Finds the libraries of the container's image without loading them and without a GPU.
 
 pub(crate) mod architecture;
 mod bytes;
@@ -43,20 +43,19 @@ use providers::Provider;
 use torch::{Linkage, Torch};
 use tree::Tree;
 
-/// The libraries that matter to a job with NCCL. Each list begins with those that the dynamic
-/// loader finds, in its order, and ends with those that it would not find.
+/// The libraries that matter to an NCCL job. Each list starts with the libraries that the dynamic loader
+/// finds, in its order, and ends with the ones that it would not find.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Image {
     pub nccl: Vec<Library>,
-    /// RCCL, which stands in for NCCL on AMD's GPUs.
+    /// RCCL, which replaces NCCL on AMD GPUs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rccl: Vec<Library>,
     /// The PyTorch that Python would import.
     pub torch: Option<Torch>,
     pub libibverbs: Vec<Library>,
-    /// The N of `-rdmavN.so` in the names of the providers that `libibverbs.so.1` loads, if it
-    /// is known.
+    /// The N of `-rdmavN.so` in the names of the providers that `libibverbs.so.1` loads, if known.
     pub provider_abi: Option<u32>,
     pub providers: Vec<Provider>,
     /// The directory whose files name the providers, if it is not `/etc/libibverbs.d`.
@@ -70,43 +69,45 @@ pub struct Image {
     pub cuda_runtime: Vec<Library>,
     /// UCX, found by its `libucp`.
     pub ucx: Vec<Library>,
-    /// Programs of the job, and libraries of NCCL, RCCL, PyTorch and libibverbs, that are for
-    /// another architecture than this program.
+    /// The job's programs and the libraries of NCCL, RCCL, PyTorch and libibverbs that are for another
+    /// architecture than this program.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<Foreign>,
-    /// libfabric, which the plugin of AWS for EFA needs.
+    /// libfabric, which AWS's plugin for EFA needs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub libfabric: Vec<Library>,
-    /// NCCL's plugins for traffic that GPUs start, `libnccl-gin*.so`.
+    /// NCCL's plugins for GPU-initiated traffic, `libnccl-gin*.so`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gin_plugins: Vec<Library>,
     /// NCCL's plugins that choose algorithms, `libnccl-tuner*.so`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tuner_plugins: Vec<Library>,
-    /// NCCL's plugins that answer for its variables, `libnccl-env*.so`, and RCCL's, `librccl-env*.so`.
+    /// NCCL's plugins that supply the values of its variables, `libnccl-env*.so`, and RCCL's,
+    /// `librccl-env*.so`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_plugins: Vec<Library>,
-    /// What the dynamic loader takes for the names of plugins that variables have.
+    /// What the dynamic loader finds for the plugin names that variables contain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_plugins: Vec<Named>,
-    /// The same for the names of libibverbs, each with its own providers.
+    /// What the dynamic loader finds for the libibverbs names that variables contain, each with its own
+    /// providers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_verbs: Vec<NamedVerbs>,
     /// NVSHMEM, found by its `libnvshmem_host`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nvshmem: Vec<Library>,
-    /// Packages of Python's that move data alongside NCCL, or start the job's processes.
+    /// Python packages that move data alongside NCCL or start the job's processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<Package>,
 }
 
-/// The name for which NCCL is loaded.
+/// The name under which programs load NCCL.
 const NCCL: &str = "libnccl.so.2";
 
 impl Image {
-    /// Returns the NCCL that the job takes, as far as the files show: that of PyTorch, if there is a
-    /// PyTorch with CUDA; else the one that the dynamic loader finds; else the only one in
-    /// Python's directories. `None` if the files do not show it.
+    /// Returns the NCCL that the job uses, as far as the files show: PyTorch's NCCL if there is a PyTorch
+    /// with CUDA; else the one that the dynamic loader finds; else the only one in Python's directories.
+    /// Returns `None` if the files do not show it.
     pub fn nccl_of_the_job(&self) -> Option<&Library> {
         if let Some(torch) = self.torch.as_ref().filter(|torch| torch.linkage != Linkage::None) {
             return self.nccl.iter().find(|library| Some(&library.path) == torch.nccl.as_ref());
@@ -118,8 +119,8 @@ impl Image {
         })
     }
 
-    /// Returns the RCCL that the job takes, as far as the files show: the one that PyTorch brings, else
-    /// the one that the dynamic loader finds, else the only one.
+    /// Returns the RCCL that the job uses, as far as the files show: the one in PyTorch's package, else the
+    /// one that the dynamic loader finds, else the only one.
     pub fn rccl_of_the_job(&self) -> Option<&Library> {
         let of_torch = self.torch.as_ref().and_then(|torch| {
             let lib = torch.path.join("lib");
@@ -130,12 +131,12 @@ impl Image {
             .or_else(|| self.rccl.first().filter(|_| self.rccl.len() == 1))
     }
 
-    /// Returns whether a job with NCCL runs in the image, as far as the files show.
+    /// Returns whether the image contains a job with NCCL, as far as the files show.
     pub fn has_nccl(&self) -> bool {
         !self.nccl.is_empty() || !self.rccl.is_empty() || self.torch.is_some()
     }
 
-    /// Returns the versions of NCCL in the image, each of them once; more than one is a risk.
+    /// Returns the NCCL versions in the image, without duplicates; more than one is a risk.
     pub fn nccl_versions(&self) -> Vec<&str> {
         let mut versions: Vec<&str> = Vec::new();
         for version in self.nccl.iter().filter_map(|library| library.version.as_deref()) {
@@ -146,24 +147,24 @@ impl Image {
         versions
     }
 
-    /// Returns the libibverbs that NCCL loads: `libibverbs.so`, else `libibverbs.so.1`
+    /// Returns the libibverbs that NCCL loads: `libibverbs.so`, or `libibverbs.so.1` if there is none
     /// (`src/misc/ibvsymbols.cc`).
     pub fn libibverbs_of_the_job(&self) -> Option<&Library> {
         loaded(&self.libibverbs, "libibverbs.so").or_else(|| loaded(&self.libibverbs, "libibverbs.so.1"))
     }
 
-    /// Returns the packages of this name, the one that Python imports first.
+    /// Returns the packages with this name. The first is the one that Python imports.
     pub fn packages<'i>(&'i self, name: &'i str) -> impl Iterator<Item = &'i Package> {
         self.packages.iter().filter(move |package| package.name == name)
     }
 
-    /// Returns the provider of this name that libibverbs loads.
+    /// Returns the provider with this name that libibverbs loads.
     pub fn provider(&self, name: &str) -> Option<&Provider> {
         providers::of_name(&self.providers, self.provider_abi, name)
     }
 }
 
-/// The directories of vendors for NCCL's plugins: AWS (EFA), Google (gIB), NVIDIA (HPC-X), AMD.
+/// Vendor directories of NCCL plugins: AWS (EFA), Google (gIB), NVIDIA (HPC-X), AMD.
 const PLUGIN_FOLDERS: &[&str] = &[
     "/opt/amazon/ofi-nccl/lib",
     "/opt/amazon/ofi-nccl/lib64",
@@ -179,7 +180,7 @@ const PLUGIN_FOLDERS: &[&str] = &[
     "/opt/rocm/lib",
 ];
 
-/// The directories of NVSHMEM, if it is not a wheel: those of NVIDIA's packages and of its archive.
+/// NVSHMEM's directories outside wheels: those of NVIDIA's packages and of its archive.
 const NVSHMEM_FOLDERS: &[&str] = &[
     "/opt/nvshmem/lib",
     "/usr/local/nvshmem/lib",
@@ -193,7 +194,7 @@ const NVSHMEM_FOLDERS: &[&str] = &[
     "/usr/lib/aarch64-linux-gnu/nvshmem/13",
 ];
 
-/// The directories of libfabric, if it is not the distribution's: AWS's installer for EFA.
+/// libfabric's directories outside the distribution's: those of AWS's EFA installer.
 const LIBFABRIC_FOLDERS: &[&str] = &[
     "/opt/amazon/efa/lib",
     "/opt/amazon/efa/lib64",
@@ -203,18 +204,18 @@ const LIBFABRIC_FOLDERS: &[&str] = &[
     "/opt/amazon/efa/lib/aarch64-linux-gnu",
 ];
 
-/// Which libraries are looked for.
+/// Which libraries to look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageScope {
-    /// NCCL, and what it needs.
+    /// NCCL and what it needs.
     Nccl,
-    /// Those that move a job's data alongside NCCL as well.
+    /// Also the libraries that move a job's data alongside NCCL.
     All,
 }
 
-/// Reads everything below the reader's root, for a command that is started like this. Nothing
-/// is loaded or run. The settings may name libraries. `served` are the providers of libibverbs that HCAs of this
-/// host need.
+/// Reads the libraries below the reader's root for a command that starts like this, without loading or
+/// running anything. The settings may name libraries. `served` contains the names of the libibverbs providers
+/// that this host's HCAs need.
 pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Settings, served: &[&str]) -> Image {
     let (plugins, of_verbs) = (named::names(settings), named::of_verbs(settings));
     let tree = &Tree::new(reader, if scope == ImageScope::All { matters_to_any_reader } else { matters });
@@ -291,7 +292,7 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
     }
 }
 
-/// Returns whether any reader looks for the name of a directory's entry.
+/// Returns whether any reader looks for a directory entry with this name.
 fn matters(name: &str) -> bool {
     LibraryFamily::any_has(name)
         || name.ends_with(".so") && name.contains("-rdmav")
@@ -307,12 +308,12 @@ fn matters_to_any_reader(name: &str) -> bool {
     matters(name) || packages::is_note(name) || ucx::is_module(name)
 }
 
-/// Returns whether this is the name of a directory of ROCm: `rocm`, `rocm-6.2.0`.
+/// Returns whether this is the name of a ROCm directory: `rocm`, `rocm-6.2.0`.
 fn is_rocm(name: &str) -> bool {
     name == "rocm" || name.starts_with("rocm-")
 }
 
-/// Returns whether this is the name of a toolkit's directory: `cuda`, `cuda-12.4`, `cu13`.
+/// Returns whether this is the name of a CUDA toolkit directory: `cuda`, `cuda-12.4`, `cu13`.
 fn is_toolkit(name: &str) -> bool {
     let number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     name == "cuda"

@@ -1,5 +1,5 @@
-//! The libraries that variables name for NCCL to load, as dlopen(3) finds them: a path, or a name
-//! for the dynamic loader's search.
+//! Finds the libraries that variables name for NCCL to load, as dlopen(3) finds them: by path, or by name
+//! through the dynamic loader's search.
 
 use std::path::Path;
 
@@ -17,8 +17,7 @@ use crate::facts::start::Start;
 /// The variable that names libibverbs (`src/misc/ibvsymbols.cc`).
 pub const IBVERBS_LIB: &str = "NCCL_IBVERBS_LIB";
 
-/// The variables that name plugins, and how the files of such plugins begin
-/// (`src/plugin/plugin_open.cc`).
+/// The variables that name plugins, and the prefix of each kind's file names (`src/plugin/plugin_open.cc`).
 pub const PLUGINS: &[(&str, &str)] = &[
     ("NCCL_NET_PLUGIN", "libnccl-net"),
     ("NCCL_GIN_PLUGIN", "libnccl-gin"),
@@ -31,10 +30,10 @@ pub const PLUGINS: &[(&str, &str)] = &[
 /// The most names to look for; a variable or a conf file may have any number.
 const MOST: usize = 64;
 
-/// In bytes: the longest name that is looked for (`MAX_STR_LEN`).
+/// In bytes: the longest name to look for (`MAX_STR_LEN`).
 const LONGEST: usize = 255;
 
-/// What the dynamic loader takes for a name.
+/// What the dynamic loader finds for a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Named {
@@ -51,13 +50,13 @@ pub struct NamedVerbs {
     pub found: FoundVerbs,
 }
 
-/// What dlopen(3) gives for the name of a libibverbs.
+/// What dlopen(3) returns for the name of a libibverbs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FoundVerbs {
     /// A libibverbs.
     Verbs(Verbs),
-    /// A library, but not a libibverbs. The name without any character is the program itself.
+    /// A library, but not a libibverbs. The empty name stands for the program itself.
     OtherLibrary,
     /// No library for this machine.
     Nothing,
@@ -67,8 +66,8 @@ pub enum FoundVerbs {
     Other,
 }
 
-/// Returns the names that may be asked of the dynamic loader, whatever the release: as they are, and as
-/// the file of a plugin.
+/// Returns the names that any NCCL release may ask the dynamic loader for: the names as they are, and as file
+/// names of plugins.
 pub fn names(settings: &Settings) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for setting in &settings.0 {
@@ -104,7 +103,7 @@ pub fn read(tree: &Tree, loader: &Loader, start: Start, names: &[String]) -> Vec
     names.iter().map(named).collect()
 }
 
-/// Returns what the loader finds for each libibverbs that is named.
+/// Returns what the loader finds for each libibverbs name.
 pub fn verbs(
     tree: &Tree,
     loader: &Loader,
@@ -128,8 +127,8 @@ fn found(tree: &Tree, loader: &Loader, start: Start, name: &str, served: &[&str]
     }
 }
 
-/// Returns whether a library has the version of symbols that NCCL asks it for (`IBVERBS_VERSION`). The
-/// loader takes one without versions for one that has them all.
+/// Returns whether a library defines the symbol version that NCCL requests (`IBVERBS_VERSION`). The loader
+/// treats a library without versions as one that defines them all.
 fn is_libibverbs(tree: &Tree, real: &Path) -> bool {
     versions_of(tree, real).is_none_or(|versions| versions.iter().any(|version| version == "IBVERBS_1.1"))
 }

@@ -1,6 +1,5 @@
-//! Packages of Python's that move a job's data, or that start its processes: what pip, or a
-//! build in place, has noted about them. No package is imported, and of its files only the sizes are
-//! looked at.
+//! Reads what pip, or an in-place build, recorded about Python packages that move a job's data or start its
+//! processes. Imports no package; of the packages' files, it looks only at the sizes.
 
 use std::path::{Path, PathBuf};
 
@@ -12,45 +11,46 @@ use super::wheel;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Package {
-    /// In lower case and with hyphens, as pip compares names: `nvidia-nvshmem-cu12`.
+    /// In lower case and with hyphens, the form in which pip compares names: `nvidia-nvshmem-cu12`.
     pub name: String,
-    /// `3.4.5`, `1.2.1+c50f3d6`.
+    /// For example, `3.4.5` or `1.2.1+c50f3d6`.
     pub version: String,
-    /// The directory of packages that it is in.
+    /// The package directory that contains it.
     pub path: PathBuf,
-    /// Libraries (`*.so*`) that the package has brought, by pip's list of its files, and that are not
-    /// there, relative to the directory.
+    /// Libraries (`*.so*`) that the package installed, according to pip's file list, but that are missing.
+    /// Relative to the directory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<PathBuf>,
-    /// Those that exist, with another size than in the list: another package, or a person, has
-    /// put other files in their place.
+    /// Libraries that exist but whose size differs from the list: another package, or a person, replaced
+    /// them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<PathBuf>,
-    /// A libibverbs of its own, if the package contains one and it is unchanged.
+    /// The package's own libibverbs, if the package contains one and it is unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub libibverbs: Option<OwnLibibverbs>,
 }
 
-/// A libibverbs in a package, under its own name (`libibverbs-1de1263b.so.1.14.48.0`), as auditwheel
-/// gives libraries that it puts into a wheel. The image's providers are made for `libibverbs.so.1` and
-/// report to that one alone; this one has those that lie beside it.
+/// A libibverbs inside a package, under a name of its own (`libibverbs-1de1263b.so.1.14.48.0`), which
+/// auditwheel gives to libraries that it puts into a wheel. The image's providers are built for
+/// `libibverbs.so.1` and register only with that library; this one uses the providers beside it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnLibibverbs {
     /// Relative to the directory of packages.
     pub path: PathBuf,
-    /// The providers that the package has brought with it: `mlx5`.
+    /// The providers that the package contains: `mlx5`.
     pub providers: Vec<String>,
 }
 
 impl Package {
-    /// Returns whether its libraries are those that it has brought.
+    /// Returns whether all of the package's libraries are still the ones that it installed.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty() && self.replaced.is_empty()
     }
 }
 
-/// The beginnings of their names: a name is one of these, or, but for [`ALONE`], continues with a hyphen.
+/// The prefixes of these packages' names: a name is one of these or, except for [`ALONE`], continues with a
+/// hyphen.
 const STARTS: &[&str] = &[
     "deep-ep",
     "libucx",
@@ -65,19 +65,19 @@ const STARTS: &[&str] = &[
     "vllm",
 ];
 
-/// Names that other packages extend: `torch-geometric`.
+/// Names that unrelated packages extend: `torch-geometric`.
 const ALONE: &[&str] = &["ray", "sglang", "torch"];
 
-/// The most packages that are kept; no image has as many.
+/// The most packages to keep; no image has that many.
 const MOST: usize = 64;
 
 /// The most libraries of a package to examine.
 const LIBRARIES: usize = 64;
 
-/// The providers of rdma-core that a library can be linked with.
+/// The rdma-core providers that can be linked into a library.
 const PROVIDERS: &[&str] = &["bnxt_re", "efa", "erdma", "hns", "ionic", "mana", "mlx4", "mlx5"];
 
-/// Returns those that Python finds, in its order.
+/// Returns the packages that Python finds, in its order.
 pub(crate) fn read(tree: &Tree, sites: &[PathBuf]) -> Vec<Package> {
     let mut found = Vec::new();
     for site in sites {
@@ -94,8 +94,8 @@ pub(crate) fn read(tree: &Tree, sites: &[PathBuf]) -> Vec<Package> {
     found
 }
 
-/// Returns the package that `NAME.egg-link` leads to, as `setup.py develop` leaves one: its first line is the
-/// project's directory, whose `NAME.egg-info/PKG-INFO` has the version.
+/// Returns the package that `NAME.egg-link`, which `setup.py develop` writes, points to: its first line is
+/// the project directory, and the version is in `NAME.egg-info/PKG-INFO` there.
 fn linked(tree: &Tree, site: &Path, entry: &str) -> Option<Package> {
     let name = of_link(entry)?;
     let text = tree.text(&site.join(entry))?;
@@ -109,12 +109,12 @@ fn linked(tree: &Tree, site: &Path, entry: &str) -> Option<Package> {
 
 const LINK: &str = ".egg-link";
 
-/// Returns the name of a package in `deep_ep.egg-link`.
+/// Returns the package name in an entry such as `deep_ep.egg-link`.
 fn of_link(entry: &str) -> Option<String> {
     known(entry.strip_suffix(LINK)?)
 }
 
-/// Returns the package, with what has become of its libraries.
+/// Returns the package with the state of its libraries filled in.
 fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
     let record = tree.list(&package.path.join(note).join("RECORD")).unwrap_or_default();
     let is_library = |file: &str| {
@@ -142,7 +142,7 @@ fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
     package
 }
 
-/// What has become of a library that a package has brought.
+/// The state of a library that a package installed.
 #[derive(PartialEq)]
 enum Became {
     Whole,
@@ -159,8 +159,8 @@ fn became(tree: &Tree, package: &Package, file: &str, size: &str) -> Became {
     }
 }
 
-/// `ibverbs` of `nixl_cu12.libs/libibverbs-1de1263b.so.1.14.48.0`: what the library was called before
-/// auditwheel has put it into the wheel.
+/// Returns the name that a library had before auditwheel put it into the wheel: `ibverbs` for
+/// `nixl_cu12.libs/libibverbs-1de1263b.so.1.14.48.0`.
 pub(super) fn repaired(file: &str) -> Option<&str> {
     let (folder, name) = file.rsplit_once('/')?;
     let (name, hash) = name.strip_prefix("lib")?.split_once('-')?;
@@ -169,7 +169,7 @@ pub(super) fn repaired(file: &str) -> Option<&str> {
     (folder.ends_with(".libs") && is_hash).then_some(name)
 }
 
-/// Returns whether an entry of a directory is the note about one of these packages.
+/// Returns whether a directory entry is the record of one of these packages.
 pub(crate) fn is_note(entry: &str) -> bool {
     noted(entry).is_some() || of_link(entry).is_some()
 }
@@ -177,7 +177,7 @@ pub(crate) fn is_note(entry: &str) -> bool {
 /// Returns the name and the version in `nixl_cu12-0.7.1.dist-info`, `mpi4py-3.1.4.egg-info` and
 /// `deep_ep-1.2.1+c50f3d6-py3.12-linux-x86_64.egg`.
 pub(super) fn noted(entry: &str) -> Option<(String, String)> {
-    // Most entries of such a directory end here.
+    // For most entries of such a directory, the search ends here.
     let whole = [".dist-info", ".egg-info", ".egg"].iter().find_map(|end| entry.strip_suffix(end))?;
     let (name, rest) = whole.split_once('-')?;
     let version = rest.split_once("-py3").map_or(rest, |(version, _)| version);
@@ -185,10 +185,10 @@ pub(super) fn noted(entry: &str) -> Option<(String, String)> {
     Some((known(name)?, version.to_owned())).filter(|_| is_version)
 }
 
-/// Returns the name as pip compares names, if it is one of these packages.
+/// Returns the name in the form in which pip compares names, if it is one of these packages.
 fn known(name: &str) -> Option<String> {
     let name = name.to_ascii_lowercase().replace(['_', '.'], "-");
-    // Packages such as `ray-...` extend them.
+    // Unrelated packages such as `ray-...` extend these names.
     let goes_on = |start: &str, rest: &str| rest.starts_with('-') && !ALONE.contains(&start);
     let is_known =
         |start: &&str| name.strip_prefix(*start).is_some_and(|rest| rest.is_empty() || goes_on(start, rest));

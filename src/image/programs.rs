@@ -1,4 +1,4 @@
-//! The programs of the job: the command, what runs it, and Python.
+//! The job's programs: the command, its interpreter, and Python.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::facts::start::Start;
 /// In bytes: how much of a script's first line the kernel reads (`BINPRM_BUF_SIZE`).
 const SHEBANG: usize = 256;
 
-/// The most directories of the `PATH` that count.
+/// The most directories of the `PATH` to search.
 const MOST: usize = 64;
 
 /// Returns the programs that are for another architecture.
@@ -32,7 +32,8 @@ pub(super) fn foreign(tree: &Tree, start: Start) -> Vec<Foreign> {
     found
 }
 
-/// Returns the program that the first line of a script names: with `/usr/bin/env`, that of its argument.
+/// Returns the program that a script's first line names; if that is `/usr/bin/env`, returns the program in
+/// its argument.
 pub(super) fn interpreter(tree: &Tree, start: Start, script: &Path) -> Option<PathBuf> {
     let mut line = [0; SHEBANG];
     let length = elf::read_at(&tree.open(&tree.real(script)?)?, &mut line, 0).ok()?;

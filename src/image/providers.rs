@@ -1,5 +1,5 @@
-//! The providers of libibverbs, that is, its user-space drivers, found as
-//! libibverbs finds them (rdma-core, `libibverbs/dynamic_driver.c`).
+//! Finds the libibverbs providers, which are its user-space drivers, as libibverbs finds them (rdma-core,
+//! `libibverbs/dynamic_driver.c`).
 
 use std::path::{Path, PathBuf};
 
@@ -14,46 +14,46 @@ use super::scan::scan;
 use super::tree::Tree;
 use crate::facts::environment::Environment;
 
-/// `IBV_CONFIG_DIR`, if a library does not contain its own. All regular files in this directory
-/// count, whatever their names.
+/// `IBV_CONFIG_DIR`, for a libibverbs without a path of its own. All regular files in this directory count,
+/// whatever their names.
 pub(crate) const CONFIGURATION: &str = "/etc/libibverbs.d";
 
-/// The most bytes of libibverbs' texts that are searched; it has some ten thousand.
+/// The most bytes of libibverbs' texts to search; it has a few tens of thousands.
 const TEXTS: u64 = 4 * 1024 * 1024;
 
-/// The most providers, configuration files, and names in all of those files.
+/// The limit for each: providers, configuration files, and names in all of those files.
 const MOST: usize = 256;
 
 /// In bytes: the longest name, which may be a path.
 const LONGEST_NAME: usize = 4096;
 
-/// A provider. libibverbs loads the providers that are named. It takes them from its own directory
-/// (`VERBS_PROVIDER_DIR`) or, if they are not there, by the dynamic loader's search. A file
-/// that nothing names is never loaded.
+/// A provider. libibverbs loads only the providers that are named. It takes them from its own directory
+/// (`VERBS_PROVIDER_DIR`) or, if they are not there, through the dynamic loader's search. It never loads a
+/// file that no configuration names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Provider {
-    /// A name such as `mlx5`; or, if it begins with `/`, a path without `-rdmavN.so`.
+    /// A name such as `mlx5`; if it starts with `/`, a path without `-rdmavN.so`.
     pub name: String,
-    /// The file, after links; `None` if the name leads to no file.
+    /// The file, with links resolved; `None` if the name resolves to no file.
     pub path: Option<PathBuf>,
-    /// The N of `-rdmavN.so`: the version of the private ABI between libibverbs and its
-    /// providers (`IBVERBS_PABI_VERSION`). libibverbs loads only those of its own.
+    /// The N of `-rdmavN.so`: the version of the private ABI between libibverbs and its providers
+    /// (`IBVERBS_PABI_VERSION`). libibverbs loads only providers with its own version.
     pub abi: Option<u32>,
-    /// What names the provider: the configuration files (`driver mlx5`), then the variable,
-    /// which is `RDMAV_DRIVERS` or else `IBV_DRIVERS`.
+    /// Where the provider is named: the configuration files (`driver mlx5`), then the variable, which is
+    /// `RDMAV_DRIVERS` or, if that is not set, `IBV_DRIVERS`.
     pub named_by: Vec<String>,
-    /// The ABIs of the kernel's driver that the provider states to support; `None` if it states
-    /// none, if libibverbs does not load it, or if no HCA of this host needs it.
+    /// The kernel driver ABIs that the provider states; `None` if it states none, if libibverbs does not load
+    /// it, or if no HCA of this host needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_abi: Option<KernelAbi>,
 }
 
-/// A libibverbs, and the providers that it has.
+/// A libibverbs and its providers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verbs {
-    /// The file, after links.
+    /// The file, with links resolved.
     pub path: PathBuf,
     /// As in [`super::Image::provider_abi`].
     pub provider_abi: Option<u32>,
@@ -63,8 +63,8 @@ pub struct Verbs {
     pub providers: Vec<Provider>,
 }
 
-/// Returns the name of the provider that serves the HCAs of a kernel driver (rdma-core, `providers/`);
-/// `None` for a driver that is not known.
+/// Returns the name of the provider for the HCAs of a kernel driver (rdma-core, `providers/`); `None` for an
+/// unknown driver.
 pub(crate) fn of_driver(driver: &str) -> Option<&'static str> {
     Some(match driver {
         "mlx5_core" => "mlx5",
@@ -84,7 +84,7 @@ pub(crate) fn of_driver(driver: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the provider of this name that a libibverbs loads, if it loads those of this ABI.
+/// Returns the provider with this name that a libibverbs with this ABI loads.
 pub(crate) fn of_name<'p>(providers: &'p [Provider], abi: Option<u32>, name: &str) -> Option<&'p Provider> {
     let fits = |provider: &&Provider| {
         provider.name == name
@@ -95,23 +95,23 @@ pub(crate) fn of_name<'p>(providers: &'p [Provider], abi: Option<u32>, name: &st
     providers.iter().find(fits)
 }
 
-/// The settings that libibverbs was built with.
+/// The build settings of a libibverbs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Built {
     /// `VERBS_PROVIDER_DIR`.
     pub folder: Option<PathBuf>,
     /// The N of `VERBS_PROVIDER_SUFFIX`, `-rdmavN.so`.
     pub abi: Option<u32>,
-    /// `IBV_CONFIG_DIR`, if it is not [`CONFIGURATION`]: a library of conda's has one of its own.
+    /// `IBV_CONFIG_DIR`, if it is not [`CONFIGURATION`]: conda's library has its own.
     pub configuration: Option<PathBuf>,
 }
 
-/// Returns the settings that the libibverbs behind `libibverbs.so.1` was built with.
+/// Returns the build settings of the libibverbs that the loader takes for `libibverbs.so.1`.
 pub(crate) fn built(tree: &Tree, libraries: &[Library]) -> Built {
     loaded(libraries, "libibverbs.so.1").map(|library| built_of(tree, &library.path)).unwrap_or_default()
 }
 
-/// Returns the libibverbs in this file, and its providers.
+/// Returns the libibverbs in this file and its providers.
 pub(crate) fn verbs(
     tree: &Tree,
     loader: &Loader,
@@ -124,7 +124,7 @@ pub(crate) fn verbs(
     Verbs { path: real.to_owned(), provider_abi: built.abi, provider_folder: built.configuration, providers }
 }
 
-/// Returns the settings that a libibverbs was built with. They are in its texts:
+/// Returns the build settings of a libibverbs, which its texts contain:
 /// `/usr/lib/x86_64-linux-gnu/libibverbs/lib%s-rdmav34.so`.
 fn built_of(tree: &Tree, real: &Path) -> Built {
     let mut built = Built::default();
@@ -148,26 +148,26 @@ fn built_of(tree: &Tree, real: &Path) -> Built {
         })
         .filter(|folder| folder != Path::new(CONFIGURATION));
     }
-    // If the texts do not contain them, rdma-core's default applies.
+    // If the texts do not contain the directory, rdma-core's default applies.
     built.folder = built.folder.or_else(|| Some(real.parent()?.join("libibverbs")));
     built
 }
 
-/// Returns the N of the `-rdmavN.so` that ends here.
+/// Returns the N of the `-rdmavN.so` at the start of this text.
 fn of_suffix(text: &[u8]) -> Option<u32> {
     let text = &text[..text.iter().position(|byte| *byte == 0)?];
     let number = std::str::from_utf8(text).ok()?.strip_prefix("-rdmav")?.strip_suffix(".so")?;
     number.parse().ok()
 }
 
-/// Returns the name and the N of a file: `mlx5` and 34 for `libmlx5-rdmav34.so`.
+/// Returns the provider name and the N in a file name: `mlx5` and 34 for `libmlx5-rdmav34.so`.
 fn of_file(name: &str) -> Option<(&str, u32)> {
     let (name, number) = name.strip_prefix("lib")?.strip_suffix(".so")?.rsplit_once("-rdmav")?;
     Some((name, number.parse().ok()?))
 }
 
-/// Returns the providers that have files, in the order of their directories; then those that are only
-/// named. `served` are the names of those that HCAs of this host need.
+/// Returns the providers that have files, in the order of their directories, followed by those that are only
+/// named. `served` contains the names of the providers that this host's HCAs need.
 pub(crate) fn read(
     tree: &Tree,
     loader: &Loader,
@@ -199,7 +199,7 @@ pub(crate) fn read(
         }
     }
     for (name, by) in named(tree, built, environment) {
-        // All files of one name are noted, because the ABI decides between them.
+        // Every file with this name is marked, because the ABI decides between them.
         let mut known = false;
         for provider in providers.iter_mut().filter(|provider| provider.name == name) {
             provider.named_by.push(by.clone());
@@ -212,10 +212,11 @@ pub(crate) fn read(
     for provider in &mut providers {
         let is_loaded = !provider.named_by.is_empty() && (built.abi.is_none() || built.abi == provider.abi);
         if let Some(path) = provider.path.as_ref().filter(|_| is_loaded) {
-            // Of a path, the last part is `libNAME`.
+            // If the name is a path, its last part is `libNAME`.
             let last = provider.name.rsplit('/').next().unwrap_or_default();
             let name = if last == provider.name { last } else { last.strip_prefix("lib").unwrap_or(last) };
-            // A distribution names some twenty providers, and each file takes a dozen reads.
+            // A distribution names some twenty providers, and each file takes a dozen reads, so this reads
+            // only the needed ones.
             if served.contains(&name) {
                 provider.kernel_abi = kernel_abi::stated(tree, path, name);
             }
@@ -224,15 +225,14 @@ pub(crate) fn read(
     providers
 }
 
-/// Returns a provider that is named, but has no file in the directories that are searched. The name may be
-/// a path.
+/// Returns a provider that is named but has no file in the search directories. The name may be a path.
 fn only_named(tree: &Tree, built: &Built, name: String, by: String) -> Provider {
     let abi = built.abi.filter(|_| name.starts_with('/'));
     let path = abi.and_then(|n| tree.real(Path::new(&format!("{name}-rdmav{n}.so"))));
     Provider { name, abi: path.as_ref().and(abi), path, named_by: vec![by], ..Provider::default() }
 }
 
-/// Returns the names of all providers that are named, each with the file or variable that names it.
+/// Returns the names of all named providers, each with the file or variable that names it.
 fn named(tree: &Tree, built: &Built, environment: &Environment) -> Vec<(String, String)> {
     let mut named = Vec::new();
     let configuration = built.configuration.as_deref().unwrap_or(Path::new(CONFIGURATION));

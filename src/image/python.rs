@@ -1,4 +1,4 @@
-//! The directories where Python finds packages, found without running Python (its `site` module;
+//! Finds the directories where Python looks for packages, without running Python (its `site` module;
 //! `Modules/getpath.py`).
 
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use super::programs;
 use super::tree::Tree;
 use crate::facts::start::Start;
 
-/// The most directories of packages that count, and the most entries of a list of directories.
+/// The most package directories to use, and the most entries of a directory list.
 const MOST: usize = 64;
 
 struct Sites<'a> {
     tree: &'a Tree<'a>,
-    /// `~/.local`, unless the user does not want it.
+    /// `~/.local`, unless the user disabled it.
     user: Option<PathBuf>,
     found: Vec<PathBuf>,
 }
 
-/// Returns the directories that exist, after links, in the order in which Python would take packages from
-/// them: `PYTHONPATH`; the directories of the Python that runs the command, if that is known; those
-/// of the Pythons in the `PATH`; then the other usual places.
+/// Returns the directories that exist, with links resolved, in the order in which Python searches them:
+/// `PYTHONPATH`; the directories of the Python that runs the command, if known; those of the Pythons in the
+/// `PATH`; then the other usual places.
 pub(super) fn site_packages(tree: &Tree, start: Start) -> Vec<PathBuf> {
     let environment = start.environment;
     let folder = |name| environment.get(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
@@ -50,8 +50,8 @@ pub(super) fn site_packages(tree: &Tree, start: Start) -> Vec<PathBuf> {
     sites.found
 }
 
-/// Returns the conda environments whose Python the command finds: that of the first Python in the `PATH`, and
-/// the one that is activated. Conda notes its packages in `conda-meta`.
+/// Returns the conda environments whose Python the command finds: the one of the first Python in the `PATH`,
+/// and the activated one. Conda records its packages in `conda-meta`.
 pub(super) fn conda(tree: &Tree, start: Start) -> Vec<PathBuf> {
     let environment = start.environment;
     let path = environment.get("PATH").unwrap_or_default().split(':');
@@ -69,7 +69,7 @@ pub(super) fn conda(tree: &Tree, start: Start) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the Python that runs a command, which may be a Python itself, or a script for one
+/// Returns the Python that runs a command. The command may be a Python itself or a Python script
 /// (`torchrun`).
 fn python_of(tree: &Tree, start: Start, command: &str) -> Option<PathBuf> {
     let is_python = |path: &Path| {
@@ -92,10 +92,10 @@ impl Sites<'_> {
         }
     }
 
-    /// Adds the directories of a Python, given the directory of its program.
+    /// Adds the package directories of a Python, given the directory of its program.
     fn interpreter(&mut self, folder: &Path, name: &str) {
         let Some(real) = self.tree.real(&folder.join(name)) else { return };
-        // A virtual environment is found by the path before links are followed.
+        // A virtual environment is recognized by the path before links are resolved.
         let noted = [folder.parent(), Some(folder)].into_iter().flatten();
         for environment in noted {
             if let Some(text) = self.tree.text(&environment.join("pyvenv.cfg")) {
@@ -119,7 +119,7 @@ impl Sites<'_> {
         }
     }
 
-    /// Adds the installation of a program `PREFIX/bin/python3.11`, given after links.
+    /// Adds the installation of a program `PREFIX/bin/python3.11`, given with links resolved.
     fn installation(&mut self, program: &Path) {
         let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some(prefix) = program.parent().and_then(Path::parent) else { return };
@@ -133,9 +133,9 @@ impl Sites<'_> {
         }
     }
 
-    /// Adds the directories of an installation, those of the version (`python3.11`) first.
+    /// Adds the directories of an installation, with those of the version (`python3.11`) first.
     fn prefix(&mut self, prefix: &Path, version: &str) {
-        // Debian's `/usr/bin/python3` prefers packages that pip has put below `/usr/local`.
+        // Debian's `/usr/bin/python3` prefers packages that pip installed below `/usr/local`.
         if prefix == Path::new("/usr") {
             self.prefix(Path::new("/usr/local"), version);
         }

@@ -5,14 +5,15 @@ use std::ops::Range;
 
 use super::elf::{Elf, read_at};
 
-/// The number of bytes that are read at a time. Each page of a larger buffer would be a fault, and be used once.
+/// The number of bytes to read at a time. In a larger buffer, each additional page would cause a page fault
+/// and be used only once.
 const CHUNK: usize = 32 * 1024;
 
-/// The number of bytes before and after the rare byte that are always seen with it.
+/// The number of bytes before and after the rare byte that `look` always sees.
 const MARGIN: usize = 512;
 
-/// Passes every place of a byte that is rare in the texts of a library, with the bytes before it
-/// and from it on, until one of them gives a result. At most `most` bytes are read.
+/// Calls `look` at every occurrence of a byte that is rare in a library's texts, with the bytes before it and
+/// the bytes from it on, until a call returns a result. Reads at most `most` bytes.
 pub(super) fn scan<T>(
     file: &File,
     elf: &Elf,
@@ -40,9 +41,9 @@ pub(super) fn scan<T>(
     None
 }
 
-/// Returns the version of the NCCL in a library, from a text such as `NCCL version 2.21.5+cuda12.4`,
-/// which NCCL prints when it starts (`src/init.cc`, `VERSION_STRING`). A library that only has
-/// the format of such a text has no `+cuda` after numbers.
+/// Returns the version of the NCCL in a library, from a text such as `NCCL version 2.21.5+cuda12.4`, which
+/// NCCL prints when it starts (`src/init.cc`, `VERSION_STRING`). In a library that contains only the format
+/// string, no `+cuda` follows numbers.
 pub(super) fn nccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     scan(file, elf, most, b'+', |before, after| {
         after.starts_with(b"+cuda").then_some(())?;
@@ -53,9 +54,8 @@ pub(super) fn nccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> 
     })
 }
 
-/// Returns the version of the RCCL in a library, from a text that RCCL prints when it starts
-/// (`src/init.cc`, `VERSION_STRING`): `RCCL version 2.20.5+hip6.2`, and since ROCm 6.3
-/// `RCCL version : 2.21.5`.
+/// Returns the version of the RCCL in a library, from a text that RCCL prints when it starts (`src/init.cc`,
+/// `VERSION_STRING`): `RCCL version 2.20.5+hip6.2` or, since ROCm 6.3, `RCCL version : 2.21.5`.
 pub(super) fn rccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     scan(file, elf, most, b'R', |_, after| {
         let word = after.strip_prefix(b"RCCL version ")?;
@@ -65,9 +65,9 @@ pub(super) fn rccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> 
     })
 }
 
-/// Returns the version of the UCX whose `libucp` this is: the only text of three numbers with a dot between
-/// them (`ucp_get_version_string` in `src/ucp/core/ucp_context.c`). The bytes of a number may stand
-/// just before it.
+/// Returns the UCX version of a `libucp`: its only text of three numbers separated by dots
+/// (`ucp_get_version_string` in `src/ucp/core/ucp_context.c`). The bytes of a binary number may directly
+/// precede it.
 pub(super) fn ucx_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     scan(file, elf, most, b'.', |before, after| {
         let before = before.strip_suffix(b"1")?;
@@ -80,7 +80,7 @@ pub(super) fn ucx_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     })
 }
 
-/// Returns the version of the NVSHMEM in a library, from the text that `nvshmem_info_get_name` gives:
+/// Returns the version of the NVSHMEM in a library, from the text that `nvshmem_info_get_name` returns:
 /// `NVSHMEM v3.2.5` (`src/include/non_abi/nvshmem_version.h`, `NVSHMEM_VENDOR_STRING`).
 pub(super) fn nvshmem_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     scan(file, elf, most, b'N', |_, after| {
@@ -94,7 +94,7 @@ fn is_of_version(byte: u8) -> bool {
     byte.is_ascii_digit() || byte == b'.'
 }
 
-/// `2.28.0` for `2.28.0` and for `2.28.0rc1`.
+/// Returns `2.28.0` for `2.28.0` and for `2.28.0rc1`.
 fn three_numbers(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let numbers = &text[..end];

@@ -1,4 +1,4 @@
-//! PyTorch, and how it gets NCCL.
+//! PyTorch and how it gets NCCL.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use super::scan;
 use super::tree::Tree;
 use super::wheel;
 
-/// The most bytes of PyTorch's texts that are searched for an NCCL.
+/// The most bytes of PyTorch's texts to search for an NCCL.
 const TEXTS: u64 = 64 * 1024 * 1024;
 
-/// The library that calls NCCL. Some wheels before 2.0 split it into two.
+/// The library that calls NCCL. Some wheels before 2.0 split it in two.
 const LIBRARIES: &[&str] = &["libtorch_cuda.so", "libtorch_cuda_cpp.so"];
 
 /// The package `torch` that Python would import.
@@ -25,11 +25,11 @@ const LIBRARIES: &[&str] = &["libtorch_cuda.so", "libtorch_cuda_cpp.so"];
 pub struct Torch {
     /// The package's directory.
     pub path: PathBuf,
-    /// `2.4.0+cu121`.
+    /// For example, `2.4.0+cu121`.
     pub version: Option<String>,
     pub linkage: Linkage,
-    /// The file of the NCCL that it uses, which is the `path` of an entry of `Image::nccl`;
-    /// `None` if there is no such file, or it is not known.
+    /// The file of the NCCL that PyTorch uses, which is the `path` of an entry of `Image::nccl`; `None` if
+    /// there is no such file or it is unknown.
     pub nccl: Option<PathBuf>,
 }
 
@@ -39,18 +39,18 @@ pub struct Torch {
 pub enum Linkage {
     /// The dynamic loader loads NCCL (DT_NEEDED).
     Dynamic,
-    /// NCCL is linked in.
+    /// NCCL is linked statically.
     Static,
     /// There is no library for CUDA, so there is no NCCL.
     None,
-    /// The library for CUDA cannot be read, or has no NCCL that is known.
+    /// The library for CUDA cannot be read, or contains no recognizable NCCL.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// Returns the package in the first of Python's directories that has one. Adds the NCCL that it uses to
-/// those that were found.
+/// Returns the package in the first Python directory that contains one. Adds its NCCL to the libraries that
+/// were found.
 pub(crate) fn read(tree: &Tree, sites: &[PathBuf], nccl: &mut Collector) -> Option<Torch> {
     let is_package = |site: &&PathBuf| {
         let has = |file: &str| tree.is_there(&site.join("torch").join(file));
@@ -106,7 +106,7 @@ fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Op
     Some((Linkage::Static, Some(real.to_owned())))
 }
 
-/// Returns the version from `__version__ = '2.4.0+cu121'`, or else from what pip noted.
+/// Returns the version from `__version__ = '2.4.0+cu121'`, or else from pip's record.
 fn version(tree: &Tree, site: &Path) -> Option<String> {
     let text = tree.text(&site.join("torch/version.py")).unwrap_or_default();
     let written = text.lines().find_map(|line| {

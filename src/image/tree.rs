@@ -1,5 +1,4 @@
-//! The image's file tree. Links are followed below the reader's root, and each directory is listed
-//! once.
+//! The image's file tree. It resolves links below the reader's root and lists each directory only once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,32 +10,32 @@ use std::rc::Rc;
 use crate::facts::natural::sort;
 use crate::facts::reader::Reader;
 
-/// The most links of a path that are followed, as many as the kernel follows
-/// (`include/linux/namei.h`, `MAXSYMLINKS`).
+/// The most links to follow in a path, the same as the kernel's limit (`include/linux/namei.h`,
+/// `MAXSYMLINKS`).
 const LINKS: usize = 40;
 
-/// The most entries of a directory to examine. A directory of `PYTHONPATH` may hold a data
-/// set.
+/// The most entries of a directory to examine. A directory of `PYTHONPATH` may contain a data set.
 const ENTRIES: usize = 65_536;
 
-/// The most names of all directories that are kept, and the most paths. An image has some hundreds.
+/// The most names to keep from all directories, and the most paths. An image has a few hundred.
 const NAMES: usize = 4096;
 
-/// The most bytes of the list of a package's files. That of PyTorch has 1.3 million.
+/// In bytes: the longest list of a package's files. PyTorch's has 1.3 million.
 const LIST: u64 = 4 * 1024 * 1024;
 
-/// Paths by paths. The keys are texts, because a path is hashed part by part.
+/// Maps paths to paths. The keys are plain strings, because hashing a path hashes each component separately.
 type Known = RefCell<HashMap<OsString, Option<PathBuf>>>;
 
 pub struct Tree<'a> {
     reader: &'a Reader,
-    /// Which names are kept.
+    /// Returns whether to keep a name.
     matters: fn(&str) -> bool,
     listed: RefCell<HashMap<OsString, Rc<Vec<String>>>>,
-    /// What was looked up, and its path without links: each library is asked for by many names and ways.
+    /// The paths that were looked up, with links resolved: each library is looked up under many names and
+    /// ways.
     looked_up: Known,
-    /// What was on the way to it, and where those of them lead that are links: most paths begin with the same few
-    /// directories.
+    /// The path prefixes on the way to those paths, with the targets of those that are links: most paths
+    /// start with the same few directories.
     on_the_way: Known,
     /// How many more names may be kept.
     room: Cell<usize>,
@@ -54,9 +53,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Returns the path without links, as in realpath(3); `None` if nothing is there, or the path is
-    /// not UTF-8. A link to `/x` leads to `/x` below the root, which the kernel would not do
-    /// for us.
+    /// Returns the path with links resolved, like realpath(3); `None` if the path does not exist or is not
+    /// UTF-8. Resolves a link to `/x` to `/x` below the root, which the kernel would not do.
     pub fn real(&self, path: &Path) -> Option<PathBuf> {
         if let Some(real) = self.looked_up.borrow().get(path.as_os_str()) {
             return real.clone();
@@ -66,7 +64,7 @@ impl<'a> Tree<'a> {
         real
     }
 
-    /// Goes from one part of the path to the next.
+    /// Resolves the path one component at a time.
     fn walk(&self, path: &Path) -> Option<PathBuf> {
         let mut real = PathBuf::from("/");
         let mut pending = Vec::new();
@@ -97,14 +95,14 @@ impl<'a> Tree<'a> {
         real.to_str().is_some().then_some(real)
     }
 
-    /// Returns where the entry leads if it is a link.
+    /// Returns the target of the entry if it is a link.
     fn link(&self, entry: &Path) -> std::io::Result<Option<PathBuf>> {
         if let Some(target) = self.on_the_way.borrow().get(entry.as_os_str()) {
             return Ok(target.clone());
         }
         let target = match fs::read_link(self.reader.path(entry)) {
             Ok(target) => Some(target),
-            // The entry exists, and is not a link.
+            // The entry exists but is not a link.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => None,
             Err(error) => return Err(error),
         };
@@ -112,7 +110,8 @@ impl<'a> Tree<'a> {
         Ok(target)
     }
 
-    /// Returns the names in a directory that matter, in natural order; none if there is no directory.
+    /// Returns the names in a directory that matter, in natural order; an empty list if there is no
+    /// directory.
     pub fn names(&self, folder: &Path) -> Rc<Vec<String>> {
         let Some(real) = self.real(folder) else { return Rc::default() };
         if let Some(names) = self.listed.borrow().get(real.as_os_str()) {
@@ -131,12 +130,12 @@ impl<'a> Tree<'a> {
         names
     }
 
-    /// Returns all names in a directory, by its path without links.
+    /// Returns all names in a directory, given its path with links resolved.
     pub fn all_names(&self, real: &Path) -> Vec<String> {
         self.reader.names(real)
     }
 
-    /// Opens a regular file by its path without links.
+    /// Opens a regular file, given its path with links resolved.
     pub fn open(&self, real: &Path) -> Option<File> {
         self.reader.regular(real)
     }
@@ -146,7 +145,7 @@ impl<'a> Tree<'a> {
         self.reader.text_if_readable(self.real(path)?)
     }
 
-    /// As [`Tree::text`], of a file that may be as long as the list of a large package's files.
+    /// Does the same as [`Tree::text`] for a file as long as a large package's file list.
     pub fn list(&self, path: &Path) -> Option<String> {
         self.reader.long_text_if_readable(self.real(path)?, LIST)
     }
@@ -155,7 +154,7 @@ impl<'a> Tree<'a> {
         self.real(path).is_some()
     }
 
-    /// Remembers a file that could not be made sense of.
+    /// Records a file that could not be interpreted.
     pub fn remember(&self, real: &Path, error: &str) {
         self.reader.remember(&self.reader.path(real), error);
     }
@@ -218,7 +217,7 @@ mod tests {
         }
         assert_eq!(*tree.names(Path::new("/lib/x86")), ["liba.so", "liba.so.1", "liba.so.1.2"]);
         assert_eq!(*tree.names(Path::new("/usr/lib")), [""; 0]);
-        // The directory is listed once, so a file that comes later is not seen.
+        // The tree lists a directory only once, so it does not see a file that is created later.
         fs::write(path("usr/lib/x86/liba.so.9"), "").unwrap();
         assert_eq!(tree.names(Path::new("/usr/lib/x86")).len(), 3);
     }

@@ -1,4 +1,4 @@
-//! UCX: its library `libucp`, and whether its module for InfiniBand and RoCE is there.
+//! UCX: its library `libucp`, and whether it has its module for InfiniBand and RoCE.
 
 use std::path::{Path, PathBuf};
 
@@ -9,32 +9,32 @@ use super::python;
 use super::tree::Tree;
 use crate::facts::start::Start;
 
-/// The directories of UCX, if it is not the distribution's.
+/// UCX's directories outside the distribution's.
 const FOLDERS: &[&str] = &["/opt/hpcx/ucx/lib", "/opt/ucx/lib", "/usr/local/ucx/lib"];
 
-/// The variable for a second directory of modules (`src/ucs/sys/module.c`).
+/// The variable for an additional module directory (`src/ucs/sys/module.c`).
 const MODULES: &str = "UCX_MODULE_DIR";
 
-/// What the file names of UCX's transport modules begin with.
+/// The prefix of the file names of UCX's transport modules.
 const MODULE: &str = "libuct_";
-/// The same for its module for InfiniBand and RoCE.
+/// The prefix of the file name of its module for InfiniBand and RoCE.
 const VERBS: &str = "libuct_ib.so";
 
-/// Returns whether a name in a directory of modules matters.
+/// Returns whether a name in a module directory matters.
 pub(super) fn is_module(name: &str) -> bool {
     name.starts_with(MODULE)
 }
 
 /// Adds each UCX that the loader does not find, and reads what the file names do not contain. A conda
-/// environment counts if its Python is the one that the command finds: the environment's programs find
-/// its libraries by their own RPATH.
+/// environment counts if the command finds its Python: the environment's programs find its libraries through
+/// their own RPATH.
 pub(super) fn read(mut found: Collector, tree: &Tree, start: Start, packages: &[Package]) -> Vec<Library> {
     FOLDERS.iter().for_each(|folder| found.folder(Way::Vendor, Path::new(folder)));
     for prefix in python::conda(tree, start) {
         found.folder(Way::Vendor, &prefix.join("lib"));
     }
     for package in packages {
-        // The libraries of a wheel that auditwheel has repaired lie beside its package.
+        // auditwheel puts the libraries of a wheel that it repaired beside the package.
         match package.name.as_str() {
             name if name.starts_with("libucx") => found.wheel(&package.path, "libucx/lib", "libucx"),
             name if name.starts_with("nixl") => {
@@ -47,7 +47,7 @@ pub(super) fn read(mut found: Collector, tree: &Tree, start: Start, packages: &[
     found.finish()
 }
 
-/// Adds the release and the modules of each UCX.
+/// Adds each UCX's version and whether it has the RDMA module.
 pub(super) fn look_into(tree: &Tree, start: Start, libraries: &mut [Library]) {
     add_versions(tree, LibraryFamily::Ucp, libraries);
     let named = start.environment.get(MODULES).filter(|folder| folder.starts_with('/')).map(PathBuf::from);
@@ -56,7 +56,7 @@ pub(super) fn look_into(tree: &Tree, start: Start, libraries: &mut [Library]) {
         let folders = beside.into_iter().chain(named.clone());
         let modules: Vec<String> = folders.flat_map(|folder| tree.names(&folder).to_vec()).collect();
         let mut modules = modules.iter().filter(|name| is_module(name)).peekable();
-        // A UCX may have its transports inside, and then has no modules.
+        // A UCX may have its transports built in and therefore no modules.
         library.verbs = modules.peek().is_some().then(|| modules.any(|name| name.starts_with(VERBS)));
     }
 }

@@ -1,17 +1,17 @@
-//! What pip notes about a package, beside it (`NAME-VERSION.dist-info`).
+//! Reads what pip records about a package, beside it (`NAME-VERSION.dist-info`).
 
 use std::path::Path;
 
 use super::tree::Tree;
 
-/// Returns the version of the wheel that brought this file and whose name begins like this. Files get
-/// replaced by hand, so the size must be the one in the wheel's own list.
+/// Returns the version of the wheel with this name prefix that installed this file. Users replace files by
+/// hand, so the size must match the wheel's own list.
 pub(super) fn version(tree: &Tree, site: &Path, name: &str, path: &Path) -> Option<String> {
     let file = tree.open(&tree.real(path)?)?;
     let size = file.metadata().ok()?.len().to_string();
     let entry = path.strip_prefix(site).ok()?.to_str()?;
     noted(&tree.names(site), name).find_map(|(folder, version)| {
-        // A line is like this: `nvidia/nccl/lib/libnccl.so.2,sha256=...,251616632`.
+        // A line looks like this: `nvidia/nccl/lib/libnccl.so.2,sha256=...,251616632`.
         let record = tree.text(&site.join(folder).join("RECORD"))?;
         let (_, of_wheel) = files(&record).find(|(file, _)| *file == entry)?;
         (of_wheel == size).then(|| version.to_owned())
@@ -19,7 +19,7 @@ pub(super) fn version(tree: &Tree, site: &Path, name: &str, path: &Path) -> Opti
 }
 
 /// Returns the files in a wheel's own list, each with its size. Many lists have carriage returns at the ends
-/// of their lines, of which the reader has made another character.
+/// of their lines, which the reader replaces with another character.
 pub(super) fn files(record: &str) -> impl Iterator<Item = (&str, &str)> {
     record.lines().filter_map(|line| {
         let (file, rest) = line.split_once(',')?;
@@ -28,7 +28,7 @@ pub(super) fn files(record: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns the notes about packages whose names begin like this: the directory's name and the version.
+/// Returns the records of packages with this name prefix: the directory name and the version.
 pub(super) fn noted<'n>(names: &'n [String], start: &str) -> impl Iterator<Item = (&'n str, &'n str)> {
     names.iter().filter_map(move |folder| {
         let (name, version) = folder.strip_suffix(".dist-info")?.split_once('-')?;

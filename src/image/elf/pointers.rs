@@ -1,5 +1,5 @@
-//! The pointers in a library's data. In the file they are blank, or relative to where the library
-//! will be loaded; the loader's relocations show what they point to.
+//! The pointers in a library's data. In the file they are blank, or relative to the address at which the
+//! library will be loaded; the loader's relocations show what they point to.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -9,7 +9,7 @@ use nix::libc::{Elf64_Phdr, PF_W, PT_LOAD};
 use super::{Elf, LONGEST, PROGRAM_HEADER, Segment, kind_of};
 use crate::image::bytes::{u32_at, u64_at};
 
-/// Tags of the dynamic section that lead to relocations (elf(5), and for DT_RELR glibc's elf.h).
+/// Tags of the dynamic section that locate relocations (elf(5); for DT_RELR, glibc's elf.h).
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_RELRSZ: u64 = 35;
@@ -18,20 +18,19 @@ const DT_RELR: u64 = 36;
 /// The relocation of a pointer into the library itself: R_X86_64_RELATIVE, R_AARCH64_RELATIVE.
 const RELATIVE: [u64; 2] = [8, 1027];
 
-/// Bytes of an `Elf64_Rela`: offset, info, addend.
+/// The size in bytes of an `Elf64_Rela`: offset, info, addend.
 const RELA: usize = 24;
 
-/// Bytes of a pointer.
+/// The size of a pointer in bytes.
 const POINTER: u64 = 8;
 
-/// Bytes that are read of a table of relocations that is not packed; that of a provider of
-/// libibverbs has ten thousand.
+/// In bytes: the most to read of an unpacked relocation table; a libibverbs provider has ten thousand.
 const LONGEST_TABLE: u64 = 1024 * 1024;
 
-/// Bytes that are read of the data; a provider of libibverbs has some thousand.
+/// In bytes: the most to read of the data; a libibverbs provider has a few thousand.
 const LONGEST_DATA: u64 = 1024 * 1024;
 
-/// Pointers that are kept.
+/// The most pointers to keep.
 const MOST: usize = 64 * 1024;
 
 /// The data of a library, and what its pointers point to.
@@ -39,12 +38,12 @@ const MOST: usize = 64 * 1024;
 pub(crate) struct Data {
     /// The writable segments, each with the address of its first byte.
     segments: Vec<(u64, Vec<u8>)>,
-    /// Addresses of pointers into the library, each with the address that it points to.
+    /// The addresses of pointers into the library, each with the address that it points to.
     pub pointers: BTreeMap<u64, u64>,
 }
 
 impl Data {
-    /// Returns the number of 32 bits at an address.
+    /// Returns the 32-bit number at an address.
     pub(crate) fn number(&self, address: u64) -> Option<u32> {
         self.within(address).and_then(|(bytes, at)| u32_at(bytes, at))
     }
@@ -68,9 +67,9 @@ impl Data {
         }
     }
 
-    /// Adds the pointers of a packed table (`SHT_RELR` of the generic ABI). An even word is the
-    /// address of a pointer. In the odd words after it, each bit but the lowest stands for one of
-    /// the next 63 places. What a pointer points to is written in its place.
+    /// Adds the pointers of a packed table (`SHT_RELR` of the generic ABI). An even word is the address of a
+    /// pointer. In the odd words after it, each bit except the lowest stands for one of the next 63 places.
+    /// The place itself contains the pointer's target.
     fn add_packed(&mut self, table: &[u8]) {
         let mut next = 0u64;
         for word in table.chunks_exact(8).filter_map(|bytes| u64_at(bytes, 0)) {
@@ -89,7 +88,7 @@ impl Data {
 }
 
 impl Elf<'_> {
-    /// Returns the library's data; `None` if its headers make no sense.
+    /// Returns the library's data; `None` if its headers are invalid.
     pub(crate) fn data(&self) -> Option<Data> {
         let headers = self.program_headers()?;
         let is_data = |header: &&[u8]| {
@@ -119,7 +118,7 @@ impl Elf<'_> {
         Some(data)
     }
 
-    /// Returns the text at this address of the loaded library.
+    /// Returns the text at this address in the loaded library.
     pub(crate) fn text_at_address(&self, address: u64) -> Option<String> {
         self.text(Segment::offset_of(&self.program_headers()?, address)?)
     }

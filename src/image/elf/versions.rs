@@ -1,5 +1,5 @@
-//! The versions of symbols that a library needs of another, and those that it has. The dynamic
-//! loader does not load a library for which another lacks a version (glibc, `elf/dl-version.c`).
+//! The symbol versions that a library needs from others, and those that it defines. The dynamic loader
+//! refuses a library if a dependency lacks a version that it needs (glibc, `elf/dl-version.c`).
 
 use super::{DT_STRTAB, Elf, LONGEST, Segment};
 use crate::image::bytes::{u16_at, u32_at};
@@ -11,7 +11,7 @@ const DT_VERDEFNUM: u64 = 0x6fff_fffd;
 const DT_VERNEED: u64 = 0x6fff_fffe;
 const DT_VERNEEDNUM: u64 = 0x6fff_ffff;
 
-/// `VER_FLG_WEAK`: the loader only warns.
+/// `VER_FLG_WEAK`: if the version is missing, the loader only warns.
 const WEAK: u16 = 2;
 
 /// The most records of a list to examine; libibverbs has 20.
@@ -20,14 +20,14 @@ const MOST: usize = 1024;
 /// A version that a library needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Needed {
-    /// The library that has to have it, by its name in DT_NEEDED.
+    /// The library that must define the version, by its name in DT_NEEDED.
     pub of: String,
-    /// `FABRIC_1.8`.
+    /// For example, `FABRIC_1.8`.
     pub version: String,
 }
 
 impl Elf<'_> {
-    /// Returns the versions that this library needs of others.
+    /// Returns the versions that this library needs from others.
     pub(crate) fn versions_needed(&self) -> Option<Vec<Needed>> {
         let (bytes, count, strings) = self.table_of_versions(DT_VERNEED, DT_VERNEEDNUM)?;
         let mut needed = Vec::new();
@@ -50,8 +50,8 @@ impl Elf<'_> {
         Some(needed)
     }
 
-    /// Returns the versions that this library has; `None` if it has none at all, which the loader takes
-    /// for every version.
+    /// Returns the versions that this library defines; `None` if it defines none, which the loader accepts as
+    /// every version.
     pub(crate) fn versions_defined(&self) -> Option<Vec<String>> {
         let (bytes, count, strings) = self.table_of_versions(DT_VERDEF, DT_VERDEFNUM)?;
         let name = |record: usize| {
@@ -61,8 +61,8 @@ impl Elf<'_> {
         Some(RecordChain { bytes: &bytes, at: 0, next: 16, left: count }.filter_map(name).collect())
     }
 
-    /// Returns the bytes from the first record on, how many records there are, and where the texts start in
-    /// the file.
+    /// Returns the bytes from the first record on, the number of records, and where the texts start in the
+    /// file.
     fn table_of_versions(&self, at: u64, count: u64) -> Option<(Vec<u8>, usize, u64)> {
         let headers = self.program_headers()?;
         let entries = self.dynamic_entries(&headers)?;
@@ -73,11 +73,11 @@ impl Elf<'_> {
     }
 }
 
-/// Places of records, each of which says how far away the next one is.
+/// The offsets of records that each contain the distance to the next one.
 struct RecordChain<'b> {
     bytes: &'b [u8],
     at: usize,
-    /// The place of that number in a record.
+    /// The offset of that distance within a record.
     next: usize,
     left: usize,
 }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(with(&without, |elf| elf.versions_defined()).unwrap(), None);
     }
 
-    /// Whatever a file holds, reading it does not panic, and ends.
+    /// Reading arbitrary bytes does not panic and terminates.
     #[test]
     fn broken_files_tell_anything() {
         let good = both();

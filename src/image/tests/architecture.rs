@@ -1,4 +1,4 @@
-//! Images that mix architectures: the libraries and programs of the other one.
+//! Tests of images that contain libraries and programs of the other architecture.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn turned(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// `kind path` of each foreign file.
+/// Returns `kind path` for each foreign file.
 fn foreign(image: &Image) -> Vec<String> {
     let other = if OURS.name == "x86_64" { "aarch64" } else { "x86_64" };
     let shown = |foreign: &Foreign| {
@@ -24,7 +24,7 @@ fn libraries_that_the_loader_passes_over_are_noted_once() {
     root.link("libnccl.so.2.21.5", "opt/nccl/libnccl.so.2");
     root.file("opt/nccl/librccl.so.1", turned(fake::empty()));
     root.file("opt/nccl/libibverbs.so.1", turned(fake::empty()));
-    // Nothing uses the architecture of these.
+    // Nothing uses the architecture of these files.
     root.file("opt/nccl/librdmacm.so.1", turned(fake::empty()));
     let (image, errors) = root.read([("LD_LIBRARY_PATH", "/opt/nccl")]);
     assert_eq!(
@@ -76,7 +76,7 @@ fn programs_are_those_that_would_be_started() {
     assert_eq!(read("train"), ["Command /usr/bin/python3.11"]);
     assert_eq!(read("start"), ["Python /usr/bin/python3.11"]);
     assert_eq!(read("/usr/bin/tool"), ["Command /usr/bin/tool", "Python /usr/bin/python3.11"]);
-    // Another Python comes first, and what is not there is not judged.
+    // Another Python comes first, and missing programs are not judged.
     root.file("usr/local/bin/python3", fake::empty());
     for command in ["train", "start", "missing", ""] {
         assert_eq!(read(command), [""; 0], "{command}");

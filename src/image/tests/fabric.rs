@@ -1,4 +1,4 @@
-//! Tests of libibverbs with its providers, and of the other libraries.
+//! Tests of libibverbs with its providers and of the other libraries.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn providers_are_those_that_libibverbs_would_load() {
     library(&format!("{folder}/libmlx4-rdmav25.so"));
     library(&format!("{MULTIARCH}/liberdma-rdmav34.so"));
     library("opt/vendor/libodd-rdmav34.so");
-    // A file of any name counts, and in it only the lines `driver NAME`.
+    // A file of any name counts, but only its `driver NAME` lines.
     root.file("etc/libibverbs.d/mlx5.driver", "# comment\n\n\tdriver \t mlx5 and more\nsomething else\n");
     root.file("etc/libibverbs.d/others", "driver mlx4\ndriver erdma\ndriver siw\ndriver\n");
     nix::unistd::mkfifo(&root.path("etc/libibverbs.d/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -47,7 +47,7 @@ fn providers_are_those_that_libibverbs_would_load() {
         .filter(|name| image.provider(name).is_some())
         .collect();
     assert_eq!(loaded, ["mlx5", "erdma", "/opt/vendor/libodd"]);
-    // Without RDMAV_DRIVERS the other variable counts.
+    // If RDMAV_DRIVERS is not set, the other variable applies.
     assert!(root.read([("IBV_DRIVERS", "efa")]).0.provider("efa").is_some());
 }
 
@@ -117,7 +117,7 @@ fn plugins_runtime_and_ucx_tell_whether_they_load() {
     assert_eq!(image.nccl, []);
 }
 
-/// The plugin of AWS has a RUNPATH to the libfabric of AWS, or needs one from elsewhere.
+/// AWS's plugin has a RUNPATH to AWS's libfabric, or needs a libfabric from elsewhere.
 #[test]
 fn a_plugin_without_what_it_needs_tells_so() {
     let root = Root::new();
@@ -173,6 +173,6 @@ fn a_libfabric_that_is_too_old_for_the_plugin_is_told() {
     };
     assert_eq!(missing(Some("FABRIC_1.6")), ["libfabric.so.1 (FABRIC_1.8)"]);
     assert_eq!(missing(Some("FABRIC_1.8")), [""; 0]);
-    // The loader takes a library without versions for one that has them all.
+    // The loader treats a library without versions as one that defines them all.
     assert_eq!(missing(None), [""; 0]);
 }

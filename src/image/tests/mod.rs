@@ -24,7 +24,7 @@ mod sites;
 mod start;
 mod ucx;
 
-/// Debian's directory of libraries for this program's architecture.
+/// Debian's library directory for this program's architecture.
 #[cfg(target_arch = "x86_64")]
 const MULTIARCH: &str = "usr/lib/x86_64-linux-gnu";
 #[cfg(target_arch = "aarch64")]
@@ -86,7 +86,7 @@ impl Root {
         let environment = Environment::from(environment);
         let start = Start { folder: Some(Path::new("/job")), ..Start::from(&environment) };
         let image = read(&reader, start, ImageScope::All, &settings, &["bnxt_re", "irdma", "efa", "ionic"]);
-        // A document gives back exactly what was read.
+        // Parsing the JSON document returns exactly what was read.
         let json = serde_json::to_string(&image).unwrap();
         assert_eq!(serde_json::from_str::<Image>(&json).unwrap(), image);
         (
@@ -100,7 +100,7 @@ impl Root {
     }
 }
 
-/// `version: how, how; ...` of every library, and the version of the one that the job takes.
+/// Returns `version: how, how; ...` for every library, and the version of the one that the job uses.
 fn shown(image: &Image) -> (Vec<String>, Option<&str>) {
     let each = image.nccl.iter().map(|library| {
         let reached: Vec<String> =

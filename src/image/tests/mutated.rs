@@ -1,8 +1,8 @@
-//! Tests with files that hold any bytes.
+//! Tests with files that contain arbitrary bytes.
 
 use super::*;
 
-/// Every file whose content is read holds any bytes.
+/// Every file whose content the reader reads contains arbitrary bytes.
 #[test]
 fn mutated_files_do_no_harm() {
     let root = Root::new();
@@ -31,7 +31,7 @@ fn mutated_files_do_no_harm() {
         let mut bytes = whole[which].clone();
         for _ in 0..random.usize(1..6) {
             let at = random.usize(..bytes.len());
-            // Sizes and offsets break on extreme values.
+            // Extreme values are the most likely to break sizes and offsets.
             let any = random.u8(..);
             bytes[at] = random.choice([0, 1, 0x7f, 0x80, 0xff, any]).unwrap();
         }

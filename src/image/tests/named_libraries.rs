@@ -3,7 +3,7 @@
 use super::*;
 use crate::image::named::FoundVerbs;
 
-/// Returns a libibverbs of conda's: it has its own directory of providers, and its own that names them.
+/// Returns conda's libibverbs: it has its own provider directory and its own configuration directory.
 fn of_conda() -> Vec<u8> {
     let texts =
         b"/etc/x.d\0/opt/conda/etc/libibverbs.d\0\0\0/opt/conda/lib/libibverbs/lib%s-rdmav59.so\0".as_slice();
@@ -27,7 +27,7 @@ fn a_named_libibverbs_has_its_own_providers() {
     assert_eq!(verbs.provider_folder.as_deref(), Some(Path::new("/opt/conda/etc/libibverbs.d")));
     let mlx5 = providers::of_name(&verbs.providers, verbs.provider_abi, "mlx5").unwrap();
     assert_eq!(mlx5.named_by, ["/opt/conda/etc/libibverbs.d/mlx5.driver"]);
-    // The one that is searched for is read as usual.
+    // The libibverbs that the loader's search finds is read as usual.
     assert_eq!((image.provider_abi, image.provider_folder.as_ref()), (Some(34), None));
     assert_eq!(image.provider("mlx5"), None);
 }

@@ -27,7 +27,7 @@ fn torch_takes_nccl_in_the_loaders_order() {
     assert_eq!(job(rpath(), "/opt/nccl"), "2.20.5");
     assert_eq!(job(runpath(), ""), "2.20.5");
     assert_eq!(job(runpath(), "/opt/nccl"), "2.27.3");
-    // The RPATH does not count if there is a RUNPATH.
+    // The loader ignores the RPATH if there is a RUNPATH.
     assert_eq!(job(both(), ""), "2.20.5");
     assert_eq!(job(fake::FakeLibrary::default(), ""), "2.21.5");
     assert_eq!(job(fake::FakeLibrary::default(), "/opt/nccl"), "2.27.3");
@@ -53,7 +53,7 @@ fn an_nccl_that_only_torchs_rpath_leads_to_is_listed() {
         shown(&image),
         (vec![format!("2.23.4 TorchRpath /{site}/torch/lib/../../../../libnccl.so.2")], Some("2.23.4"))
     );
-    // When PyTorch's NCCL is removed, torch has none, whatever else is there.
+    // If PyTorch's NCCL is removed, PyTorch has none, even if the image contains another NCCL.
     fs::remove_file(root.path("opt/conda/lib/libnccl.so.2")).unwrap();
     root.wheel(SITE, "2.20.5", "2.20.5");
     let (image, _) = root.read([]);
@@ -72,7 +72,7 @@ fn torch_may_have_nccl_in_itself_or_none_at_all() {
     assert!(image.nccl_of_the_job().unwrap().is_reached(Way::TorchStatic));
     assert_eq!(image.nccl_versions(), ["2.21.5", "2.14.3"]);
 
-    // In an older wheel, the other part of the library has NCCL.
+    // In an older wheel, the second part of the library contains NCCL.
     root.torch(SITE, &fake::FakeLibrary::default());
     assert_eq!(root.read([]).0.torch.unwrap().linkage, Linkage::Unknown);
     let library = fake::FakeLibrary { texts, ..Default::default() };
@@ -80,13 +80,13 @@ fn torch_may_have_nccl_in_itself_or_none_at_all() {
     assert_eq!(shown(&root.read([]).0).1, Some("2.14.3"));
     fs::remove_file(root.path(&format!("{SITE}/torch/lib/libtorch_cuda_cpp.so"))).unwrap();
 
-    // The library is broken: nothing is known about the job's NCCL.
+    // If the library is broken, the job's NCCL is unknown.
     root.file(&format!("{SITE}/torch/lib/libtorch_cuda.so"), "");
     let (image, errors) = root.read([]);
     assert_eq!((image.torch.as_ref().unwrap().linkage, image.nccl_of_the_job()), (Linkage::Unknown, None));
     assert_eq!(errors, [format!("/{SITE}/torch/lib/libtorch_cuda.so: it is not a library")]);
 
-    // A PyTorch without CUDA: the NCCL that the loader finds may be for something else.
+    // If PyTorch has no CUDA, the NCCL that the loader finds may serve another program.
     fs::remove_file(root.path(&format!("{SITE}/torch/lib/libtorch_cuda.so"))).unwrap();
     fs::remove_file(root.path(&format!("{SITE}/torch/version.py"))).unwrap();
     root.file(&format!("{SITE}/torch-2.4.1+cpu.dist-info/RECORD"), "");

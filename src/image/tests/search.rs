@@ -1,5 +1,4 @@
-//! Tests of the dynamic loader's search: its cache, its directories, and files that are no
-//! libraries.
+//! Tests of the dynamic loader's search: its cache, its directories, and files that are not libraries.
 
 use super::*;
 
@@ -8,7 +7,7 @@ fn each_way_is_found_and_a_file_is_listed_once() {
     let root = Root::new();
     root.debian("2.21.5");
     root.file("opt/nccl/lib/libnccl.so.2.20.3", nccl("2.20.3"));
-    // An absolute link leads to a path below the root.
+    // An absolute link resolves to a path below the root.
     root.link("/opt/nccl/lib/libnccl.so.2.20.3", "opt/nccl/lib/libnccl.so.2");
     let of_debian = format!("/lib/{}/libnccl.so.2", OURS.folder);
     root.cache(&[("libnccl.so.2", &of_debian), ("libnccl.so.2", "/opt/nccl/lib/libnccl.so.2")]);
@@ -92,7 +91,7 @@ fn files_that_are_no_libraries_are_passed_over() {
     root.link("/dev/nowhere", "opt/broken/libnccl.so.2");
     root.folder("opt/fifo");
     nix::unistd::mkfifo(&root.path("opt/fifo/libnccl.so.2"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Only the header of the library is left: it has no texts, and so no version.
+    // This file contains only a library's header: it has no texts, so no version.
     put("cut", &fake::empty()[..64]);
     put("good", &nccl("2.21.5"));
     let path =

@@ -1,8 +1,8 @@
-//! Tests of what depends on how the program is started.
+//! Tests of what depends on how the command is started.
 
 use super::*;
 
-/// A start reads the image only if it is needed; the commands that print always read it.
+/// A start reads the image only if it needs it; the commands that print always read it.
 #[test]
 fn without_an_hca_the_image_is_read_only_when_asked_for() {
     let root = Root::new();
@@ -34,7 +34,7 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
     assert_eq!(found(false), 1);
 }
 
-/// Returns which NCCL a command gets, by its first word.
+/// Returns the version of the NCCL that a command gets, depending on its first word.
 fn for_command(root: &Root, command: &str, environment: &[(&str, &str)]) -> Option<String> {
     let entries: Vec<_> =
         environment.iter().map(|(n, v)| std::ffi::CString::new(format!("{n}={v}")).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Tests of UCX and its modules, and of packages that are built in place.
+//! Tests of UCX, its modules, and packages that were built in place.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn library(root: &Root, path: &str) {
     root.file(path, fake::empty());
 }
 
-/// Where each UCX was found, and whether it has its module for RDMA.
+/// Returns the path of each UCX, and whether it has its RDMA module.
 fn found<const N: usize>(root: &Root, environment: [(&str, &str); N]) -> Vec<(String, Option<bool>)> {
     let (image, errors) = root.read(environment);
     assert_eq!(errors, [""; 0]);
