@@ -1,33 +1,33 @@
-//! Which variables switch off a feature of another library as soon as they are set. A fill must not: the
-//! variable is then left to that feature, and the report says so.
+//! Lists variables that switch off a feature of another library as soon as they are set. A fill must not do
+//! that: rdma-init leaves the variable to the feature and says so in the report.
 //!
-//! | variable | what it switches off | if that is in use |
+//! | variable | what it switches off | condition |
 //! |---|---|---|
-//! | `UCX_NET_DEVICES`, `NVSHMEM_HCA_LIST` | vLLM's mapping: a worker puts the HCA of its GPU before what is there (`set_worker_gpu_nic_mapping` in `vllm/v1/executor/vllm_net_devices.py`) | rdma-init can fill in the mapping; a mapping of the user's is heeded as a setting of his |
-//! | `UCX_NET_DEVICES` | `--disaggregation-ib-device` of SGLang, which its connector for NIXL does not apply once the variable is set | the image has SGLang and NIXL |
-//! | `MC_TE_FILTERS` | the same option with Mooncake: only HCAs that are in both lists are left, and Mooncake's TENT takes the variable alone (`mooncake-transfer-engine/src/topology.cpp`, `tent/src/common/config.cpp`) | the image has SGLang |
+//! | `UCX_NET_DEVICES`, `NVSHMEM_HCA_LIST` | vLLM's mapping: a worker puts its GPU's HCA before the existing value (`set_worker_gpu_nic_mapping` in `vllm/v1/executor/vllm_net_devices.py`) | rdma-init can fill in the mapping; it treats the user's own mapping as a user setting |
+//! | `UCX_NET_DEVICES` | SGLang's `--disaggregation-ib-device`, which its NIXL connector does not apply if the variable is set | the image has SGLang and NIXL |
+//! | `MC_TE_FILTERS` | the same option with Mooncake: only HCAs in both lists remain, and Mooncake's TENT uses only the variable (`mooncake-transfer-engine/src/topology.cpp`, `tent/src/common/config.cpp`) | the image has SGLang |
 //!
-//! Whether SGLang is started with the option is not looked at: what starts it is mostly a script, or another
-//! program. Without the option, the library does what it would do without rdma-init.
+//! rdma-init does not check whether SGLang starts with the option, because a script or another program
+//! usually starts it. Without the option, the library does what it would do without rdma-init.
 //!
-//! `UCX_IB_GID_INDEX` and `UCX_IB_ROCE_SUBNETS` exclude each other, too; [`super::ucx`] fills in one of them
-//! at most.
+//! `UCX_IB_GID_INDEX` and `UCX_IB_ROCE_SUBNETS` also exclude each other; [`super::ucx`] fills in at most one
+//! of them.
 
 use super::{Fill, FillReason, Library, LibraryContext, vllm};
 
-/// The feature that a variable is left to.
+/// The feature that rdma-init leaves a variable to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftTo {
-    /// Each worker of vLLM sets it to the HCA of its own GPU.
+    /// Each vLLM worker sets the variable to its own GPU's HCA.
     Workers,
-    /// An option of a program, which the program ignores once the variable is set.
+    /// A program's option, which the program ignores if the variable is set.
     Option { program: &'static str, option: &'static str },
 }
 
 struct Exclusion {
     variable: &'static str,
     left_to: LeftTo,
-    /// Whether the feature is in use, or may be.
+    /// Whether the feature is in use or may be.
     may_be_used: fn(&LibraryContext) -> bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn left_to(subject: &LibraryContext, variable: &str) -> Option<LeftTo
     ALL.iter().find(is_it).map(|exclusion| exclusion.left_to)
 }
 
-/// Returns the fill, or that its variable is left unset.
+/// Returns the fill, or an entry that leaves its variable unset.
 pub(crate) fn settled(subject: &LibraryContext, fill: Fill) -> Fill {
     match left_to(subject, fill.variable) {
         Some(left_to) => Fill { value: None, why: FillReason::LeftTo(left_to), ..fill },
@@ -70,7 +70,7 @@ pub(crate) fn settled(subject: &LibraryContext, fill: Fill) -> Fill {
     }
 }
 
-/// Returns whether rdma-init fills in a mapping of vLLM's by which each worker sets this variable.
+/// Returns whether rdma-init fills in a vLLM mapping through which each worker sets this variable.
 fn maps(subject: &LibraryContext, variable: &str) -> bool {
     let library: &Library = &vllm::LIBRARY;
     (subject.is_allowed)(library)
@@ -80,7 +80,7 @@ fn maps(subject: &LibraryContext, variable: &str) -> bool {
         })
 }
 
-/// Returns whether the image has a package of this name, or one for a release of CUDA (`nixl-cu12`).
+/// Returns whether the image has a package with this name, or its variant for a CUDA release (`nixl-cu12`).
 fn has(subject: &LibraryContext, name: &str) -> bool {
     let is_it = |package: &str| {
         package.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("-cu"))

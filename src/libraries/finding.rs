@@ -1,31 +1,32 @@
-//! What is wrong with the variables of a library on this host, as findings: each file says it where it finds it.
+//! Findings about what is wrong with a library's variables on this host; each library's own file produces
+//! them.
 
 use std::fmt::Display;
 
 use super::LibraryContext;
 use crate::finding::{Finding, Id};
 
-/// A finding about a library, with what other findings need to know of it.
+/// A finding about a library, with what other findings need to know about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryFinding {
     pub finding: Finding,
-    /// The GID that it is about, if one is wrong.
+    /// The wrong GID that the finding is about, if any.
     pub gid: Option<WrongGid>,
 }
 
-/// A library takes a GID that is not this container's.
+/// A library selects a GID that does not belong to this container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WrongGid {
-    /// Because of a variable.
+    /// The library does so because of a variable.
     OfVariable {
         variable: &'static str,
-        /// A clause: what the library takes with it.
+        /// A clause that says what the library selects with the variable.
         what: String,
         port: String,
-        /// The variable for an index, and the one that is right on all ports.
+        /// The variable for an index, and the index that is right on all ports.
         instead: Option<(&'static str, u32)>,
     },
-    /// By itself, and no index is right on all ports.
+    /// The library does so on its own, and no index is right on all ports.
     WithoutRemedy,
 }
 
@@ -36,7 +37,7 @@ impl From<Finding> for LibraryFinding {
 }
 
 impl LibraryContext<'_> {
-    /// A variable as it is set, and where: `GLOO_SOCKET_IFNAME=^lo (environment)`.
+    /// Returns a variable as it is set, and where: `GLOO_SOCKET_IFNAME=^lo (environment)`.
     pub(super) fn shown(&self, variable: &str) -> String {
         match self.setting(variable) {
             Some(setting) => setting.to_string(),
@@ -44,7 +45,8 @@ impl LibraryContext<'_> {
         }
     }
 
-    /// It is unknown whether the job uses a library at all, so what is wrong with its variable is a warning.
+    /// Returns a warning about a library's variable. It is only a warning because the job may not use the
+    /// library at all.
     pub(super) fn warning(&self, id: Id, variable: &str, what: impl Display) -> Finding {
         Finding::warning(id, format!("{}: {what}", self.shown(variable))).about_variables([variable])
     }

@@ -1,7 +1,7 @@
-//! Gloo, as PyTorch has it. `GLOO_SOCKET_IFNAME` is a list of exact names, and each of them is a
-//! device of its own (`torch/csrc/distributed/c10d/init.cpp`, PyTorch 1.9 to 2.15; `lookupAddrForIface`
-//! in `gloo/transport/tcp/device.cc`). A value of one character or none is ignored there. Without
-//! the variable, the host's own name decides, see [`super::meeting`].
+//! Gloo, as built into PyTorch. `GLOO_SOCKET_IFNAME` is a list of exact names; each becomes a separate device
+//! (`torch/csrc/distributed/c10d/init.cpp`, PyTorch 1.9 to 2.15; `lookupAddrForIface` in
+//! `gloo/transport/tcp/device.cc`). PyTorch ignores a value of fewer than two characters. Without the
+//! variable, the host name decides; see [`super::meeting`].
 
 use super::meeting::Grammar;
 use super::{Library, Will};

@@ -1,6 +1,6 @@
-//! What leads the search of a library that searches for a GID as NCCL does (NVSHMEM, UCCL's EP) to the right
-//! slots: a family and a range of addresses, in NCCL's grammar. Unlike an index, both stay right when the
-//! addresses move to other slots of the table.
+//! Finds values that steer a library's GID search to the right entries, for libraries that search as NCCL
+//! does (NVSHMEM, UCCL's EP): an address family and an address range, in NCCL's grammar. Unlike an index,
+//! both stay right if the addresses move to other entries of the table.
 
 use std::net::IpAddr;
 
@@ -11,21 +11,20 @@ use super::nccl::gid::{FAMILY, Family, RANGE, Search};
 use super::nccl::version::Version;
 use crate::fabric::gid::{RailGids, common_network, of_one_family, own_network, rails};
 
-/// A family and a range, each if it is needed.
+/// A family and a range; each is set only if it is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lead {
-    /// As `NCCL_IB_ADDR_FAMILY` has it.
+    /// In the form of `NCCL_IB_ADDR_FAMILY`.
     family: Option<String>,
-    /// As `NCCL_IB_ADDR_RANGE` has it.
+    /// In the form of `NCCL_IB_ADDR_RANGE`.
     range: Option<String>,
-    /// Whether they let pass addresses of this container alone, so that it does not matter in which slots
-    /// these are.
+    /// Whether they match only this container's addresses, so that the entries' positions do not matter.
     lasts: bool,
 }
 
-/// Returns the values that lead a search to the right slots, or else fix one: a family and a range that last,
-/// the index, or a family and a range that do not. The index comes first if the library is not known to
-/// search.
+/// Returns the values that steer a search to the right entries or else select one of them, in this order: a
+/// family and a range that last, the index, a family and a range that do not last. The index comes first if
+/// it is unknown whether the library searches.
 pub(super) fn by_lead_or(
     subject: &LibraryContext,
     searches: bool,
@@ -44,9 +43,9 @@ pub(super) fn by_lead_or(
     values.into_iter().flatten().filter_map(|(variable, value)| Some((variable, value?))).collect()
 }
 
-/// Returns what leads the search of this release of NCCL's to a right slot on each used RoCE port of these
-/// numbers that has one: what lasts before what does not, and NCCL's own variables, then the networks of the
-/// interfaces, then the addresses. `None` if nothing does, and if nothing needs to.
+/// Returns the family and range that steer this NCCL release's search to a right entry on each used RoCE port
+/// with one of these numbers that has a right entry. Prefers values that last, then NCCL's own variables,
+/// then the interfaces' networks, then the addresses. Returns `None` if no values work or none are needed.
 fn lead(subject: &LibraryContext, searches_as: Version, takes: impl Fn(u32) -> bool) -> Option<Lead> {
     let all = rails(subject.facts, subject.rails.ports);
     let with_slots = all.into_iter().filter(|rail| takes(rail.port.number) && !rail.slots.is_empty());
@@ -69,7 +68,7 @@ fn lead(subject: &LibraryContext, searches_as: Version, takes: impl Fn(u32) -> b
     leads.iter().find(|lead| lead.lasts).or(leads.first()).cloned()
 }
 
-/// Returns a family and a range with which the search ends on a right slot of each rail.
+/// Returns a family and a range with which the search ends at a right entry of each rail.
 fn judged(
     subject: &LibraryContext,
     rails: &[RailGids],
@@ -108,7 +107,7 @@ mod tests {
 
     const SEARCHES_AS: Version = Version::new(2, 27, 7);
 
-    /// Returns what leads to the addresses of these interfaces, if each port has these slots.
+    /// Returns the values that steer to these interfaces' addresses if each port has these entries.
     fn found(own: &[&str], ports: &[&[(u32, &str)]]) -> Option<Lead> {
         let interface = Interface {
             addresses: own.iter().map(|net| net.parse().unwrap()).collect(),
@@ -140,7 +139,7 @@ mod tests {
         let ports: [&[_]; 2] =
             [&[(3, "192.168.1.9"), (5, "172.16.1.9")], &[(3, "192.168.1.9"), (7, "172.16.2.9")]];
         assert_eq!(found(&own, &ports), ranged("172.16.0.0/22", true));
-        // The host's address is of the pod's network.
+        // The host's address is in the pod's network.
         let ports: [&[_]; 2] =
             [&[(3, "172.16.1.1"), (5, "172.16.1.9")], &[(3, "172.16.3.77"), (7, "172.16.2.9")]];
         assert_eq!(found(&own, &ports), None);

@@ -1,10 +1,9 @@
-//! Where the processes of a job meet that use a library which takes the name of an interface, or
-//! else the address of the host's own name: Gloo and TensorPipe.
+//! Finds the bootstrap address of a job's processes for libraries that use a named interface, or else the
+//! address of the host name: Gloo and TensorPipe.
 //!
-//! Both ask getaddrinfo(3) for the host's name, take the first address that they can bind, and
-//! else the loopback's: `createDefaultDevice` in `torch/csrc/distributed/c10d/ProcessGroupGloo.cpp`
-//! (PyTorch 1.3 to 2.15), `guessAddress` in `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`
-//! (PyTorch 1.6 to 2.15).
+//! Both ask getaddrinfo(3) for the host name and use the first address that they can bind, or else loopback:
+//! `createDefaultDevice` in `torch/csrc/distributed/c10d/ProcessGroupGloo.cpp` (PyTorch 1.3 to 2.15),
+//! `guessAddress` in `torch/csrc/distributed/rpc/tensorpipe_agent.cpp` (PyTorch 1.6 to 2.15).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,30 +17,30 @@ use crate::facts::net::Net;
 use crate::finding::{Finding, Id};
 use crate::text::condensed;
 
-/// An interface, and the address of it that a library takes.
+/// An interface and its address that a library uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     pub interface: String,
     pub address: IpAddr,
 }
 
-/// Where the name of this host leads.
+/// This host's name and what it resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedHost {
     pub host: String,
     pub to: HostNameAddress,
 }
 
-/// The address of a host's name.
+/// What a host name resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostNameAddress {
     Own(End),
     Loopback(IpAddr),
-    /// `/etc/hosts` has only addresses that this container does not have.
+    /// `/etc/hosts` maps the name only to addresses that this container does not have.
     Foreign(Vec<IpAddr>),
-    /// `/etc/hosts` does not have the name, so DNS decides.
+    /// `/etc/hosts` does not contain the name, so DNS decides.
     NotInFile,
-    /// `/etc/nsswitch.conf` does not let getaddrinfo(3) look into `/etc/hosts`, so these services decide.
+    /// `/etc/nsswitch.conf` keeps getaddrinfo(3) from reading `/etc/hosts`, so these services decide.
     FileNotAsked(Vec<String>),
 }
 
@@ -51,7 +50,7 @@ impl fmt::Display for End {
     }
 }
 
-/// Where the host's name leads, and why.
+/// Says what the host name resolves to, and why.
 impl fmt::Display for NamedHost {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let NamedHost { host, to } = self;
@@ -80,49 +79,49 @@ impl fmt::Display for NamedHost {
     }
 }
 
-/// Where the processes meet.
+/// Where the library's processes bootstrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BootstrapAddress {
     /// On the interfaces that a variable names.
     On(Vec<End>),
     OnName(NamedHost),
-    /// The library ends with an error, or meets on the loopback, because of a name in a list.
+    /// The library fails, or bootstraps on loopback, because of a name in a list.
     InVain(String),
 }
 
-/// What a library makes of the value of its variable.
+/// How a library interprets its variable's value.
 pub(crate) struct Grammar {
     pub library: &'static str,
     pub variable: &'static str,
-    /// What follows if no interface has the name: a clause.
+    /// A clause: the consequence if no interface has the name.
     pub lost: &'static str,
-    /// Whether the value may be a list with commas.
+    /// Whether the value may be a comma-separated list.
     pub list: bool,
-    /// A value that is shorter than this, in bytes, counts as none.
+    /// The library treats a value of fewer bytes as unset.
     pub shortest: usize,
 }
 
 impl Grammar {
-    /// PyTorch has these libraries in itself.
+    /// Returns whether the library is present: PyTorch contains these libraries.
     pub(crate) fn is_here(&self, subject: &LibraryContext) -> bool {
         let torch = subject.facts.image.as_ref().and_then(|image| image.torch.as_ref());
         torch.is_some() || subject.value(self.variable).is_some()
     }
 
-    /// Returns the interface of the job, for a profile that asks for the variable.
+    /// Returns the job's interface, for a profile that requests the variable.
     pub(crate) fn value(&self, variable: &str, rails: &Rails) -> Option<String> {
         (variable == self.variable).then_some(rails.interface?.to_owned())
     }
 
-    /// Returns the names in the value; `None` if the library asks for the host's name.
+    /// Returns the names in the value; `None` if the library uses the host name instead.
     fn entries<'v>(&self, subject: &LibraryContext<'v>) -> Option<Vec<&'v str>> {
         let value = subject.value(self.variable).filter(|value| value.len() >= self.shortest)?;
-        // A comma at the end makes no entry, and an empty entry elsewhere is one.
+        // A trailing comma adds no entry, but an empty entry elsewhere counts.
         let list = || value.strip_suffix(',').unwrap_or(value).split(',').collect();
         Some(if self.list { list() } else { vec![value] })
     }
 
-    /// Returns the interface of the job, if the host's name does not resolve to it.
+    /// Returns the job's interface if the host name does not resolve to it.
     pub(crate) fn fill(&self, subject: &LibraryContext) -> Option<Fill> {
         let interface = subject.rails.interface.filter(|name| name.len() >= self.shortest.max(1))?;
         if subject.value(self.variable).is_some() || obstacle(subject.facts, interface).is_some() {
@@ -146,7 +145,7 @@ impl Grammar {
         Some(ends.map_or_else(|entry| BootstrapAddress::InVain(entry.to_owned()), BootstrapAddress::On))
     }
 
-    /// Returns what is wrong with the value, or with the host's name if there is none.
+    /// Returns what is wrong with the value, or with the host name if there is no value.
     pub(crate) fn finding(&self, subject: &LibraryContext) -> Option<Finding> {
         let Grammar { library, variable, .. } = self;
         let net = &subject.facts.net;
@@ -154,7 +153,7 @@ impl Grammar {
             return None;
         }
         let Some(entries) = self.entries(subject) else {
-            // Another interface may be meant, and DNS may be right.
+            // The user may intend another interface, and DNS may be right.
             let is_wrong = |named: &NamedHost| {
                 matches!(named.to, HostNameAddress::Loopback(_) | HostNameAddress::Foreign(_))
             };
@@ -177,7 +176,7 @@ impl Grammar {
         entries.into_iter().find_map(|entry| self.wrong(subject, entry))
     }
 
-    /// Returns what is wrong with a name.
+    /// Returns what is wrong with one name.
     fn wrong(&self, subject: &LibraryContext, entry: &str) -> Option<Finding> {
         let Grammar { library, variable, lost, .. } = self;
         let net = &subject.facts.net;
@@ -186,7 +185,7 @@ impl Grammar {
                 "{library} will bootstrap on {entry}, where no other node can reach this one: a job of several nodes fails with \"Connection refused\" or a timeout."
             );
             let finding = subject.warning(Id::LibraryLoopback, variable, what).about_interfaces([entry]);
-            // On the only node of a job, the loopback will do.
+            // For a job with a single node, loopback is sufficient.
             let is_wrong = end.address.is_loopback() && !is_alone(subject);
             return is_wrong.then(|| finding.with_fix(self.fix(subject)));
         }
@@ -233,14 +232,14 @@ impl Grammar {
     }
 }
 
-/// Returns where the host's name leads, if that is not this interface.
+/// Returns what the host name resolves to, unless that is this interface.
 fn elsewhere(subject: &LibraryContext, interface: &str) -> Option<NamedHost> {
     let named = named(subject.facts.names.as_ref()?, &subject.facts.net);
     let is_there = matches!(&named.to, HostNameAddress::Own(end) if end.interface == interface);
     (!is_there).then_some(named)
 }
 
-/// Returns where the name of this host leads.
+/// Returns what this host's name resolves to.
 pub(crate) fn named(names: &Names, net: &Net) -> NamedHost {
     let mut addresses = names.host_addresses.clone();
     addresses.sort_by_key(|address| rank(*address));
@@ -261,9 +260,9 @@ pub(crate) fn named(names: &Names, net: &Net) -> NamedHost {
     NamedHost { host: names.host.clone(), to }
 }
 
-/// Returns the order in which getaddrinfo(3) gives addresses that are all this host's own (RFC 6724,
-/// section 6, with the precedences of glibc): the loopback of IPv6, other addresses of IPv6,
-/// then those of IPv4 with the smaller scope first.
+/// Returns the rank by which getaddrinfo(3) sorts addresses that all belong to this host (RFC 6724, section
+/// 6, with glibc's precedences): IPv6 loopback, other IPv6 addresses, then IPv4 addresses with the smaller
+/// scope first.
 fn rank(address: IpAddr) -> u8 {
     match address {
         IpAddr::V6(address) if address.is_loopback() => 0,
@@ -281,7 +280,7 @@ fn holder(net: &Net, address: IpAddr) -> Option<&str> {
     net.interfaces.iter().find(has).map(|interface| interface.name.as_str())
 }
 
-/// Returns the first address of the interface of exactly this name.
+/// Returns the first address of the interface with exactly this name.
 fn end(net: &Net, name: &str) -> Option<End> {
     let address = net.interface(name)?.addresses.first()?.addr();
     Some(End { interface: name.to_owned(), address })

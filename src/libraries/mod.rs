@@ -1,14 +1,14 @@
-//! The libraries that a job moves its data with. Of [`nccl`] there is a model: what it makes of
-//! the user's values, and what it will do.
+//! The libraries that move a job's data. [`nccl`] is modeled: how it interprets the user's values, and what
+//! it will do.
 //!
-//! Each library beside it ([`ALL`]) has a file with pure functions of the host and the variables:
-//! whether it is in use, which variables it would otherwise get wrong or leave to chance on this
-//! host ([`Fill`]), what is wrong with the user's own values ([`LibraryFinding`]), and what it will do in
-//! the end ([`Will`]). `plan::words` has the words for the reasons and for what it will do.
+//! Each other library ([`ALL`]) has a file with pure functions of the host and the variables: whether it is
+//! in use, which variables it would otherwise get wrong or leave to chance on this host ([`Fill`]), what is
+//! wrong with the user's own values ([`LibraryFinding`]), and what it will finally do ([`Will`]).
+//! `plan::words` puts the reasons and the outcome into words.
 //!
-//! libfabric, as NIXL and MPI may use it, has none. Its provider for verbs finds HCAs through RDMA CM by
-//! the addresses of interfaces (`vrb_getifaddrs` in `prov/verbs/src/verbs_info.c`, 1.17), so it takes an
-//! address of this container; EFA has one GID. tests/vm/guest/ucx.sh asks it.
+//! libfabric, which NIXL and MPI may use, has no file. Its verbs provider finds HCAs through RDMA CM by the
+//! interfaces' addresses (`vrb_getifaddrs` in `prov/verbs/src/verbs_info.c`, 1.17), so it selects one of this
+//! container's addresses; EFA has only one GID. tests/vm/guest/ucx.sh checks it.
 
 pub(crate) mod exclusions;
 mod finding;
@@ -39,30 +39,30 @@ use crate::image::flavor::Flavor;
 pub use finding::{LibraryFinding, WrongGid};
 pub use wanted::Wanted;
 
-/// A library beside NCCL.
+/// A library other than NCCL.
 pub struct Library {
-    /// As the key `libraries` has it.
+    /// Its name in the key `libraries`.
     pub name: &'static str,
-    /// As people write it.
+    /// Its name in texts.
     pub title: &'static str,
-    /// The variables that it may get from here.
+    /// The variables that rdma-init may fill in for it.
     pub filled: &'static [&'static str],
-    /// Those of them that lead it to a GID.
+    /// Those of them that select a GID.
     pub gid: &'static [&'static str],
-    /// All variables whose values matter here; one that ends with `_` stands for all that begin
-    /// like this.
+    /// All variables whose values matter here; a name that ends with `_` stands for all variables with that
+    /// prefix.
     pub read: &'static [&'static str],
-    /// Whether the image holds it, or the environment shows it in use.
+    /// Returns whether the image contains it or the environment shows that it is in use.
     pub is_here: fn(&LibraryContext) -> bool,
-    /// What it would get wrong or leave to chance on this host, with the variables of the subject.
+    /// Returns what it would get wrong or leave to chance on this host, given the context's variables.
     pub fills: fn(&LibraryContext) -> Vec<Fill>,
-    /// What is wrong with the variables of the subject, in this library's own grammar.
+    /// Returns what is wrong with the context's variables, in this library's own grammar.
     pub findings: fn(&LibraryContext) -> Vec<LibraryFinding>,
-    /// What it will do with the variables of the subject; `None` if that is unknown.
+    /// Returns what it will do with the context's variables; `None` if that is unknown.
     pub will: fn(&LibraryContext) -> Option<Will>,
 }
 
-/// All libraries beside NCCL. The order is that of the report.
+/// All libraries other than NCCL, in the report's order.
 pub const ALL: &[&Library] = &[
     &gloo::LIBRARY,
     &tensorpipe::LIBRARY,
@@ -75,21 +75,21 @@ pub const ALL: &[&Library] = &[
     &ray::LIBRARY,
 ];
 
-/// What a library is asked about: a host, the rails of the job, and variables.
+/// The input of a library's functions: a host, the job's rails, and variables.
 pub struct LibraryContext<'a> {
     pub facts: &'a Facts,
     pub rails: &'a Rails<'a>,
     pub values: &'a dyn Fn(&str) -> Option<&'a str>,
-    /// Whether a setting says that a variable is not to be filled in.
+    /// Returns whether a setting forbids filling in a variable.
     pub is_kept: &'a dyn Fn(&str) -> bool,
-    /// What the user has set.
+    /// The user's settings.
     pub settings: &'a Settings,
-    /// Whether the configuration lets a library be decided for.
+    /// Returns whether the configuration allows decisions for a library.
     pub is_allowed: &'a dyn Fn(&Library) -> bool,
 }
 
 impl<'a> LibraryContext<'a> {
-    /// Returns the library of the job's collectives.
+    /// Returns the library that the job's collectives use.
     pub fn nccl(&self) -> Flavor {
         Flavor::of(self.facts)
     }
@@ -98,25 +98,25 @@ impl<'a> LibraryContext<'a> {
         (self.values)(variable)
     }
 
-    /// Returns the variable as the user has set it.
+    /// Returns the variable as the user set it.
     pub fn setting(&self, variable: &str) -> Option<&'a UserSetting> {
         self.settings.get(variable)
     }
 
-    /// Returns whether the value of a variable is a fill of rdma-init's, and not the user's.
+    /// Returns whether rdma-init, not the user, supplied the variable's value.
     pub fn is_filled(&self, variable: &str) -> bool {
         self.setting(variable).is_none() && self.value(variable).is_some()
     }
 
-    /// Returns the value that the environment has when the job starts. NCCL puts the values of its conf files
-    /// into the environment of its process when it starts (`src/misc/param.cc`, `setEnvFile`), and until then
+    /// Returns the value that the environment has when the job starts. NCCL copies the values of its conf
+    /// files into its process's environment when it starts (`src/misc/param.cc`, `setEnvFile`); until then,
     /// no other library sees them.
     pub fn in_environment(&self, variable: &str) -> Option<&'a str> {
         let is_in_conf = |setting: &UserSetting| setting.origin.conf_file().is_some();
         self.value(variable).filter(|_| !self.setting(variable).is_some_and(is_in_conf))
     }
 
-    /// Returns the variables that the environment alone has, for a test.
+    /// Returns a context whose variables come only from the environment, for a test.
     #[cfg(test)]
     pub(crate) fn of(
         facts: &'a Facts,
@@ -128,32 +128,32 @@ impl<'a> LibraryContext<'a> {
     }
 }
 
-/// A variable that fixes what a library would do on this host.
+/// A variable that corrects what a library would do on this host.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fill {
     pub variable: &'static str,
-    /// `None` to say that it is left unset on purpose.
+    /// `None` if the variable is left unset on purpose.
     pub value: Option<String>,
     pub why: FillReason,
 }
 
-/// Why a variable of a library is filled in: what it would do without.
+/// Why a library's variable is filled in: what the library would do without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FillReason {
-    /// The library of this title would take the address of the host's name.
+    /// The library with this title would use the host name's address.
     Meeting {
         library: &'static str,
         named: meeting::NamedHost,
     },
     Ucx(ucx::UcxReason),
-    /// The library of this title opens HCAs itself.
+    /// The library with this title opens HCAs itself.
     OwnVerbs {
         library: &'static str,
         without: own_verbs::WithoutVariable,
     },
     Vllm(vllm::MappingReason),
-    /// It would be filled in, if that did not switch off another feature.
+    /// It would be filled in if that did not switch off another feature.
     LeftTo(exclusions::LeftTo),
     NodeAddress(node_address::AddressReason),
 }
@@ -163,7 +163,7 @@ pub enum FillReason {
 pub enum Will {
     Meet(meeting::BootstrapAddress),
     TakeOfUcx(ucx::Taken),
-    /// Each worker of vLLM gives UCX one of these ports, that of its own GPU.
+    /// Each vLLM worker gives UCX one of these ports: its own GPU's.
     TakeOfWorkers(Vec<String>),
 }
 
@@ -178,15 +178,15 @@ pub fn may_fill(variable: &str) -> bool {
     ALL.iter().any(|library| library.filled.contains(&variable))
 }
 
-/// Returns whether a variable leads NCCL or another library to a GID.
+/// Returns whether a variable selects a GID for NCCL or another library.
 pub fn leads_to_gid(variable: &str) -> bool {
     [nccl::gid::INDEX, nccl::gid::RANGE, nccl::gid::FAMILY].contains(&variable)
         || ALL.iter().any(|library| library.gid.contains(&variable))
 }
 
 /// Returns the value that makes a library other than NCCL follow the same decisions, for a profile that
-/// asks for it. `None` for a variable that no library here has, and if nothing was decided
-/// that it could follow.
+/// requests the variable. Returns `None` for a variable that no library here has, or if there is no decision
+/// to follow.
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     [gloo::value, nvshmem::value, tensorpipe::value, ucx::value]
         .into_iter()

@@ -1,15 +1,15 @@
 //! Mooncake's Transfer Engine and Store (v0.3.4 to v0.3.13).
 //!
-//! * It takes each HCA with an ACTIVE port (`mooncake-transfer-engine/src/topology.cpp`,
-//!   `listInfiniBandDevices`). The Store takes those that `MC_MS_FILTERS` names, by whole names
-//!   (`mooncake-store/src/client_service.cpp`); so does the engine with `MC_TE_FILTERS`, which
-//!   v0.3.9 does not read and v0.3.13 does.
-//! * The GID is that of `MC_GID_INDEX`, else of `NCCL_IB_GID_INDEX`
-//!   (`src/config.cpp`), else the first with IPv4 and RoCE v2 that has an interface, else the first
-//!   with IPv4 and RoCE v2 (`rdma_context.cpp`, `findBestGidIndex`). Since v0.3.12, each GID has a
-//!   rank (`rdma_gid_probe.h`). Only the environment counts, and no conf file of NCCL's.
-//! * It takes one port of each HCA, that of `MC_IB_PORT`, else the first (`src/config.cpp`).
-//! * `MC_MTU` must be one of four numbers; v0.3.9 ends at any other.
+//! * It uses each HCA with an ACTIVE port (`mooncake-transfer-engine/src/topology.cpp`,
+//!   `listInfiniBandDevices`). The Store uses only the HCAs that `MC_MS_FILTERS` names, by whole names
+//!   (`mooncake-store/src/client_service.cpp`); the engine does the same with `MC_TE_FILTERS`, which v0.3.9
+//!   does not read and v0.3.13 does.
+//! * The GID is the entry of `MC_GID_INDEX`, else of `NCCL_IB_GID_INDEX` (`src/config.cpp`), else the first
+//!   IPv4 RoCE v2 entry with an interface, else the first IPv4 RoCE v2 entry (`rdma_context.cpp`,
+//!   `findBestGidIndex`). Since v0.3.12, Mooncake ranks the GIDs (`rdma_gid_probe.h`). It reads only the
+//!   environment, not NCCL's conf files.
+//! * It uses one port of each HCA: the one that `MC_IB_PORT` names, else the first (`src/config.cpp`).
+//! * `MC_MTU` must be one of four numbers; v0.3.9 exits on any other.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ const TITLE: &str = "Mooncake";
 
 const INDEX: &str = "MC_GID_INDEX";
 const OF_NCCL: &str = "NCCL_IB_GID_INDEX";
-/// A number that is not an index: Mooncake then looks for a GID itself, and does not read NCCL's variable
+/// A number that is not an index: Mooncake then searches for a GID itself and does not read NCCL's variable
 /// (`src/config.cpp`).
 const AUTO: &str = "-1";
 const STORE: &str = "MC_MS_FILTERS";
@@ -37,14 +37,14 @@ const MTU: &str = "MC_MTU";
 const CLASS: &str = traffic_class::MOONCAKE.name;
 const TCP: &str = "MC_FORCE_TCP";
 const PORT: &str = "MC_IB_PORT";
-/// The name or the address of this node, as SGLang and LMCache give it to the Store.
+/// This node's name or address, which SGLang and LMCache pass to the Store.
 const HOST: &str = "MOONCAKE_LOCAL_HOSTNAME";
 
 /// The first release that is known to read `MC_TE_FILTERS`.
 const FILTERS_ENGINE: Version = Version::new(0, 3, 13);
-/// The first that ranks GIDs by their interfaces and addresses.
+/// The first release that ranks GIDs by their interfaces and addresses.
 const RANKS_GIDS: Version = Version::new(0, 3, 12);
-/// The first that reads `MC_IB_TC`.
+/// The first release that reads `MC_IB_TC`.
 const HAS_CLASS: Version = Version::new(0, 3, 8);
 
 pub(super) const LIBRARY: Library = Library {
@@ -76,7 +76,7 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     let release = release(subject);
     let mut fills = Vec::new();
     let hcas = used_hcas(subject);
-    // The filter knows no ports.
+    // The filter does not support ports.
     let port = port_of(subject, true);
     let strangers = others(subject).filter(|port| !hcas.contains(&port.hca.name.as_str()));
     let strangers: Vec<String> = strangers.map(Candidate::name).collect();
@@ -88,7 +88,7 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
             }
         }
     }
-    // A wrong index that the user has set for NCCL is one for Mooncake, too.
+    // If the user set a wrong index for NCCL, it is wrong for Mooncake, too.
     let of_user = subject.in_environment(OF_NCCL).is_some() && subject.rails.gid_index.is_none();
     if !is_set(INDEX)
         && !of_user
@@ -97,7 +97,7 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     {
         fills.push(fill(TITLE, INDEX, index.to_string(), WithoutVariable::Slot { port, slot }));
     }
-    // Mooncake follows the index that NCCL is given here, which may be wrong once the table changes.
+    // Mooncake follows the index that rdma-init gives NCCL, which may become wrong if the table changes.
     let follows =
         subject.is_filled(OF_NCCL) && !is_set(INDEX) && fills.iter().all(|fill| fill.variable != INDEX);
     let by_itself = |candidate: &Candidate| found(subject, port, candidate);
@@ -116,8 +116,8 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     fills
 }
 
-/// Returns the port that it takes of each HCA, or is to take: the one that all HCAs of the job use, if no
-/// variable has said another one.
+/// Returns the port of each HCA that Mooncake uses or should use: if no variable names another one, the port
+/// that all of the job's HCAs use.
 fn port_of(subject: &LibraryContext, may_fill: bool) -> u32 {
     let set = subject.in_environment(PORT).map(atoi).filter(|port| (0..256).contains(port));
     if let Some(port) = set.and_then(|port| u32::try_from(port).ok()) {
@@ -129,8 +129,8 @@ fn port_of(subject: &LibraryContext, may_fill: bool) -> u32 {
     wanted.filter(|_| is_free).unwrap_or(1)
 }
 
-/// Returns the slot of `MC_GID_INDEX` or of NCCL's variable, else the one that it finds itself; `None` on a
-/// port that it does not take.
+/// Returns the GID index from `MC_GID_INDEX` or NCCL's variable, else the one that Mooncake finds itself;
+/// `None` on a port that it does not use.
 fn taken(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64> {
     if port.port.number != number {
         return None;
@@ -142,7 +142,7 @@ fn taken(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64>
     }
 }
 
-/// Returns the slot that it finds itself; `None` on a port that it does not take.
+/// Returns the GID index that Mooncake finds itself; `None` on a port that it does not use.
 fn found(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64> {
     if port.port.number != number {
         return None;
@@ -158,9 +158,9 @@ fn found(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64>
     with_interface.or(slots.first()).map(|gid| i64::from(gid.index))
 }
 
-/// Returns how a GID counts since v0.3.12, the least first (`rdma_gid_probe.h`,
-/// `autoGidCandidateClassPriority`). A private address counts less than one of the host that has no
-/// interface here.
+/// Returns a GID's rank since v0.3.12; Mooncake selects the lowest (`rdma_gid_probe.h`,
+/// `autoGidCandidateClassPriority`). It prefers a host address without an interface in this container to a
+/// private address.
 fn rank(gid: &Gid) -> Option<u8> {
     if gid.kind != GidType::RoceV2 {
         return None;
@@ -196,7 +196,7 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     let reads_engine = release(subject).is_none_or(|release| release >= FILTERS_ENGINE);
     for variable in [Some(STORE), reads_engine.then_some(ENGINE)].into_iter().flatten() {
         let Some(list) = subject.value(variable) else { continue };
-        // A port behind a name is not a part of any name.
+        // A port after a name is not part of the name.
         let names = || list.split(',').map(str::trim);
         let lost = not_here(subject, names());
         let hcas = used_hcas(subject);
@@ -209,11 +209,11 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     if value(STORE).is_some() && value(FINDS) == Some("0") {
         findings.push(of(STORE).ignored_because_of(FINDS).into());
     }
-    // Of a wrong index of NCCL's, the findings on NCCL tell.
+    // The findings on NCCL cover a wrong index of NCCL's.
     let of_nccl = subject.in_environment(INDEX).is_none() && subject.in_environment(OF_NCCL).is_some();
     let number = port_of(subject, false);
     let wrong = wrong_slot(subject, |port| taken(subject, number, port)).filter(|_| !of_nccl);
-    // A variable that is set to nothing keeps the right value from being filled in, too.
+    // A variable that is set to an empty value also keeps rdma-init from filling in the right value.
     let set = subject.in_environment(INDEX).map(|_| INDEX);
     findings.extend(wrong.map(|wrong| of(INDEX).wrong_gid(set, wrong)));
     let not_taken = |other: &&Candidate| other.is_used() && other.port.number != number;

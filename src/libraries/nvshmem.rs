@@ -1,19 +1,19 @@
-//! NVSHMEM, and DeepEP on it (NVSHMEM 3.1 to 3.4; the names as in
+//! NVSHMEM, and DeepEP on top of it (NVSHMEM 3.1 to 3.4; names as in
 //! `src/modules/transport/common/env_defs.h`).
 //!
-//! * It takes each port that is ACTIVE (`nvshmemt_init` in `ibrc.cpp` and `ibgda.cpp`), and of
-//!   those for each GPU the nearest by the PCI tree (`nvshmemi_get_devices_by_distance`).
-//!   `NVSHMEM_HCA_LIST` has whole names, with or without a port; `^` before it excludes.
-//! * The GID is searched as NCCL 2.26 and later do it (`ib_get_gid_index`). No variable of NCCL's
-//!   counts. The search is led by a family and a range if these are enough ([`super::lead`]).
-//! * IBGDA, the transport that GPUs start, opens only HCAs that have `mlx5` in their names, or what
-//!   `NVSHMEM_HCA_PREFIX` says (3.4.5 reads it, 3.2.5 does not). A GPU rings the doorbell of an HCA
-//!   itself if NVIDIA's driver allows it, else the CPU does (`NVSHMEM_IBGDA_NIC_HANDLER`).
-//! * IBGDA makes its queue pairs through DEVX. That needs no capability: libmlx5 asks for DEVX whenever
-//!   it opens an HCA (`providers/mlx5/mlx5.c`, `mlx5_alloc_context`), and mlx5_ib grants it if the
-//!   firmware has it (`devx.c`, `mlx5_ib_devx_create`; CAP_NET_RAW adds raw Ethernet alone). A process that
-//!   may open the uverbs node and pin memory may use it. Other findings report if it may not.
-//! * Processes meet as those of NCCL do (`bootstrap_uid`, `ncclFindInterfaces`).
+//! * It uses each port that is ACTIVE (`nvshmemt_init` in `ibrc.cpp` and `ibgda.cpp`), and of those the
+//!   nearest to each GPU in the PCI tree (`nvshmemi_get_devices_by_distance`). `NVSHMEM_HCA_LIST` contains
+//!   whole names, with or without a port; a leading `^` excludes them.
+//! * It searches for the GID as NCCL 2.26 and later do (`ib_get_gid_index`), but reads no NCCL variable. A
+//!   family and a range steer the search if they are sufficient ([`super::lead`]).
+//! * IBGDA, the GPU-initiated transport, opens only HCAs with `mlx5` in their names, or with the text in
+//!   `NVSHMEM_HCA_PREFIX` (3.4.5 reads it, 3.2.5 does not). A GPU rings an HCA's doorbell itself if NVIDIA's
+//!   driver allows it, otherwise the CPU does (`NVSHMEM_IBGDA_NIC_HANDLER`).
+//! * IBGDA creates its queue pairs through DEVX. That needs no capability: libmlx5 requests DEVX whenever it
+//!   opens an HCA (`providers/mlx5/mlx5.c`, `mlx5_alloc_context`), and mlx5_ib grants it if the firmware
+//!   supports it (`devx.c`, `mlx5_ib_devx_create`; CAP_NET_RAW adds only raw Ethernet). A process may use it
+//!   if it may open the uverbs node and pin memory; other findings report if it may not.
+//! * Processes bootstrap as NCCL's do (`bootstrap_uid`, `ncclFindInterfaces`).
 
 use super::nccl::number::atoi;
 use super::nccl::version::Version;
@@ -41,19 +41,18 @@ const HANDLER: &str = "NVSHMEM_IBGDA_NIC_HANDLER";
 const REMOTE: &str = "NVSHMEM_REMOTE_TRANSPORT";
 const INTERFACE: &str = "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME";
 
-/// Leads to an interface by the address in it, whatever [`INTERFACE`] says.
+/// This variable selects an interface by the address that it contains, regardless of [`INTERFACE`].
 const SESSION: &str = "NVSHMEM_BOOTSTRAP_UID_SESSION_ID";
-/// The error if no interface fits (`bootstrap_net_init` in
-/// `src/modules/bootstrap/uid/bootstrap_uid.cpp`).
+/// The error if no interface matches (`bootstrap_net_init` in `src/modules/bootstrap/uid/bootstrap_uid.cpp`).
 const NO_INTERFACE: &str = "No socket interface found";
 
 /// The first release that is known to search for a GID itself.
 const HAS_SEARCH: Version = Version::new(3, 1, 0);
 /// The first release that is known to read [`PREFIX`].
 const HAS_PREFIX: Version = Version::new(3, 4, 5);
-/// The NCCL that searches for a GID alike.
+/// The NCCL release that searches for a GID in the same way.
 const SEARCHES_AS: Version = Version::new(2, 27, 7);
-/// The NCCL from which the search for an interface was taken.
+/// The NCCL release whose interface search NVSHMEM copied.
 const MEETS_AS: Version = Version::new(2, 19, 3);
 
 pub(super) const LIBRARY: Library = Library {
@@ -109,7 +108,7 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     let meets = interfaces::first(&subject.facts.net, |_| None, MEETS_AS).map(|endpoint| endpoint.interface);
     if let (Some(wanted), Ok(meets), false) = (subject.rails.interface, meets, is_set(INTERFACE))
         && meets != wanted
-        // The user may have led NCCL to the loopback.
+        // The user may have set NCCL to use loopback.
         && obstacle(subject.facts, wanted).is_none()
     {
         // The grammar is NCCL's.
@@ -131,20 +130,20 @@ fn release(subject: &LibraryContext) -> Option<Version> {
     Version::parse(package.map(|package| package.version.as_str()).or_else(of_file)?)
 }
 
-/// Returns an HCA of the job that IBGDA passes over for its name. DeepEP goes over IBGDA.
+/// Returns an HCA of the job that IBGDA skips because of its name. DeepEP uses IBGDA.
 fn renamed(subject: &LibraryContext) -> Option<String> {
     let wanted = has(subject, "deep-ep") && subject.value(PREFIX).is_none();
     let renamed = of_mlx5(subject).find(|port| !port.hca.name.contains("mlx5"));
     renamed.filter(|_| wanted).map(|port| port.hca.name.clone())
 }
 
-/// Returns the ports of the job that IBGDA can use.
+/// Returns the job's ports that IBGDA can use.
 fn of_mlx5<'a, 'r>(subject: &'r LibraryContext<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
     let used = subject.rails.ports.iter().filter(|port| port.is_used());
     used.filter(|port| port.hca.driver.as_deref() == Some("mlx5_core"))
 }
 
-/// Returns what the names of all HCAs of the job begin with.
+/// Returns the common prefix of the job's HCA names.
 fn common_start(subject: &LibraryContext) -> Option<String> {
     let used = subject.rails.ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str());
     let shared = |one: &str, other: &str| -> String {
@@ -154,7 +153,7 @@ fn common_start(subject: &LibraryContext) -> Option<String> {
     Some(start).filter(|start| !start.is_empty())
 }
 
-/// Returns the slot that its search ends on, with its own variables in place of NCCL's.
+/// Returns the GID index at which its search ends, with its own variables instead of NCCL's.
 fn taken(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     let get = |name: &str| match name {
         gid::INDEX => subject.value(INDEX),
@@ -166,8 +165,8 @@ fn taken(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     gid::index(&port.port.gids, get, SEARCHES_AS).ok()
 }
 
-/// Returns whether a list leaves the library no port of the job: `mlx5_0`, `mlx5_0:1`, `mlx5_0:1:2`, or `^`
-/// and those to leave out.
+/// Returns whether a list leaves the library none of the job's ports. A list contains `mlx5_0`, `mlx5_0:1` or
+/// `mlx5_0:1:2`; a leading `^` excludes the entries.
 fn leaves_none(subject: &LibraryContext, list: &str) -> bool {
     let (excluded, list) = match list.strip_prefix('^') {
         Some(rest) => (true, rest),
@@ -204,7 +203,7 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     }
     findings.extend(of_deepep(subject));
     let used = subject.rails.ports.iter().any(Candidate::is_used);
-    // Its name is compared in any case (`src/host/transport/transport.cpp`).
+    // NVSHMEM compares the transport's name case-insensitively (`src/host/transport/transport.cpp`).
     let nodes = subject.facts.platform.nodes.map(|nodes| nodes.count);
     if value(REMOTE).is_some_and(|value| value.eq_ignore_ascii_case("none")) && used && nodes != Some(1) {
         let what = "NVSHMEM has no transport between nodes, so a job of several nodes fails.";
@@ -216,7 +215,7 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     let wanted = value(INTERFACE).filter(|_| value(SESSION).is_none());
     findings.extend(of(INTERFACE).of_interface(wanted, MEETS_AS, NO_INTERFACE, false));
     findings.extend(doorbell(subject).filter(|_| used));
-    // A variable that is set to nothing keeps the right value from being filled in, too.
+    // A variable that is set to an empty value also keeps rdma-init from filling in the right value.
     let steers = [INDEX, RANGE, FAMILY, ROCE_VERSION];
     let set = steers.into_iter().find(|name| subject.value(name).is_some());
     let wrong = wrong_slot(subject, |port| taken(subject, port));
@@ -224,7 +223,7 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     findings.into_iter().map(LibraryFinding::from).chain(of_gid).collect()
 }
 
-/// Returns what is wrong with the HCAs for DeepEP, which goes over IBGDA.
+/// Returns what is wrong with the HCAs for DeepEP, which uses IBGDA.
 fn of_deepep(subject: &LibraryContext) -> Vec<Finding> {
     let of = |variable| OwnVariable { subject, library: TITLE, variable };
     let mut findings = Vec::new();
@@ -232,7 +231,7 @@ fn of_deepep(subject: &LibraryContext) -> Vec<Finding> {
         return findings;
     }
     let used = subject.rails.ports.iter().filter(|port| port.is_used()).count();
-    // DeepEP makes a team of one process of each node, whose number on its node is always 0.
+    // DeepEP creates a team of one process per node, and that process's number on its node is always 0.
     if subject.value(IN_TURN).is_some_and(is_on) && used > 1 {
         let what = "with DeepEP, every process is the first of its node to NVSHMEM, and all of them take the first HCA.";
         let fix = format!("Remove {IN_TURN}: NVSHMEM finds the nearest HCA of each GPU itself.");
@@ -259,7 +258,7 @@ fn of_deepep(subject: &LibraryContext) -> Vec<Finding> {
     findings
 }
 
-/// NVIDIA's driver does not let a GPU ring the doorbell of an HCA.
+/// Returns a finding if NVIDIA's driver does not let a GPU ring an HCA's doorbell.
 fn doorbell(subject: &LibraryContext) -> Option<Finding> {
     let handler = subject.value(HANDLER).filter(|value| !value.is_empty());
     let by_gpu = handler.is_none_or(|handler| ["auto", "gpu"].contains(&handler));

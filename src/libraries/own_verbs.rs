@@ -1,5 +1,5 @@
-//! What libraries share that open HCAs themselves, as NVSHMEM, Mooncake and UCCL do: they take what
-//! they can open, and a GID of their own choice.
+//! Code shared by libraries that open HCAs themselves, such as NVSHMEM, Mooncake and UCCL: they use every HCA
+//! that they can open, and select a GID themselves.
 
 use std::fmt::Display;
 
@@ -16,31 +16,30 @@ use crate::finding::{Finding, Id};
 /// What the library would do without the variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WithoutVariable {
-    /// It may take these ports, which the job leaves out.
+    /// It may use these ports, which the job does not use.
     Ports(Vec<String>),
-    /// It would take this slot of this port, which has no GID of this container.
+    /// It would select this GID entry of this port, which is not one of this container's GIDs.
     Slot { port: String, slot: i64 },
-    /// Its traffic would be of another class than that of NCCL, whose variable this is.
+    /// Its traffic would have another class than NCCL's; this is NCCL's variable.
     Class(&'static str),
-    /// Its queue pairs would be of this class, and not of the one that the administrator has set on the
-    /// ports.
+    /// Its queue pairs would have this class instead of the one that the administrator set on the ports.
     ClassOfPorts { takes: u8 },
-    /// It would pass over this HCA for its name.
+    /// It would skip this HCA because of its name.
     Name(String),
-    /// Its processes would meet on this interface.
+    /// Its processes would bootstrap on this interface.
     Interface(String),
-    /// It would take this port of an HCA, which the job does not use.
+    /// It would use this port of an HCA, which the job does not use.
     Port(u32),
-    /// It would follow the index of this variable, which may be wrong once the table changes, and finds the
-    /// right slots itself.
+    /// It would follow this variable's index, which may become wrong if the table changes, although it finds
+    /// the right entries itself.
     Pin(&'static str),
 }
 
-/// A variable of such a library, for what is wrong with it.
+/// A variable of such a library, for the findings about it.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnVariable<'s, 'a> {
     pub subject: &'s LibraryContext<'a>,
-    /// As people write it.
+    /// The library's name in texts.
     pub library: &'static str,
     pub variable: &'static str,
 }
@@ -54,7 +53,8 @@ impl OwnVariable<'_, '_> {
         format!("Remove {}, and rdma-init fills in what is needed.", self.variable)
     }
 
-    /// Returns how it is fixed, if the library would read NCCL's variable without it, or not.
+    /// Returns the fix that removes the variable; `follows_nccl` tells whether the library then reads NCCL's
+    /// variable.
     fn removal_for(&self, follows_nccl: bool) -> String {
         match follows_nccl {
             true => format!(
@@ -67,7 +67,7 @@ impl OwnVariable<'_, '_> {
         }
     }
 
-    /// No HCA here has these names of a list.
+    /// Returns the finding that no HCA has these names from a list.
     pub(crate) fn names_no_hca(&self, names: &[String]) -> Finding {
         let names = names.join(", ");
         let what =
@@ -80,7 +80,7 @@ impl OwnVariable<'_, '_> {
         self.warning(Id::LibraryDevices, what).with_fix(self.removal_for(follows_nccl))
     }
 
-    /// The library takes this port of each HCA alone, and the job uses others.
+    /// Returns the finding that the library uses only this port of each HCA, but the job uses others.
     pub(crate) fn takes_one_port(&self, taken: u32, others: Vec<String>) -> Finding {
         let OwnVariable { subject, library, variable } = self;
         let what = format!(
@@ -96,14 +96,14 @@ impl OwnVariable<'_, '_> {
         finding.about_ports(others)
     }
 
-    /// Another variable makes the library ignore this one.
+    /// Returns the finding that the library ignores this variable because another one is set.
     pub(crate) fn ignored_because_of(&self, other: &str) -> Finding {
         let what = format!("{} ignores it, because {other} is set.", self.library);
         let finding = self.warning(Id::LibraryDevices, what).about_variables([other]);
         finding.with_fix(format!("Remove {} or {other}.", self.variable))
     }
 
-    /// The library does without RDMA, for any value or for this one.
+    /// Returns the finding that the library does not use RDMA, either for any value or for this one.
     pub(crate) fn keeps_to_tcp(&self, whatever: bool) -> Finding {
         let whatever = if whatever { ", whatever the value is" } else { "" };
         let what =
@@ -112,8 +112,8 @@ impl OwnVariable<'_, '_> {
         self.warning(Id::LibraryOnTcp, what).with_fix(fix)
     }
 
-    /// Returns what is wrong with the variable for the interface on which processes meet, in the grammar of
-    /// an NCCL; the library fails with the message `says` if no interface fits.
+    /// Returns what is wrong with the variable for the bootstrap interface, in the grammar of an NCCL
+    /// release. The library fails with the message `says` if no interface matches.
     pub(crate) fn of_interface(
         &self,
         wanted: Option<&str>,
@@ -121,7 +121,7 @@ impl OwnVariable<'_, '_> {
         says: &str,
         follows_nccl: bool,
     ) -> Option<Finding> {
-        // NCCL takes a single character for none.
+        // NCCL treats a single character as unset.
         let wanted = wanted.filter(|wanted| wanted.len() > 1)?;
         let (net, library) = (&self.subject.facts.net, self.library);
         let get = |name: &str| (name == "NCCL_SOCKET_IFNAME").then_some(wanted);
@@ -145,8 +145,8 @@ impl OwnVariable<'_, '_> {
         }
     }
 
-    /// The library takes a slot of a port that has no GID of this container: because of the variable `set`, or
-    /// else by itself. This variable is the one for an index.
+    /// Returns the finding that the library selects a GID entry that is not one of this container's GIDs:
+    /// because of the variable `set`, or on its own if that is `None`. `self` is the variable for an index.
     pub(crate) fn wrong_gid(&self, set: Option<&'static str>, (port, slot): (String, i64)) -> LibraryFinding {
         let OwnVariable { subject, library, variable: index } = *self;
         let right = right_index(subject);
@@ -188,14 +188,14 @@ pub(crate) fn fill(
     Fill { variable, value: Some(value), why: FillReason::OwnVerbs { library, without } }
 }
 
-/// Returns the slot that is right on all used RoCE ports, whatever the user has told NCCL. There is none if a
-/// port has no GID of this container.
+/// Returns the index that is right on all used RoCE ports, regardless of the user's NCCL settings; `None` if
+/// a port has none of this container's GIDs.
 pub(crate) fn right_index(subject: &LibraryContext) -> Option<u32> {
     let rails = || rails(subject.facts, subject.rails.ports);
     subject.rails.gid_index.or_else(|| common_index(&of_one_family(&rails())))
 }
 
-/// Returns the HCAs of the job.
+/// Returns the job's HCAs.
 pub(crate) fn used_hcas<'r>(subject: &'r LibraryContext) -> Vec<&'r str> {
     let used = subject.rails.ports.iter().filter(|port| port.is_used());
     let mut names: Vec<&str> = used.map(|port| port.hca.name.as_str()).collect();
@@ -203,13 +203,13 @@ pub(crate) fn used_hcas<'r>(subject: &'r LibraryContext) -> Vec<&'r str> {
     names
 }
 
-/// Returns the ports that the job skips, and that a library which asks only libibverbs could use.
+/// Returns the ports that the job skips but that a library could use if it asks only libibverbs.
 pub(crate) fn others<'a, 'r>(subject: &'r LibraryContext<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
     subject.rails.ports.iter().filter(|port| !port.is_used() && visible(port.hca, port.port))
 }
 
-/// Returns the ports that the job leaves out, and that would be taken for a GPU: those that are as near as
-/// the nearest of the job. If the positions are unknown, any.
+/// Returns the ports that the job skips but that the library would select for a GPU: those at least as near
+/// as the job's nearest. Returns all of them if the positions are unknown.
 pub(crate) fn strangers(subject: &LibraryContext) -> Vec<String> {
     let gpus = &subject.facts.gpu.devices;
     let used = || subject.rails.ports.iter().filter(|port| port.is_used());
@@ -233,8 +233,8 @@ pub(crate) fn roce<'a, 'r>(subject: &'r LibraryContext<'a>) -> impl Iterator<Ite
     subject.rails.ports.iter().filter(is_roce)
 }
 
-/// Returns the first used RoCE port on which the slot that a library takes has no GID of this container.
-/// Ports without any such GID do not count: no slot would be right.
+/// Returns the first used RoCE port on which the GID entry that a library selects is not one of this
+/// container's. Ignores ports without any such GID, because no entry would be right.
 pub(crate) fn wrong_slot(
     subject: &LibraryContext,
     taken: impl Fn(&Candidate) -> Option<i64>,
@@ -248,13 +248,13 @@ pub(crate) fn wrong_slot(
     })
 }
 
-/// Returns the names that no HCA here has.
+/// Returns the names that match no HCA.
 pub(crate) fn not_here<'v>(subject: &LibraryContext, names: impl Iterator<Item = &'v str>) -> Vec<String> {
     let is_here = |name: &str| subject.facts.rdma.iter().any(|hca| hca.name == name);
     names.filter(|name| !name.is_empty() && !is_here(name)).map(str::to_owned).collect()
 }
 
-/// Returns whether a switch is on, as programs usually read one.
+/// Returns whether a switch is on, by the usual rules of programs.
 pub(crate) fn is_on(value: &str) -> bool {
     !matches!(value.trim().to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off" | "n" | "f")
 }

@@ -1,11 +1,11 @@
-//! Ray, which starts the processes of vLLM and of others (2.9 to 2.60).
+//! Ray, which starts the processes of vLLM and others (2.9 to 2.60).
 //!
-//! `ray start --node-ip-address` gives it the address of this node. Else the first node takes the address of
-//! the route to 8.8.8.8, and without one that of the host's name, or 127.0.0.1; another node takes that of its
-//! route to the first one (`get_node_ip_address` in `ray/_private/services.py`). The loopback as the value of
-//! the option means the same as no value (`resolve_ip_for_localhost`). No variable counts: neither
-//! `RAY_NODE_IP_ADDRESS` nor `RAY_OVERRIDE_NODE_IP_ADDRESS`, which scripts set, is in any file of Ray's. So
-//! nothing is filled in: see [`super::node_address`].
+//! `ray start --node-ip-address` sets this node's address. Without it, the first node uses the source address
+//! toward 8.8.8.8, or without a route the host name's address, or else 127.0.0.1; another node uses its
+//! source address toward the first one (`get_node_ip_address` in `ray/_private/services.py`). Ray treats
+//! loopback as the option's value like no value (`resolve_ip_for_localhost`). It reads no variable: none of
+//! Ray's files contains `RAY_NODE_IP_ADDRESS` or `RAY_OVERRIDE_NODE_IP_ADDRESS`, which scripts set. So
+//! rdma-init fills in nothing for Ray: see [`super::node_address`].
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,7 +19,7 @@ use crate::finding::{Finding, Id, Severity};
 
 const TITLE: &str = "Ray";
 const OPTION: &str = "--node-ip-address";
-/// Variables that scripts set, and Ray does not read.
+/// Variables that scripts set but Ray does not read.
 const NOT_READ: [&str; 2] = ["RAY_NODE_IP_ADDRESS", "RAY_OVERRIDE_NODE_IP_ADDRESS"];
 
 pub(super) const LIBRARY: Library = Library {
@@ -34,17 +34,18 @@ pub(super) const LIBRARY: Library = Library {
     will: |_| None,
 };
 
-/// How Ray comes to the address of this node.
+/// How Ray determines this node's address.
 enum RayAddress {
-    /// The command line names it.
+    /// The command line contains it.
     Named(IpAddr),
-    /// By the route to [`super::node_address::TARGET`], which the command line leaves it to.
+    /// Ray uses the route to [`super::node_address::TARGET`], because the command line does not set an
+    /// address.
     ByRoute(IpAddr),
-    /// By the route to the first node, which the command line names.
+    /// Ray uses the route to the first node, which the command line names.
     TowardFirst(IpAddr),
-    /// The command line leaves it to what no fact tells: a variable of a shell, or a name.
+    /// The command line refers to a value that the facts do not contain: a shell variable or a name.
     Untold,
-    /// Another program or a script starts Ray, or nothing leads to an address.
+    /// Another program or a script starts Ray, or no address can be determined.
     No,
 }
 
@@ -91,8 +92,8 @@ fn first_node(start: &RayStart) -> First {
     written.parse().or_else(|_| of_socket()).map_or(First::Untold, First::At)
 }
 
-/// Returns the address by which Ray knows this node, if that is told by the command line and is one of this
-/// container.
+/// Returns the address under which Ray knows this node, if the command line contains it and it belongs to
+/// this container.
 pub(super) fn named(subject: &LibraryContext) -> Option<IpAddr> {
     let RayAddress::Named(address) = known(subject) else { return None };
     let is_own = subject.facts.net.own_addresses().any(|own| own == address);
@@ -113,19 +114,19 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     all.map(LibraryFinding::from).collect()
 }
 
-/// Returns how the address is given on the command line.
+/// Returns how to set the address on the command line.
 fn start_with(address: &str) -> String {
     format!("Start Ray with {OPTION}={address}, on each node with its own address")
 }
 
-/// Returns what is wrong with the address of the command line.
+/// Returns what is wrong with the command line's address.
 fn of_option(subject: &LibraryContext, address: IpAddr) -> Option<Finding> {
     let right = right(subject);
     let (set, fix) = (format!("{OPTION}={address}"), format!("{}.", start_with(&right)));
     wrong(subject, TITLE, address, &set, &fix, &format!("start Ray with {OPTION}={right}."))
 }
 
-/// Returns what is wrong with the address that Ray takes by itself.
+/// Returns what is wrong with the address that Ray selects itself.
 fn of_route(subject: &LibraryContext) -> Option<Finding> {
     let right = right(subject);
     let name = vllm::HOST_IP;
@@ -155,12 +156,12 @@ fn of_route(subject: &LibraryContext) -> Option<Finding> {
     }
 }
 
-/// Returns whether vLLM asks for a place on a node that Ray knows by another address.
+/// Returns a finding if vLLM requests a placement on a node that Ray knows by another address.
 fn beside_vllm(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
     let name = vllm::HOST_IP;
     let of_user = subject.value(name).filter(|_| has(subject, "vllm"))?.parse::<IpAddr>().ok()?;
     let known_by = known.address().filter(|known| *known != of_user)?;
-    // What is wrong with the user's address by itself has a finding.
+    // Another finding reports what is wrong with the user's address itself.
     let is_own = subject.facts.net.own_addresses().any(|own| own == of_user) && !of_user.is_loopback();
     let by = match known {
         RayAddress::Named(_) => OPTION.to_owned(),
@@ -173,7 +174,7 @@ fn beside_vllm(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> 
     is_own.then(|| subject.warning(Id::NodeAddress, name, what).with_fix(fix))
 }
 
-/// Returns the first variable that is to lead Ray to another address than it takes.
+/// Returns a finding about the first variable that should give Ray another address than the one it uses.
 fn not_read(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
     if !has(subject, "ray") {
         return None;
@@ -205,7 +206,7 @@ fn not_read(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
             )
         },
     };
-    // An address of this node is what the user wants.
+    // If the value is one of this node's addresses, it is the one that the user wants.
     let value = subject.value(variable).and_then(|value| value.parse::<IpAddr>().ok());
     let wanted = value.filter(|value| subject.facts.net.own_addresses().any(|own| own == *value));
     let right = wanted.map_or_else(|| right(subject), |address| address.to_string());

@@ -1,20 +1,19 @@
-//! RCCL, AMD's NCCL. Its version is that of the NCCL whose changes it has taken over
-//! (`makefiles/version.mk`, `CHANGELOG.md`: "Compatibility with NCCL ..."), and it reads NCCL's
-//! variables by the rules of that release. ROCm/rccl has been compared for what is modelled of
-//! these releases: 16 HCAs at most before 2.20.5 and 32 from it on (`MAX_IB_DEVS`), the search
-//! for a GID from 2.21.5 on (`ncclIbGetGidIndex`), `NCCL_CONF_FILE` by 2.26.6.
+//! RCCL, AMD's NCCL. Its version is that of the NCCL release whose changes it adopted
+//! (`makefiles/version.mk`, `CHANGELOG.md`: "Compatibility with NCCL ..."), and it reads NCCL's variables by
+//! that release's rules. What is modeled of these releases was compared with ROCm/rccl: a maximum of 16 HCAs
+//! before 2.20.5 and 32 since (`MAX_IB_DEVS`), the search for a GID since 2.21.5 (`ncclIbGetGidIndex`),
+//! `NCCL_CONF_FILE` by 2.26.6.
 //!
-//! From 2.30.4 on it asks an env plugin, as NCCL 2.28.7 does (`src/plugin/env.cc`, `ncclGetEnv`): `CHANGELOG.md` has
-//! "Compatibility with NCCL 2.28.9" for it.
+//! Since 2.30.4 it asks an env plugin, as NCCL 2.28.7 does (`src/plugin/env.cc`, `ncclGetEnv`);
+//! `CHANGELOG.md` states "Compatibility with NCCL 2.28.9" for that release.
 //!
-//! Its own are the names of the conf files, `~/.rccl.conf` and `/etc/rccl.conf`
-//! (`src/misc/param.cc`), and of the plugins for networks, `librccl-net*.so` (`src/net.cc`, later
-//! `src/plugin/plugin_open.cc`).
+//! RCCL has its own names for the conf files, `~/.rccl.conf` and `/etc/rccl.conf` (`src/misc/param.cc`), and
+//! for the network plugins, `librccl-net*.so` (`src/net.cc`, later `src/plugin/plugin_open.cc`).
 
 use super::nccl::variables;
 use super::nccl::version::Version;
 
-/// The releases of RCCL, each with the first ROCm that has it.
+/// RCCL's releases, each with the first ROCm release that contains it.
 const RELEASES: &[(Version, &str)] = &[
     (Version::new(2, 9, 9), "4.5"),
     (Version::new(2, 10, 3), "5.0"),
@@ -35,8 +34,8 @@ const RELEASES: &[(Version, &str)] = &[
     (Version::new(2, 30, 4), "7.14"),
 ];
 
-/// Variables of RCCL's own, in the order of their names: those that its sources of ROCm 4.5 to 6.3
-/// read, and those that its changelog names up to ROCm 7.14. RCCL may read others as well.
+/// RCCL's own variables, sorted by name: those that its sources of ROCm 4.5 to 6.3 read, and those that its
+/// changelog names up to ROCm 7.14. RCCL may read others as well.
 const VARIABLES: &[&str] = &[
     "RCCL_AINIC_ROCE",
     "RCCL_CE_ALLREDUCE",
@@ -111,19 +110,19 @@ const VARIABLES: &[&str] = &[
     "RCCL_WARP_SPEED_ENABLE",
 ];
 
-/// Returns whether RCCL is known to read a variable of this name.
+/// Returns whether RCCL is known to read a variable with this name.
 #[must_use]
 pub(crate) fn knows(name: &str) -> bool {
     VARIABLES.contains(&name)
 }
 
-/// Returns the known name that a misspelt one was probably meant to be.
+/// Returns the known name that a misspelled one probably means.
 #[must_use]
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     variables::nearest_of(VARIABLES.iter().copied(), name)
 }
 
-/// Returns the first release of ROCm that has this RCCL; `None` for a version that is not known.
+/// Returns the first ROCm release that contains this RCCL; `None` for an unknown version.
 #[must_use]
 pub(crate) fn rocm(version: &str) -> Option<&'static str> {
     let version = Version::parse(version)?;

@@ -1,4 +1,4 @@
-//! SGLang. Its processes find those of other nodes at the address that [`node_address`] tells of.
+//! SGLang. Its processes find those of other nodes at the address that [`node_address`] describes.
 
 use super::node_address::{self, AddressingProgram};
 use super::{Library, LibraryContext};
@@ -24,7 +24,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 fn is_here(subject: &LibraryContext) -> bool {
-    // HOST_IP is a variable of others, too.
+    // Other programs use HOST_IP, too.
     node_address::has(subject, "sglang")
         || [ADDRESS.variable, "SGLANG_LOCAL_IP_NIC"].iter().any(|name| subject.value(name).is_some())
 }

@@ -1,7 +1,7 @@
-//! TensorPipe, which PyTorch's RPC uses. `TP_SOCKET_IFNAME` is one exact name; with a name that it
-//! does not find, TensorPipe says so in its log and takes 127.0.0.1 (`guessAddress` in
-//! `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`, PyTorch 1.6 to 2.15). An empty value is such a
-//! name. Without the variable, the host's own name decides, see [`super::meeting`].
+//! TensorPipe, which PyTorch's RPC uses. `TP_SOCKET_IFNAME` is one exact name; if TensorPipe does not find
+//! it, it logs that and uses 127.0.0.1 (`guessAddress` in `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`,
+//! PyTorch 1.6 to 2.15). An empty value is such a name. Without the variable, the host name decides; see
+//! [`super::meeting`].
 
 use super::meeting::Grammar;
 use super::{Library, Will};

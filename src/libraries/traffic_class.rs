@@ -1,16 +1,16 @@
-//! The traffic class of the job on RoCE, and how each library gets it.
+//! The job's traffic class on RoCE, and how each library gets it.
 //!
-//! A switch puts packets into its lossless class by their DSCP, the upper six bits of the traffic class.
-//! The administrator of a host can set one class for a port ([`crate::facts::traffic_class`]). mlx5 then
-//! gives it to each queue pair that the kernel connects, in place of what the program asked for
-//! (`tclass_get_tclass` in mlx5_ib of MLNX_OFED and DOCA-Host). Queue pairs that a program makes itself
-//! through DEVX keep the class of the program: those of NCCL's GIN (`gin_host_gdaki.cc`), of NVSHMEM's
-//! IBGDA (`ibgda.cpp`), and of UCX's rc_mlx5 and dc_mlx5 (`uct_rc_mlx5_iface_common_devx_connect_qp`).
-//! Beside NCCL's lossless traffic, they are then the only ones that lose packets, and a GPU that waits for
-//! such a queue pair waits forever (NVIDIA/nccl issue 2383).
+//! A switch assigns packets to its lossless class by their DSCP, the upper six bits of the traffic class. A
+//! host's administrator can set a class for a port ([`crate::facts::traffic_class`]). mlx5 then gives it to
+//! each queue pair that the kernel connects, instead of the class that the program requested
+//! (`tclass_get_tclass` in mlx5_ib of MLNX_OFED and DOCA-Host). Queue pairs that a program creates itself
+//! through DEVX keep the program's class: those of NCCL's GIN (`gin_host_gdaki.cc`), of NVSHMEM's IBGDA
+//! (`ibgda.cpp`), and of UCX's rc_mlx5 and dc_mlx5 (`uct_rc_mlx5_iface_common_devx_connect_qp`). Next to
+//! NCCL's lossless traffic, they are then the only ones that lose packets, and a GPU that waits for such a
+//! queue pair waits forever (NVIDIA/nccl issue 2383).
 //!
-//! So the class of the job is that of its ports, if all of them have one, else that of `NCCL_IB_TC`. A
-//! library whose queue pairs would have another class is filled in with that one.
+//! Therefore the job's class is that of its ports if all of them have one, else that of `NCCL_IB_TC`. If a
+//! library's queue pairs would have another class, rdma-init fills in the job's class for it.
 
 use super::nccl::number::strtoll;
 use super::nccl::version::Version;
@@ -21,20 +21,20 @@ use crate::facts::rdma::LinkLayer;
 use crate::facts::traffic_class::TrafficClass;
 
 pub(crate) const OF_NCCL: &str = "NCCL_IB_TC";
-/// The class of GIN alone, which has that of [`OF_NCCL`] without it.
+/// GIN's own class; without the variable, GIN uses the class of [`OF_NCCL`].
 pub(crate) const OF_GIN: &str = "NCCL_GIN_IB_TC";
 
-/// The first NCCL that has GIN, and with it queue pairs of its own.
+/// The first NCCL release with GIN, and with it queue pairs that NCCL creates itself.
 pub(crate) const HAS_GIN: Version = Version::new(2, 28, 7);
-/// The first that reads [`OF_GIN`].
+/// The first NCCL release that reads [`OF_GIN`].
 pub(crate) const HAS_CLASS_OF_GIN: Version = Version::new(2, 30, 7);
 
 /// What connects a library's queue pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueuePairs {
-    /// The kernel, which gives them the class of the port.
+    /// The kernel connects them and gives them the port's class.
     OfKernel,
-    /// The library itself, at least those of this part of it.
+    /// The library connects its own, or at least those of this part of it.
     Own(&'static str),
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum QueuePairs {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ClassVariable {
     pub name: &'static str,
-    /// As people write the library.
+    /// The library's name in texts.
     pub library: &'static str,
     pub queue_pairs: QueuePairs,
     /// The class on RoCE v2 without the variable.
@@ -69,24 +69,24 @@ pub(crate) const MOONCAKE: ClassVariable = variable("MC_IB_TC", "Mooncake", Queu
 pub(crate) const UCCL_EP: ClassVariable = variable("UCCL_IB_TC", "UCCL", QueuePairs::OfKernel, 0);
 pub(crate) const UCCL_P2P: ClassVariable = variable("UCCL_P2P_RDMA_TC", "UCCL", QueuePairs::OfKernel, 0);
 
-/// Those of all libraries.
+/// The variables of all libraries.
 pub(crate) const ALL: [&ClassVariable; 7] = [&NCCL, &GIN, &NVSHMEM, &UCX, &MOONCAKE, &UCCL_EP, &UCCL_P2P];
 
-/// What the used RoCE ports say of their class.
+/// What the used RoCE ports' classes have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OfPorts {
-    /// No port has one.
+    /// No port has a class.
     Unset,
-    /// All ports have this one.
+    /// All ports have this class.
     One(u8),
-    /// Not all have the same one; each port with its class, if it has one.
+    /// The ports' classes differ; each port with its class, if it has one.
     Differ(Vec<(String, Option<u8>)>),
-    /// A port has rules for single addresses, or a text that is not known.
+    /// A port has rules for single addresses, or an unknown text.
     Unknown,
 }
 
-/// Returns the upper six bits, which are all that a queue pair of mlx5 takes of a class: the two others, of
-/// ECN, are the NIC's.
+/// Returns the upper six bits, the only ones that an mlx5 queue pair takes from a class: the NIC controls the
+/// other two, the ECN bits.
 #[must_use]
 pub(crate) fn dscp(class: u8) -> u8 {
     class >> 2
@@ -111,18 +111,18 @@ pub(crate) fn of_ports(ports: &[Candidate]) -> OfPorts {
     }
 }
 
-/// A class as libraries other than NCCL read one: a decimal number.
+/// Parses a class as libraries other than NCCL do: a decimal number.
 pub(crate) fn decimal(value: &str) -> Option<u8> {
     value.trim().parse().ok()
 }
 
-/// A class as NCCL reads one; it reads 0x6a and 0152 as C does.
+/// Parses a class as NCCL does; like C, it accepts 0x6a and 0152.
 pub(crate) fn of_nccl(value: &str) -> Option<u8> {
     strtoll(value).and_then(|class| u8::try_from(class).ok())
 }
 
 /// Returns the class of the job's traffic for a library's own variable, if its queue pairs would have another
-/// one, and the user has not set the variable.
+/// class and the user has not set the variable.
 pub(crate) fn of_job(subject: &LibraryContext, variable: &ClassVariable) -> Option<Fill> {
     if subject.value(variable.name).is_some() || roce(subject).next().is_none() {
         return None;
@@ -138,8 +138,8 @@ pub(crate) fn of_job(subject: &LibraryContext, variable: &ClassVariable) -> Opti
     is_other.then(|| fill(variable.library, variable.name, class.to_string(), without))
 }
 
-/// Returns the variable that gives NCCL's own queue pairs the class of the ports; `None` if NCCL is right
-/// without.
+/// Returns the variable that gives NCCL's own queue pairs the ports' class; `None` if NCCL is right without
+/// it.
 pub(crate) fn for_nccl(
     ports: &[Candidate],
     release: Option<Version>,
@@ -148,7 +148,7 @@ pub(crate) fn for_nccl(
     let variable = match release {
         Some(release) if release < HAS_GIN => return None,
         Some(release) if release >= HAS_CLASS_OF_GIN => &GIN,
-        // GIN has that class without one of its own, and any release reads it.
+        // GIN uses this class unless its own is set, and every release reads this variable.
         _ => &NCCL,
     };
     (dscp(class) != dscp(variable.default)).then_some((variable, class))
@@ -160,7 +160,7 @@ mod tests {
     use crate::fabric::Verdict;
     use crate::facts::rdma::{Hca, Port};
 
-    /// Returns the class of ports with these texts.
+    /// Calls `ask` with ports that have these texts as their traffic classes.
     fn ports<T>(texts: &[Option<&str>], ask: impl FnOnce(&[Candidate]) -> T) -> T {
         let hca = |number: usize| Hca { name: format!("mlx5_{number}"), ..Hca::default() };
         let port = |text: &Option<&str>| Port {

@@ -1,16 +1,16 @@
-//! UCCL (0.0.1.post6 to 0.1.1): its plugin for NCCL and RCCL, its engine for transfers between two
-//! processes (P2P), and its counterpart of DeepEP (EP).
+//! UCCL (0.0.1.post6 to 0.1.1): its plugin for NCCL and RCCL, its engine for transfers between two processes
+//! (P2P), and its counterpart of DeepEP (EP).
 //!
-//! * The plugin and EP take the HCAs of `UCCL_IB_HCA`, else of NCCL's variable, in NCCL's grammar
-//!   (`collective/rdma/rdma_io.cc`, `ep/src/rdma.cpp`). P2P takes for each GPU all of the nearest that
-//!   have a link; `UCCL_P2P_RDMA_DEV` has whole names or numbers, and all of its HCAs then serve each
+//! * The plugin and EP use the HCAs in `UCCL_IB_HCA`, else in NCCL's variable, in NCCL's grammar
+//!   (`collective/rdma/rdma_io.cc`, `ep/src/rdma.cpp`). P2P uses for each GPU all of the nearest HCAs that
+//!   have a link; `UCCL_P2P_RDMA_DEV` contains whole names or numbers, and all of its HCAs then serve each
 //!   GPU (`p2p/rdma/rdma_device.cc`, `get_best_dev_idx`).
-//! * The plugin finds its GID as NCCL 2.21 does, with NCCL's variables (`collective/rdma/util_rdma.h`).
-//!   EP searches alike, with `UCCL_IB_...` in place of `NCCL_IB_...` (`ep/include/rdma_util.hpp`). P2P
-//!   takes `UCCL_P2P_RDMA_GID_INDEX`, else the first RoCE v2 with IPv4, else the first RoCE v2, even if
-//!   the address is another host's (`p2p/rdma/rdma_context.cc`, `detect_gid`).
-//! * P2P and EP take port 1 alone (`p2p/util/common.h`, `kPortNum`).
-//! * Processes meet where NCCL's do; `UCCL_SOCKET_IFNAME` comes before NCCL's variable
+//! * The plugin finds its GID as NCCL 2.21 does, with NCCL's variables (`collective/rdma/util_rdma.h`). EP
+//!   searches the same way, with `UCCL_IB_...` instead of `NCCL_IB_...` (`ep/include/rdma_util.hpp`). P2P
+//!   uses `UCCL_P2P_RDMA_GID_INDEX`, else the first RoCE v2 entry with IPv4, else the first RoCE v2 entry,
+//!   even if the address is another host's (`p2p/rdma/rdma_context.cc`, `detect_gid`).
+//! * P2P and EP use only port 1 (`p2p/util/common.h`, `kPortNum`).
+//! * Processes bootstrap where NCCL's do; `UCCL_SOCKET_IFNAME` takes precedence over NCCL's variable
 //!   (`include/util/net.h`, `find_interfaces`).
 
 use super::nccl::gid;
@@ -38,14 +38,14 @@ const EP_INDEX: &str = "UCCL_IB_GID_INDEX";
 const EP_RANGE: &str = "UCCL_IB_ADDR_RANGE";
 const EP_FAMILY: &str = "UCCL_IB_ADDR_FAMILY";
 const EP_ROCE_VERSION: &str = "UCCL_IB_ROCE_VERSION_NUM";
-/// What leads EP's search.
+/// The variables that steer EP's search.
 const OF_EP: [&str; 4] = [EP_INDEX, EP_RANGE, EP_FAMILY, EP_ROCE_VERSION];
 const EP_CLASS: &str = traffic_class::UCCL_EP.name;
 
-/// The error if no interface fits (`include/util/net.h`).
+/// The error if no interface matches (`include/util/net.h`).
 const NO_INTERFACE: &str = "No IP interface found";
 
-/// The NCCL whose search for a GID, an interface and names it has.
+/// The NCCL release whose search for a GID UCCL shares.
 const SEARCHES_AS: Version = Version::new(2, 27, 7);
 const MEETS_AS: Version = Version::new(2, 19, 3);
 
@@ -75,7 +75,7 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
         fills.push(fill(TITLE, P2P_HCAS, (*alone).to_owned(), WithoutVariable::Ports(strangers)));
     }
     let index = |variable| Some((variable, right_index(subject)?.to_string()));
-    // P2P has nothing but an index.
+    // P2P has only an index.
     if !is_set(P2P_INDEX)
         && let Some((port, slot)) = wrong_slot(subject, |port| p2p_slot(subject, port))
         && let Some((variable, value)) = index(P2P_INDEX)
@@ -96,7 +96,7 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     fills
 }
 
-/// Returns the slot that P2P takes; `None` on a port that it does not use.
+/// Returns the GID index that P2P selects; `None` on a port that it does not use.
 fn p2p_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     if port.port.number != 1 {
         return None;
@@ -110,7 +110,7 @@ fn p2p_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     slots.first().map(|gid| i64::from(gid.index))
 }
 
-/// Returns the slot that EP's search ends on.
+/// Returns the GID index at which EP's search ends.
 fn ep_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     let own = |name: &str| match name {
         gid::INDEX => subject.in_environment(EP_INDEX),
@@ -122,14 +122,14 @@ fn ep_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     (port.port.number == 1).then(|| gid::index(&port.port.gids, own, SEARCHES_AS).ok())?
 }
 
-/// Returns what is wrong with the HCAs of P2P. If no entry of the list fits, P2P takes those that it would
-/// take without (`p2p/rdma/rdma_device.cc`).
+/// Returns what is wrong with P2P's HCAs. If no entry of the list matches, P2P uses the HCAs that it would
+/// use without the list (`p2p/rdma/rdma_device.cc`).
 fn of_p2p(subject: &LibraryContext) -> Vec<Finding> {
     let of = OwnVariable { subject, library: TITLE, variable: P2P_HCAS };
     let value = subject.value(P2P_HCAS);
     let entries = || value.unwrap_or_default().split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let is_number = |entry: &&str| entry.bytes().all(|byte| byte.is_ascii_digit());
-    // The numbers are those of libibverbs' list, whose order is not known here.
+    // The numbers are positions in libibverbs' list, whose order is unknown here.
     let is_number_here = |entry: &str| entry.parse::<usize>().is_ok_and(|at| at < subject.facts.rdma.len());
     let mut names = not_here(subject, entries().filter(|entry| !is_number(entry)));
     names.extend(entries().filter(is_number).filter(|entry| !is_number_here(entry)).map(str::to_owned));
@@ -183,7 +183,7 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
         (P2P_INDEX, wrong_slot(subject, |port| p2p_slot(subject, port)), &[P2P_INDEX][..]),
         (EP_INDEX, wrong_slot(subject, |port| ep_slot(subject, port)), &OF_EP),
     ] {
-        // A variable that is set to nothing keeps the right value from being filled in, too.
+        // A variable that is set to an empty value also keeps rdma-init from filling in the right value.
         let set = steers.iter().find(|name| subject.value(name).is_some()).copied();
         findings.extend(slot.map(|wrong| of(index).wrong_gid(set, wrong)));
     }

@@ -1,11 +1,10 @@
-//! vLLM, and what it tells the libraries of its workers.
+//! vLLM, and the variables that it sets for its workers' libraries.
 //!
-//! `VLLM_GPU_NIC_PCIE_MAPPING` names a NIC for each GPU by their PCI addresses
-//! (`GPU=NIC,...`), and `VLLM_NIC_SELECTION_VARS` the variables that a worker sets to the RDMA
-//! device of its own GPU's NIC, each with what follows the name (`UCX_NET_DEVICES:1`). Either of
-//! them alone ends vLLM, and so does a GPU that the mapping does not name
-//! (`vllm/v1/executor/vllm_net_devices.py`, vLLM 0.23 to 0.33). What such a variable holds already
-//! comes after the new name, with a comma between them.
+//! `VLLM_GPU_NIC_PCIE_MAPPING` names a NIC for each GPU by PCI address (`GPU=NIC,...`).
+//! `VLLM_NIC_SELECTION_VARS` lists the variables that each worker sets to the RDMA device of its own GPU's
+//! NIC, each with a suffix for the name (`UCX_NET_DEVICES:1`). vLLM fails if only one of them is set, or if
+//! the mapping lacks a GPU (`vllm/v1/executor/vllm_net_devices.py`, vLLM 0.23 to 0.33). A worker puts the new
+//! name before the variable's existing value, with a comma between them.
 
 mod mapping;
 
@@ -21,7 +20,7 @@ pub(crate) const MAPPING: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
 pub(crate) const SELECTION: &str = "VLLM_NIC_SELECTION_VARS";
 
 pub(crate) const HOST_IP: &str = "VLLM_HOST_IP";
-/// Where the processes of one node meet; unset, the loopback (`get_loopback_ip` in
+/// Where one node's processes bootstrap; if unset, on loopback (`get_loopback_ip` in
 /// `vllm/utils/network_utils.py`).
 const LOOPBACK_IP: &str = "VLLM_LOOPBACK_IP";
 
@@ -33,12 +32,11 @@ const ADDRESS: AddressingProgram = AddressingProgram {
     asks_for_name: false,
 };
 
-/// The first release that reads the map.
+/// The first release that reads the mapping.
 const SINCE: Version = Version::new(0, 23, 0);
 
-/// The variables of libraries that get their NIC from a worker, and the packages of those
-/// libraries as vLLM uses them: NIXL on UCX, and NVSHMEM below DeepEP. NCCL finds the nearest HCA
-/// of each GPU itself.
+/// The libraries' variables that a worker sets to its NIC, and the packages of those libraries as vLLM uses
+/// them: NIXL on UCX, and NVSHMEM below DeepEP. NCCL finds each GPU's nearest HCA itself.
 const TOLD: [(&str, &str); 2] = [("UCX_NET_DEVICES", "nixl"), ("NVSHMEM_HCA_LIST", "deep-ep")];
 
 pub(crate) const LIBRARY: Library = Library {
@@ -57,11 +55,11 @@ pub(crate) const LIBRARY: Library = Library {
     will: |_| None,
 };
 
-/// Why the NICs are mapped: without it, each worker may take any of so many HCAs.
+/// Why the NICs are mapped: without the mapping, each worker may use any of this many HCAs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MappingReason {
     pub hcas: usize,
-    /// How far the NIC of a GPU is at most.
+    /// The largest distance between a GPU and its NIC.
     pub distance: &'static str,
 }
 
@@ -74,14 +72,15 @@ fn is_here(subject: &LibraryContext) -> bool {
         || [MAPPING, SELECTION, HOST_IP].iter().any(|name| subject.value(name).is_some())
 }
 
-/// Returns the release in the image, if it is one: a build from source has its own number (`0.1.dev1`).
+/// Returns the release in the image, unless it is a build from source, which has its own number (`0.1.dev1`).
 fn release(subject: &LibraryContext) -> Option<Version> {
     let package = image(subject)?.packages("vllm").next()?;
     Version::parse(&package.version).filter(|_| !package.version.contains("dev"))
 }
 
-/// On Ray, vLLM waits for its place on the node of this address, so it has to be the one by which Ray
-/// knows the node: that of the command line, or else both take that of the same route, if there is one.
+/// Returns the fill of vLLM's address. On Ray, vLLM waits for its placement on the node with this address, so
+/// it must be the address under which Ray knows the node: the one on the command line, or else both use the
+/// same route's address, if there is a route.
 fn host_ip(subject: &LibraryContext) -> Option<Fill> {
     if let Some(known_by) = ray::named(subject) {
         return ADDRESS.fill_on_ray(subject, known_by);
@@ -94,14 +93,14 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     let stays = |name: &str| subject.value(name).is_some() || (subject.is_kept)(name);
     if release(subject).is_none_or(|release| release < SINCE)
         || !subject.facts.gpu.make.is_nvidia()
-        // Either of them alone ends vLLM.
+        // vLLM fails if only one of them is set.
         || stays(MAPPING)
         || stays(SELECTION)
     {
         return Vec::new();
     }
     let Some(pairs) = of_gpu::pairs(subject.facts, subject.rails.ports) else { return Vec::new() };
-    // One number of a port holds for all workers.
+    // The port number must be the same for all workers.
     let mut used = subject.rails.ports.iter().filter(|port| port.is_used());
     let Some(port) = used.next().map(|first| first.port.number) else { return Vec::new() };
     if used.any(|other| other.port.number != port) {
@@ -129,8 +128,8 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     ]
 }
 
-/// Returns whether the library of a package is to be told its NIC. A worker leaves UCX nothing but the
-/// HCA then, over which each agent of NIXL has to reach itself: see [`ucx::alone`].
+/// Returns whether a worker should set the NIC for a package's library. The worker then leaves UCX only this
+/// HCA, over which each NIXL agent must reach itself: see [`ucx::alone`].
 fn is_told(subject: &LibraryContext, package: &str) -> bool {
     let has = image(subject).is_some_and(|image| {
         let is_it = |name: &str| {
@@ -141,7 +140,7 @@ fn is_told(subject: &LibraryContext, package: &str) -> bool {
     has && (package != "nixl" || ucx::alone::each_rail_will_do(subject))
 }
 
-/// Returns whether a worker of vLLM sets this variable itself, as the user has said.
+/// Returns whether vLLM's workers set this variable themselves, because the user requested it.
 pub(crate) fn is_set_by_worker(selection: &str, variable: &str) -> bool {
     let names = selection.split(',').map(|entry| entry.split(':').next().unwrap_or_default().trim());
     names.into_iter().any(|name| name == variable)

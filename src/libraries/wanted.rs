@@ -1,4 +1,4 @@
-//! Which libraries beside NCCL the plan is for: the key `libraries`.
+//! Which libraries other than NCCL the plan covers: the key `libraries`.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use crate::image::ImageScope;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// Those that the image holds, or that the environment shows in use.
+    /// The libraries that the image contains or that the environment shows to be in use.
     #[default]
     Found,
-    /// Those of these names, found or not; none for NCCL alone.
+    /// The libraries with these names, found or not; an empty set means NCCL alone.
     Named(BTreeSet<String>),
 }
 
 impl Wanted {
-    /// Returns those that the job has.
+    /// Returns the libraries that the job uses.
     pub fn of(&self, subject: &LibraryContext) -> Vec<&'static Library> {
         let is_wanted = |library: &&Library| match self {
             Wanted::Found => (library.is_here)(subject),
@@ -24,7 +24,7 @@ impl Wanted {
         ALL.iter().copied().filter(is_wanted).collect()
     }
 
-    /// Returns whether a library may be decided for, if something else requests it.
+    /// Returns whether decisions for a library are allowed if something else requests it.
     pub fn allows(&self, library: &Library) -> bool {
         match self {
             Wanted::Found => true,
@@ -32,7 +32,7 @@ impl Wanted {
         }
     }
 
-    /// Returns which libraries have to be looked for.
+    /// Returns which libraries the image's readers must look for.
     pub fn scope(&self) -> ImageScope {
         match self {
             Wanted::Named(names) if names.is_empty() => ImageScope::Nccl,

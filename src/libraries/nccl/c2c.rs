@@ -1,6 +1,6 @@
-//! Whether NCCL uses GPUDirect RDMA between a GPU and an HCA on the same CPU, if C2C links
-//! connect GPU and CPU (`src/graph/paths.cc`: `ncclTopoCheckGdr`). On the PCI bus such an HCA is
-//! as far as one across the host bridge, which is too far for GPUDirect RDMA by default.
+//! Determines whether NCCL uses GPUDirect RDMA between a GPU and an HCA on the same CPU if C2C links connect
+//! the GPU and the CPU (`src/graph/paths.cc`: `ncclTopoCheckGdr`). On the PCI bus, such an HCA is as far away
+//! as one across the host bridge, which is too far for GPUDirect RDMA by default.
 
 use super::level;
 use super::number::integer;
@@ -9,18 +9,19 @@ use super::version::Version;
 pub(crate) const VARIABLE: &str = "NCCL_NET_GDR_C2C";
 const LEVEL: &str = "NCCL_NET_GDR_LEVEL";
 
-/// The first release that knows C2C links as such, and the variable.
+/// The first release that recognizes C2C links and reads the variable.
 pub(crate) const SINCE: Version = Version::new(2, 26, 0);
-/// The first release that uses them by default.
+/// The first release that uses C2C links by default.
 const BY_DEFAULT: Version = Version::new(2, 27, 0);
-/// The first release that compares the level with the distance P2C; before, it was the shorter C2C.
+/// The first release that compares the level with the distance P2C; earlier ones compare with the shorter
+/// C2C.
 const COMPARES_P2C: Version = Version::new(2, 29, 0);
 
-/// The GPUs with C2C links to a CPU that has NICs as well. (The GB10 of a DGX Spark has no
-/// GPUDirect RDMA at all.)
+/// The GPUs with C2C links to a CPU that also has NICs. (The GB10 of a DGX Spark has no GPUDirect RDMA at
+/// all.)
 pub(crate) const MODELS: &[&str] = &["GH200", "GB200", "GB300"];
 
-/// Whether a release uses GPUDirect RDMA over C2C links, and what keeps it from that.
+/// Whether a release uses GPUDirect RDMA over C2C links, and what prevents it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GpuDirect {
     Used,
@@ -28,7 +29,7 @@ pub(crate) enum GpuDirect {
     AskFor,
     /// This variable turns it off.
     Off(&'static str),
-    /// The release does not know C2C links. A level of `PHB` or `SYS` turns it on.
+    /// The release does not recognize C2C links. A level of `PHB` or `SYS` turns it on.
     TooOld,
 }
 
@@ -64,7 +65,7 @@ mod tests {
     #[test]
     fn each_release_has_its_own_way() {
         use GpuDirect::{AskFor, Off, TooOld, Used};
-        // 2.25, 2.26, 2.28, 2.29
+        // The columns are the releases 2.25, 2.26, 2.28 and 2.29.
         for (variables, wanted) in [
             (&[][..], [TooOld, AskFor, Used, Used]),
             (&[(VARIABLE, "1")], [TooOld, Used, Used, Used]),

@@ -6,25 +6,25 @@ use crate::facts::settings::Assignment;
 /// A variable that a conf file sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfLine {
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub number: usize,
     pub key: String,
     pub value: String,
 }
 
-/// NCCL's buffers hold this many bytes of a key and of a value.
+/// The size of NCCL's buffers, in bytes, for a key and for a value.
 pub const LONGEST: usize = 1023;
 
-/// And since 2.30 of a line; the rest of it counts as the next line.
+/// The size of its line buffer since 2.30; the rest of a longer line counts as the next line.
 const LONGEST_LINE: usize = 4095;
 
-/// Splits each line at its first `=`. Nothing is trimmed and quotes are literal,
-/// so that ` NCCL_DEBUG` and `export NCCL_DEBUG` are other keys.
+/// Splits each line at its first `=`. Trims nothing and treats quotes literally, so ` NCCL_DEBUG` and
+/// `export NCCL_DEBUG` are other keys.
 pub fn parse(text: &str, version: Version) -> Vec<ConfLine> {
     let mut lines = Vec::new();
     for (index, line) in text.split('\n').enumerate() {
         for piece in pieces(line, version) {
-            // What is behind a NUL a C program does not see.
+            // A C program does not see text after a NUL.
             let piece = piece.split('\0').next().unwrap_or_default();
             let piece = match piece.strip_suffix('\r') {
                 Some(stripped) if version >= REWROTE_PARSERS => stripped,
@@ -41,20 +41,20 @@ pub fn parse(text: &str, version: Version) -> Vec<ConfLine> {
     lines
 }
 
-/// Returns what the facts keep of a file. Which release reads it is not known while they are read: this
-/// is how it was before 2.30, and if that makes a difference the plan knows the release.
+/// Returns what the facts keep from a file. The facts are read before the release is known, so this uses the
+/// rules from before 2.30; if the difference matters, the plan knows the release.
 pub fn assignments(text: &str) -> Vec<Assignment> {
     let lines = parse(text, SKIPS_COMMENTS).into_iter();
     lines.map(|ConfLine { number, key, value }| Assignment { number, name: key, value }).collect()
 }
 
-/// Returns the variables that the text sets, for whatever release: before any that knows
-/// comments, every line with an equals sign counts.
+/// Returns the variables that the text sets in any release: releases that do not recognize comments use every
+/// line with an equals sign.
 pub fn keys(text: &str) -> Vec<String> {
     parse(text, Version::new(2, 18, 0)).into_iter().map(|line| line.key).collect()
 }
 
-/// Returns whether a file can hold this, for every release.
+/// Returns whether a conf file can contain this assignment in every release.
 pub fn fits(name: &str, value: &str) -> bool {
     !value.contains(['\n', '\r', '\0']) && value.len() <= LONGEST && name.len() <= LONGEST
 }
@@ -75,7 +75,7 @@ fn cut(text: &str) -> String {
     text[..boundary(text, LONGEST)].to_owned()
 }
 
-/// Returns the last place to cut a text at, within so many bytes.
+/// Returns the last position within this many bytes at which the text can be cut.
 fn boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }

@@ -1,30 +1,30 @@
-//! What NCCL makes of an HCA with a Data Direct function (`src/transport/net_ib.cc`, later
-//! `net_ib/init.cc`: `ncclIbInitDevices`).
+//! How NCCL handles an HCA with a Data Direct function (`src/transport/net_ib.cc`, later `net_ib/init.cc`:
+//! `ncclIbInitDevices`).
 //!
-//! NCCL calls the way through the function `mlx5_0_dma`. It is not a separate device: its
-//! connections are made with the HCA's context and port, so its GIDs are those of the HCA. What
-//! differs is the place on the PCI bus, and with it how far the GPUs are; and that memory is
-//! registered with `mlx5dv_reg_dmabuf_mr`, which needs DMA-BUF and a libmlx5 of rdma-core 54 or
-//! later (`MLX5_1.25`).
+//! NCCL names the path through the function `mlx5_0_dma`. It is not a separate device: NCCL makes its
+//! connections with the HCA's context and port, so its GIDs are the HCA's. Two things differ: its place on
+//! the PCI bus, and with it the distance to the GPUs; and NCCL registers memory with `mlx5dv_reg_dmabuf_mr`,
+//! which needs DMA-BUF and a libmlx5 of rdma-core 54 or later (`MLX5_1.25`).
 
 use super::number::integer;
 use super::version::{HAS_DATA_DIRECT, Version};
 
 pub const VARIABLE: &str = "NCCL_IB_DATA_DIRECT";
 
-/// Offers the way through the function in place of the HCA's own; before, beside it.
+/// From this release on, NCCL offers the path through the function instead of the HCA's own; before, it
+/// offered both.
 const HIDES_OWN_WAY: Version = Version::new(2, 27, 6);
-/// Takes a number above 2 for 1; before, for 0.
+/// From this release on, NCCL treats a number above 2 as 1; before, as 0.
 const TAKES_ANY_NUMBER: Version = Version::new(2, 28, 0);
 
-/// Which ways to the GPUs a release offers for an HCA that has a function.
+/// Which paths to the GPUs a release offers for an HCA with a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuPaths {
-    /// The HCA's own, as if there were no function.
+    /// Only the HCA's own, as if there were no function.
     Own,
-    /// That through the function alone: `mlx5_0_dma`.
+    /// Only the path through the function: `mlx5_0_dma`.
     Function,
-    /// Either, as two devices: `mlx5_0` and `mlx5_0_dma`.
+    /// Both, as two devices: `mlx5_0` and `mlx5_0_dma`.
     Both,
 }
 
@@ -37,7 +37,7 @@ pub fn ways<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> GpuP
         _ if version < HIDES_OWN_WAY => GpuPaths::Both,
         1 => GpuPaths::Function,
         2 => GpuPaths::Both,
-        // 2.27 compares with 1 and 2, later releases with 0.
+        // 2.27 compares the number with 1 and 2, later releases with 0.
         3.. if version >= TAKES_ANY_NUMBER => GpuPaths::Function,
         _ => GpuPaths::Own,
     }

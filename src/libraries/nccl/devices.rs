@@ -1,5 +1,5 @@
-//! Which ports NCCL's InfiniBand and RoCE transport takes
-//! (`src/transport/net_ib.cc`, later `net_ib/init.cc`: `ncclIbInit`).
+//! Which ports NCCL's InfiniBand and RoCE transport uses (`src/transport/net_ib.cc`, later `net_ib/init.cc`:
+//! `ncclIbInit`).
 
 use super::list::{Pattern, most_hcas};
 use super::version::Version;
@@ -9,30 +9,29 @@ use crate::facts::rdma::{Access, Hca, LinkLayer, Port};
 /// The variable that names the HCAs to use.
 pub(crate) const LIST: &str = "NCCL_IB_HCA";
 
-/// Returns whether NCCL has a transport for a link layer; it has none for EFA's.
+/// Returns whether NCCL has a transport for the port's link layer; it has none for EFA.
 fn has_transport(port: &Port) -> bool {
     matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)
 }
 
-/// Returns whether NCCL would take the port when nothing restricts it. It does not look at
-/// the node type, so an iWARP device is taken as well.
+/// Returns whether NCCL would use the port if no variable restricts it. NCCL ignores the node type, so it
+/// accepts an iWARP device as well.
 pub(crate) fn visible(hca: &Hca, port: &Port) -> bool {
     hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
         && has_transport(port)
         && port.is_active()
 }
 
-/// What becomes of the ports that libibverbs can show.
+/// What NCCL does with the ports that libibverbs can show.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct NcclDevices<'a> {
     pub ports: Vec<(&'a Hca, &'a Port)>,
-    /// HCAs behind the last that the release has room for.
+    /// HCAs beyond the release's limit.
     pub no_room: Vec<&'a Hca>,
 }
 
-/// Returns the ports that a release takes; `loads` tells whether libibverbs has a
-/// provider for the HCA. Their order is that of libibverbs, which is unknown
-/// beforehand; it matters only if there are too many.
+/// Returns the ports that a release uses; `loads` returns whether libibverbs has a provider for the HCA. The
+/// ports have libibverbs' order, which is unknown beforehand and matters only if there are too many.
 pub(crate) fn taken<'a>(
     facts: &'a Facts,
     list: &str,
@@ -48,7 +47,7 @@ pub(crate) fn taken<'a>(
             .filter(|port| visible(hca, port) && pattern.selects(&hca.name, Some(port.number)))
             .map(|port| (hca, port))
             .collect();
-        // Asked before each HCA, not before each port.
+        // NCCL checks the limit before each HCA, not before each port.
         if taken.ports.len() < most_hcas(version) {
             taken.ports.extend(ports);
         } else if !ports.is_empty() {

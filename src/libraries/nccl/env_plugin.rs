@@ -1,5 +1,5 @@
-//! The env plugin: a library whose answers replace the values of all variables, conf files
-//! included (`src/plugin/env.cc`, `plugins/env/README.md`).
+//! The env plugin: a library whose answers replace the values of all variables, including those in conf files
+//! (`src/plugin/env.cc`, `plugins/env/README.md`).
 
 use super::version::{READS_ENV_PLUGIN, Version};
 use super::{installed, plugin};
@@ -7,19 +7,19 @@ use crate::facts::Facts;
 
 pub const VARIABLE: &str = "NCCL_ENV_PLUGIN";
 
-/// Returns whether a plugin is asked for a variable of this name: RCCL also asks for its own.
+/// Returns whether the library asks a plugin for a variable with this name: RCCL also asks for its own.
 pub(crate) fn is_asked(variable: &str) -> bool {
     variable.starts_with("NCCL_") || variable.starts_with("RCCL_")
 }
 
-/// How the names of such plugins begin.
+/// The prefix of such plugins' names.
 const START: &str = "libnccl-env";
 
-/// The same in RCCL. Its sources have had NCCL's word, and its manual has this one; which release changed that is not
-/// known, so both count.
+/// RCCL's prefix. RCCL's sources used NCCL's prefix, but its manual has this one; it is unknown which release
+/// changed that, so both count.
 const OF_RCCL: &str = "librccl-env";
 
-/// Returns the files that the library tries for a plugin of this name, or without one.
+/// Returns the files that the library tries for a plugin with this name, or for an empty name.
 pub(crate) fn files(facts: &Facts, name: &str) -> Vec<String> {
     let starts: &[&str] = if installed::is_rccl(facts) { &[OF_RCCL, START] } else { &[START] };
     let mut files: Vec<String> = Vec::new();
@@ -33,8 +33,9 @@ pub(crate) fn files(facts: &Facts, name: &str) -> Vec<String> {
     files
 }
 
-/// Returns the file of the plugin that a release loads; none if the image is unknown. If nothing is
-/// named, NCCL tries `libnccl-env.so`. RCCL asks plugins from the same release of NCCL on that it is made from.
+/// Returns the plugin file that a release loads; `None` if the image is unknown. If the variable names no
+/// plugin, NCCL tries `libnccl-env.so`. RCCL supports plugins from the same NCCL release on, which it is
+/// based on.
 pub fn loaded<'v>(facts: &Facts, get: impl Fn(&str) -> Option<&'v str>, version: Version) -> Option<String> {
     if version < READS_ENV_PLUGIN || installed::image(facts).is_none() {
         return None;
@@ -124,7 +125,7 @@ mod tests {
             assert_eq!(found(name, value, Version::new(2, 28, 3)), None, "{name}");
         }
         assert_eq!(found("librccl-env.so", Some("none"), first), None);
-        // NCCL knows nothing of RCCL's name.
+        // NCCL does not look for RCCL's name.
         let mut of_nccl = with("librccl-env.so");
         let image = of_nccl.image.as_mut().unwrap();
         image.nccl = std::mem::take(&mut image.rccl);

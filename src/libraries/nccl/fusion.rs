@@ -1,6 +1,6 @@
-//! Which ports NCCL makes one NIC of: up to 2.23 where it looks for HCAs (`ncclIbFindMatchingDev`
-//! in `src/transport/net_ib.cc`), since 2.24 where it builds its topology (`ncclTopoAutoMerge` in
-//! `src/graph/topo.cc`). NCCL calls this merging, or fusing.
+//! Which ports NCCL combines into one NIC: up to 2.23 when it looks for HCAs (`ncclIbFindMatchingDev` in
+//! `src/transport/net_ib.cc`), since 2.24 when it builds its topology (`ncclTopoAutoMerge` in
+//! `src/graph/topo.cc`). NCCL calls this merging or fusing.
 
 use super::data_direct::{GpuPaths, ways};
 use super::list::Pattern;
@@ -12,35 +12,35 @@ use super::version::{
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 
-/// What becomes of the ports.
+/// What NCCL makes of the ports.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fusion<'a> {
     /// The ports of each NIC that has more than one.
     Nics(Vec<Vec<(&'a Hca, &'a Port)>>),
     /// NCCL's message. From 2.24 to 2.25 the job fails if ports cannot be merged.
     Fails(&'static str),
-    /// It depends on what is not known here, or what this model does not follow.
+    /// The result depends on facts that are unknown here, or on rules that this model does not follow.
     Unknown,
 }
 
-/// The variable that says how far ports of one NIC may be apart.
+/// The variable that limits how far apart the ports of one NIC may be.
 pub(crate) const LEVEL: &str = "NCCL_NET_MERGE_LEVEL";
-/// Whether ports are made one NIC at all.
+/// The variable that turns merging on or off.
 pub(crate) const SWITCH: &str = "NCCL_IB_MERGE_NICS";
 
-/// How far the ports of a NIC may be apart.
+/// How far apart the ports of a NIC may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FusionLevel {
     /// Each port is a NIC.
     Loc,
-    /// Those of one PCI device.
+    /// A NIC consists of the ports of one PCI device.
     Port,
-    /// Farther ones as well. NCCL's own topology decides, which is not modelled.
+    /// A NIC may include ports that are farther apart. NCCL's own topology decides, which is not modeled.
     Farther,
 }
 
-/// The words for the level, in the order in which NCCL compares them; the beginning of a text
-/// counts, and any other text is `LOC` (`kvConvertToInt`).
+/// The words for the level, in the order in which NCCL compares them. NCCL compares prefixes, and takes any
+/// other text as `LOC` (`kvConvertToInt`).
 const LEVELS: &[(&str, FusionLevel)] = &[
     ("LOC", FusionLevel::Loc),
     ("PORT", FusionLevel::Port),
@@ -52,7 +52,7 @@ const LEVELS: &[(&str, FusionLevel)] = &[
     ("SYS", FusionLevel::Farther),
 ];
 
-/// Returns what a release makes of the ports that it takes, in the order in which it takes them.
+/// Returns the NICs that a release makes of the ports that it uses, given in the order in which it uses them.
 pub(crate) fn fuse<'a, 'e>(
     facts: &Facts,
     ports: &[(&'a Hca, &'a Port)],
@@ -65,7 +65,7 @@ pub(crate) fn fuse<'a, 'e>(
     let ports = in_order(ports, get, version);
     let ports = ports.as_slice();
     let is_on = |name| is_on(name, get, version);
-    // From 2.24 to 2.26, NCCL keeps the devices of a bus apart here, whatever the variable says.
+    // From 2.24 to 2.26, NCCL keeps the devices of a bus apart here regardless of the variable.
     let merges_vfs = is_on("NCCL_IB_MERGE_VFS") && !(FUSES_BY_TOPOLOGY..HAS_DATA_DIRECT).contains(&version);
     let places: Option<Vec<String>> =
         ports.iter().map(|(hca, _)| place(hca.pci_address.as_deref()?, merges_vfs)).collect();
@@ -90,7 +90,7 @@ pub(crate) fn fuse<'a, 'e>(
                     .map_or(FusionLevel::Loc, |(_, level)| *level)
             });
             let has_functions = !facts.data_direct.is_empty() && ways(get, version) != GpuPaths::Own;
-            // With Data Direct, the places of the functions count, and not those of the HCAs.
+            // With Data Direct, the PCI places of the functions count instead of the HCAs' places.
             if get("NCCL_NET_FORCE_MERGE").is_some() || level == FusionLevel::Farther || has_functions {
                 return Fusion::Unknown;
             }
@@ -126,21 +126,21 @@ fn is_on<'e>(name: &str, get: &impl Fn(&str) -> Option<&'e str>, version: Versio
     get(name).and_then(|value| integer(value, version)).is_none_or(|number| number != 0)
 }
 
-/// Returns the PCI address that counts: NCCL takes all functions of a device for one, and with
-/// `NCCL_IB_MERGE_VFS` all devices of a bus for one (`ncclIbGetPciPath`).
+/// Returns the PCI address that counts: NCCL treats all functions of a device as one, and with
+/// `NCCL_IB_MERGE_VFS` all devices of a bus as one (`ncclIbGetPciPath`).
 fn place(address: &str, merges_vfs: bool) -> Option<String> {
     let (device, _function) = address.split_once('.')?;
     let (bus, _device) = device.rsplit_once(':')?;
     Some(if merges_vfs { format!("{bus}:00.0") } else { format!("{device}.0") })
 }
 
-/// Returns the PCI address as a number, by which NCCL sorts (`pciPathToInt64`).
+/// Returns the PCI address as the number by which NCCL sorts (`pciPathToInt64`).
 fn number(address: &str) -> Option<u64> {
     u64::from_str_radix(&address.replace([':', '.'], ""), 16).ok()
 }
 
-/// From 2.20 to 2.23: each port goes to the first NIC with room, whose first port has the same
-/// place, NIC and link layer.
+/// Returns the NICs of releases 2.20 to 2.23: each port joins the first NIC with room whose first port has
+/// the same place, NIC and link layer.
 fn while_looking(ports: &[(&Hca, &Port)], places: &[String]) -> Vec<Vec<usize>> {
     const MOST: usize = 2;
     let mut nics: Vec<Vec<usize>> = Vec::new();
@@ -160,8 +160,8 @@ fn while_looking(ports: &[(&Hca, &Port)], places: &[String]) -> Vec<Vec<usize>> 
     nics
 }
 
-/// Since 2.24: each port in turn takes the near ports that no other one has taken. If these
-/// cannot be one NIC, NCCL counts them as far from each other and tries again.
+/// Returns the NICs of releases since 2.24: each port in turn takes the nearby ports that no other port has
+/// taken. If these cannot form one NIC, NCCL treats them as far apart and tries again.
 fn by_topology(
     ports: &[(&Hca, &Port)],
     places: &[String],
@@ -199,7 +199,7 @@ fn by_topology(
             for &other in &nic[1..] {
                 apart.extend([(index, other), (other, index)]);
             }
-            // NCCL begins again with the second port, not with the first.
+            // NCCL restarts with the second port, not with the first.
             index = 1;
             continue;
         }
@@ -210,8 +210,7 @@ fn by_topology(
     Ok(nics)
 }
 
-/// Returns the rail of each port if only ports of one rail may become a NIC; `None` if rails do
-/// not matter.
+/// Returns the rail of each port if only ports of one rail may become a NIC; `None` if rails do not matter.
 fn rails<'e>(
     ports: &[(&Hca, &Port)],
     get: &impl Fn(&str) -> Option<&'e str>,
@@ -247,7 +246,7 @@ mod tests {
         addresses.iter().enumerate().map(|(n, address)| hca(&format!("m{n}"), address, "Ethernet")).collect()
     }
 
-    /// `m0+m1` for each NIC of several ports, or what else there is to say.
+    /// Returns `m0+m1` for each NIC of several ports, or the other outcome.
     fn shown(hcas: &[Hca], variables: &[(&str, &str)], version: Version) -> String {
         let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let ports: Vec<(&Hca, &Port)> =

@@ -1,5 +1,5 @@
-//! Which GID of a RoCE port NCCL takes (`src/transport/net_ib.cc`, later
-//! `net_ib/connect.cc`: `ncclIbGetGidIndex`, `ncclUpdateGidIndex`).
+//! Which GID of a RoCE port NCCL selects (`src/transport/net_ib.cc`, later `net_ib/connect.cc`:
+//! `ncclIbGetGidIndex`, `ncclUpdateGidIndex`).
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -24,14 +24,13 @@ pub enum Family {
 }
 
 impl Family {
-    /// Anything but the two names, in capitals, is as if unset.
+    /// Treats any text except the two names, in capitals, as unset.
     fn parse(text: Option<&str>) -> Family {
         if text == Some("AF_INET6") { Family::Inet6 } else { Family::Inet }
     }
 }
 
-/// `NCCL_IB_ADDR_RANGE`: an address and how many of its bits count. Fewer than 0
-/// match nothing.
+/// `NCCL_IB_ADDR_RANGE`: an address and the number of its bits to compare. A negative number matches nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     base: Base,
@@ -67,17 +66,17 @@ impl std::fmt::Display for Range {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadRange {
     NoSlash,
-    /// Not of the family that is asked for, or none at all.
+    /// The text is not an address, or is one of the other family.
     Address,
     TooLong,
 }
 
-/// NCCL's buffer holds this many bytes of the text.
+/// The number of bytes that fit into NCCL's buffer for the text.
 const LONGEST_RANGE: usize = 127;
 
 impl Range {
     /// # Errors
-    /// What is wrong with it; NCCL then goes without a range, or crashes.
+    /// Returns what is wrong with the text; NCCL then continues without a range, or crashes.
     pub fn parse(text: &str, family: Family) -> Result<Range, BadRange> {
         let text = text.get(..LONGEST_RANGE).unwrap_or(text);
         let (address, bits) = text.split_once('/').ok_or(BadRange::NoSlash)?;
@@ -89,7 +88,7 @@ impl Range {
         if bits > most { Err(BadRange::TooLong) } else { Ok(Range { base, bits }) }
     }
 
-    /// Looks at the last 32 bits of any GID for an IPv4 range.
+    /// Returns whether the range contains the GID. An IPv4 range compares the last 32 bits of any GID.
     #[must_use]
     pub fn contains(&self, gid: Ipv6Addr) -> bool {
         let Ok(bits) = u32::try_from(self.bits) else { return false };
@@ -106,7 +105,7 @@ impl Range {
     }
 }
 
-/// What steers the search besides the table.
+/// The parameters of the search besides the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Search {
     pub family: Family,
@@ -124,9 +123,9 @@ impl Default for Search {
 /// Why NCCL gets no GID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// The type of this slot, an empty one, cannot be read (NVIDIA/nccl#1573).
+    /// NCCL cannot read the type of this empty entry (NVIDIA/nccl#1573).
     EmptySlot(u32),
-    /// `NCCL_IB_ADDR_RANGE` without a slash, in a release that does not check.
+    /// `NCCL_IB_ADDR_RANGE` has no slash, and the release does not check that.
     Crash,
 }
 
@@ -141,10 +140,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Returns which slot of a RoCE port's table NCCL takes, in this environment.
+/// Returns the index of the GID entry that NCCL selects from a RoCE port's table in this environment.
 ///
 /// # Errors
-/// NCCL ends with an error instead.
+/// Fails if NCCL would fail instead.
 pub(crate) fn index<'a>(
     table: &GidTable,
     get: impl Fn(&str) -> Option<&'a str>,
@@ -155,7 +154,7 @@ pub(crate) fn index<'a>(
     if version < SEARCHES_GIDS {
         return Ok(set.unwrap_or(0));
     }
-    // It is kept in an int.
+    // NCCL stores the value in an int.
     if let Some(index) = set.map(|index| i64::from(index as i32)).filter(|index| *index >= 0) {
         return Ok(index);
     }
@@ -168,15 +167,15 @@ pub(crate) fn index<'a>(
     search.run(table, version).map(i64::from)
 }
 
-/// No HCA has a larger table; a document that says so is not to keep us busy.
+/// No HCA has a larger table; a document that claims one must not cause excessive work.
 const LARGEST: u32 = 65536;
 
 impl Search {
-    /// Replays the search of NCCL 2.21 and later. It starts at slot 0, whatever is
-    /// in there, and ends there when nothing better comes.
+    /// Replays the search of NCCL 2.21 and later. The search starts at entry 0, whatever it contains, and
+    /// returns it if no better entry follows.
     ///
     /// # Errors
-    /// It asks for the type of an empty slot, which ended it before 2.26.
+    /// Fails if the search reads the type of an empty entry, which made NCCL fail before 2.26.
     pub(crate) fn run(&self, table: &GidTable, version: Version) -> Result<u32, Failure> {
         let slots: BTreeMap<u32, &Gid> = table.slots.iter().map(|gid| (gid.index, gid)).collect();
         let slot = |index: u32| Slot::of(slots.get(&index).copied());
@@ -206,11 +205,11 @@ impl Search {
     }
 }
 
-/// A slot as NCCL sees it: an empty one reads as `::`.
+/// A GID entry as NCCL sees it: an empty one reads as `::`.
 #[derive(Clone, Copy)]
 struct Slot {
     gid: Ipv6Addr,
-    /// `None` if the type cannot be read, -1 if it is not a RoCE type.
+    /// `None` if NCCL cannot read the type, -1 if it is not a RoCE type.
     version: Option<i64>,
 }
 
@@ -226,7 +225,7 @@ impl Slot {
         Slot { gid: gid.gid, version }
     }
 
-    /// `getGidAddrFamily`: IPv4-mapped, also as multicast.
+    /// Replays `getGidAddrFamily`: IPv4-mapped addresses, including multicast ones, are IPv4.
     fn family(self) -> Family {
         let segments = self.gid.segments();
         let mapped = segments[2..6] == [0, 0, 0, 0xffff];
@@ -236,7 +235,7 @@ impl Slot {
         }
     }
 
-    /// `validGid`: neither empty nor of fe80::/64.
+    /// Replays `validGid`: the GID is neither empty nor in fe80::/64.
     fn is_valid(self) -> bool {
         !self.gid.is_unspecified() && self.gid.segments()[..4] != [0xfe80, 0, 0, 0]
     }
@@ -286,7 +285,7 @@ mod tests {
         assert_eq!(range("10.0.0.0/8"), Ok(0));
         assert_eq!(range(""), Ok(3));
         assert_eq!(at(&slots, &[(ROCE_VERSION, "1")], NEWEST), Ok(2));
-        // What is not a range is none, but one of -1 bits is.
+        // NCCL ignores a text that is not a range, but not a range of -1 bits.
         for text in ["25.11.128.8", "fd00::/16", "25.11.128.8/33", "here/8"] {
             assert_eq!(range(text), Ok(3), "{text}");
         }
@@ -314,13 +313,13 @@ mod tests {
         assert_eq!(at(&slots, &[], NEWEST), Ok(0));
         assert_eq!(at(&slots, &v6, NEWEST), Ok(2));
         assert_eq!(at(&slots, &[(FAMILY, "af_inet6")], NEWEST), Ok(0));
-        // An empty slot counts as IPv6, so the search compares types with it.
+        // An empty entry counts as IPv6, so the search compares its type.
         let empty_first = table(&[(3, "fd00::5", "v2")]);
         assert_eq!(at(&empty_first, &v6, NEWEST), Ok(3));
         assert_eq!(at(&empty_first, &v6, Version::new(2, 25, 1)), Err(Failure::EmptySlot(0)));
         let only_link_local = table(&[(0, "fe80::1", "v1"), (1, "fe80::1", "v2")]);
         assert_eq!(at(&only_link_local, &v6, NEWEST), Ok(0));
-        // Without a range, an empty slot is a better IPv6 address than an IPv4 one.
+        // Without a range, the search prefers an empty entry, which counts as IPv6, to an IPv4 one.
         assert_eq!(at(&table(&[(0, "::ffff:10.0.0.1", "v2")]), &v6, NEWEST), Ok(1));
     }
 }

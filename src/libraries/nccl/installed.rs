@@ -1,5 +1,5 @@
-//! What NCCL can load from the image, by the rules of the dynamic loader. If no NCCL was found,
-//! the job's may be linked into a program, or the image is not what the job runs in.
+//! What NCCL can load from the image, by the dynamic loader's rules. If no NCCL was found, a program may
+//! contain the job's NCCL, or the job may run in another image.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use crate::image::flavor::Flavor;
 use crate::image::library::Library;
 use crate::image::providers;
 
-/// Returns the release of NCCL that the job loads, as far as the image tells: by the library
-/// itself, else by what it says of itself (`NCCL_VERSION`).
+/// Returns the NCCL release that the job loads, as far as the image shows: from the library itself, else from
+/// the image's own statement (`NCCL_VERSION`).
 pub(crate) fn release(facts: &Facts) -> Option<Version> {
     let parse = |text: &str| Version::parse(text);
     found(facts)
@@ -21,12 +21,13 @@ pub(crate) fn release(facts: &Facts) -> Option<Version> {
         .or_else(|| facts.platform.nccl_version.as_deref().and_then(parse))
 }
 
-/// Returns the releases of all copies of NCCL in the image, or of RCCL if that is the job's, of which a
-/// process may load any: each once, the oldest first. None if the job's own is not among them: what the image
-/// says about itself (`NCCL_VERSION`) may be about another one. It applies if no file was searched.
+/// Returns the releases of all copies of NCCL, or of RCCL if the job uses it, in the image, without
+/// duplicates and the oldest first: a process may load any of them. The list is empty if the job's own copy
+/// is not among them, because the image's statement (`NCCL_VERSION`) may be about another one. That statement
+/// applies only if no file was searched.
 ///
 /// # Errors
-/// The file whose release does not show.
+/// Returns the first file whose release cannot be determined.
 pub(crate) fn releases(facts: &Facts) -> Result<Vec<Version>, PathBuf> {
     let Some(image) = &facts.image else { return Ok(release(facts).into_iter().collect()) };
     if found(facts).is_none() {
@@ -41,13 +42,13 @@ pub(crate) fn releases(facts: &Facts) -> Result<Vec<Version>, PathBuf> {
     Ok(all)
 }
 
-/// Returns whether the job's NCCL is RCCL.
+/// Returns whether the job uses RCCL instead of NCCL.
 pub(crate) fn is_rccl(facts: &Facts) -> bool {
     Flavor::of(facts) == Flavor::Rccl
 }
 
-/// Returns the version of the library that was found for the job, and its path. The version of an RCCL is
-/// that of the NCCL that it is made from ([`crate::libraries::rccl`]).
+/// Returns the version of the library that was found for the job, and its path. The version of an RCCL is the
+/// version of the NCCL that it is based on ([`crate::libraries::rccl`]).
 pub(crate) fn found(facts: &Facts) -> Option<(&str, String)> {
     let image = facts.image.as_ref()?;
     if is_rccl(facts) {
@@ -55,31 +56,31 @@ pub(crate) fn found(facts: &Facts) -> Option<(&str, String)> {
         return Some((library.version.as_deref()?, library.path.display().to_string()));
     }
     let library = image.nccl_of_the_job().or_else(|| {
-        // Which of them does not matter if all are the same.
+        // If all copies have the same version, it does not matter which one the job loads.
         image.nccl.first().filter(|_| image.nccl_versions().len() == 1)
     })?;
     Some((library.version.as_deref()?, library.path.display().to_string()))
 }
 
-/// Returns the image, if a job with NCCL runs in it.
+/// Returns the image if an NCCL job runs in it.
 pub(crate) fn image(facts: &Facts) -> Option<&Image> {
     facts.image.as_ref().filter(|image| image.has_nccl())
 }
 
-/// Returns the provider that serves the HCAs of a kernel driver (rdma-core, `providers/`);
-/// `None` for a driver that is not known.
+/// Returns the name of the provider for an HCA's kernel driver (rdma-core, `providers/`); `None` for an
+/// unknown driver.
 pub(crate) fn provider(hca: &Hca) -> Option<&'static str> {
     providers::of_driver(hca.driver.as_deref()?)
 }
 
-/// Returns the file that a plugin's name leads to, if the dynamic loader can load it.
+/// Returns the file of the plugin with this name if the dynamic loader can load it.
 pub(crate) fn plugin(facts: &Facts, name: &str) -> Option<String> {
     let library = plugin_file(facts, name).filter(|library| library.missing.is_empty())?;
     Some(library.path.display().to_string())
 }
 
-/// Returns the plugin for networks that a name leads to, whether or not what it needs is there.
-/// The name that RCCL looks for in place of NCCL's: it begins with another word.
+/// Returns the network plugin with this name, even if libraries that it needs are missing. With RCCL,
+/// replaces NCCL's prefix by RCCL's.
 pub(crate) fn plugin_file<'a>(facts: &'a Facts, name: &str) -> Option<&'a Library> {
     let image = facts.image.as_ref()?;
     let of_rccl = name.strip_prefix("libnccl-net").filter(|_| is_rccl(facts));
@@ -93,8 +94,8 @@ pub(crate) fn plugin_file<'a>(facts: &'a Facts, name: &str) -> Option<&'a Librar
     image.net_plugins.iter().find(is_it).or_else(by_variable)
 }
 
-/// Returns the library that a name leads to, of a plugin of any kind. `Some(None)` if the dynamic loader
-/// cannot load it, `None` if the name was not looked for.
+/// Returns the library of the plugin with this name, of any kind. Returns `Some(None)` if the dynamic loader
+/// cannot load it, and `None` if the image's readers did not look for the name.
 pub(crate) fn named_plugin<'a>(facts: &'a Facts, name: &str) -> Option<Option<&'a Library>> {
     let image = facts.image.as_ref()?;
     let families = [&image.gin_plugins, &image.tuner_plugins, &image.env_plugins, &image.net_plugins];

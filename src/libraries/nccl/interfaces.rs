@@ -1,6 +1,5 @@
-//! Which interface NCCL's processes meet on (`src/misc/socket.cc`:
-//! `ncclFindInterfaces`, `ncclFindInterfaceMatchSubnet`; `src/bootstrap.cc`:
-//! `bootstrapNetInit`).
+//! Which interface NCCL's processes bootstrap on (`src/misc/socket.cc`: `ncclFindInterfaces`,
+//! `ncclFindInterfaceMatchSubnet`; `src/bootstrap.cc`: `bootstrapNetInit`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,28 +10,28 @@ use super::list::{MOST_INTERFACES, Pattern};
 use super::version::{INVERTS_SUBNET, NEEDS_RUNNING, REWROTE_PARSERS, Version};
 use crate::facts::net::{Interface, Net};
 
-/// An interface with the address that NCCL takes of it.
+/// An interface and its address that NCCL uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Endpoint {
     pub interface: String,
     pub address: IpAddr,
 }
 
-/// Why there is none.
+/// Why NCCL finds no interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// `NCCL_SOCKET_IFNAME` and `NCCL_SOCKET_FAMILY` leave no interface.
+    /// `NCCL_SOCKET_IFNAME` and `NCCL_SOCKET_FAMILY` match no interface.
     NoInterface,
-    /// `NCCL_COMM_ID` is in the subnet of none.
+    /// No interface's subnet contains the address of `NCCL_COMM_ID`.
     NoSubnet,
     /// `NCCL_COMM_ID` is not an address with a port.
     BadCommId,
-    /// `NCCL_COMM_ID` has a host name, and only the resolver knows its address.
+    /// `NCCL_COMM_ID` contains a host name, and only the resolver knows its address.
     HostName(String),
 }
 
 impl Failure {
-    /// Returns what NCCL says; `None` if that is unknown beforehand.
+    /// Returns NCCL's message; `None` if that is unknown beforehand.
     pub(crate) fn message(&self) -> Option<&'static str> {
         match self {
             Failure::NoInterface => Some("Bootstrap : no socket interface found"),
@@ -45,10 +44,10 @@ impl Failure {
     }
 }
 
-/// Where the processes of a job meet.
+/// Returns the interface and address on which the job's processes bootstrap.
 ///
 /// # Errors
-/// NCCL fails, or the result is unknown.
+/// Fails if NCCL fails or the result is unknown.
 pub(crate) fn bootstrap<'a>(
     net: &Net,
     get: impl Fn(&str) -> Option<&'a str>,
@@ -60,11 +59,10 @@ pub(crate) fn bootstrap<'a>(
     }
 }
 
-/// Returns the first interface that NCCL finds, for its bootstrap and for its connections
-/// over InfiniBand.
+/// Returns the first interface that NCCL finds, for its bootstrap and for its connections over InfiniBand.
 ///
 /// # Errors
-/// There is none.
+/// Fails if there is none.
 pub(crate) fn first<'a>(
     net: &Net,
     get: impl Fn(&str) -> Option<&'a str>,
@@ -76,14 +74,14 @@ pub(crate) fn first<'a>(
 /// Returns the interfaces that NCCL finds, in its order, as its socket transport uses them.
 ///
 /// # Errors
-/// `NCCL_COMM_ID` has to be asked, and is not an address.
+/// Fails if NCCL needs `NCCL_COMM_ID` and it is not an address.
 pub(crate) fn all<'a>(
     net: &Net,
     get: impl Fn(&str) -> Option<&'a str>,
     version: Version,
 ) -> Result<Vec<Endpoint>, Failure> {
     let find = |list: &str| matching(net, list, family(get("NCCL_SOCKET_FAMILY")), version);
-    // One character counts as none.
+    // NCCL treats a value of one character as unset.
     if let Some(list) = get("NCCL_SOCKET_IFNAME").filter(|list| list.len() > 1) {
         return Ok(find(list));
     }
@@ -103,7 +101,7 @@ pub(crate) fn all<'a>(
     Ok(lists.iter().map(|list| find(list)).find(|found| !found.is_empty()).unwrap_or_default())
 }
 
-/// Returns whether an address is of the family asked for (`envSocketFamily`).
+/// Returns the check of whether an address has the requested family (`envSocketFamily`).
 fn family(text: Option<&str>) -> fn(IpAddr) -> bool {
     match text {
         Some("AF_INET") => |address| address.is_ipv4(),
@@ -122,7 +120,7 @@ fn addresses(net: &Net) -> impl Iterator<Item = (&Interface, IpNet)> {
     })
 }
 
-/// `findInterfaces`: each interface once, with the first of its addresses.
+/// Replays `findInterfaces`: returns each interface once, with the first of its usable addresses.
 fn matching(net: &Net, list: &str, family: fn(IpAddr) -> bool, version: Version) -> Vec<Endpoint> {
     let pattern = Pattern::of_interfaces(list, version);
     let mut found: Vec<Endpoint> = Vec::new();
@@ -168,7 +166,7 @@ fn comm_id(net: &Net, text: &str) -> Result<Remote, Failure> {
         return Err(Failure::BadCommId);
     }
     let Some(text) = text.strip_prefix('[') else {
-        // The first entry of a list that has a name.
+        // NCCL uses the first entry of the list that has a name.
         let hosts = text.split(',').filter_map(|entry| entry.split(':').next());
         let host = hosts.into_iter().find(|host| !host.is_empty()).ok_or(Failure::BadCommId)?;
         return match host.parse::<Ipv4Addr>() {
@@ -180,7 +178,7 @@ fn comm_id(net: &Net, text: &str) -> Result<Remote, Failure> {
     let (address, interface) = inside.split_once('%').map_or((inside, None), |(a, i)| (a, Some(i)));
     let index = |name: &str| net.interface(name).and_then(|interface| interface.index);
     Ok(Remote {
-        // What is not an address leaves the zeros that were there.
+        // If the text is not an address, NCCL keeps the zeros of the initialized field.
         address: address.parse::<Ipv6Addr>().unwrap_or(Ipv6Addr::UNSPECIFIED).into(),
         scope: interface.and_then(index).unwrap_or(0),
     })

@@ -3,7 +3,7 @@
 use super::number::strtoll;
 use super::version::Version;
 
-/// The names, shortest distance first, with the first release that knows them.
+/// The names, shortest distance first, with the first release that recognizes each.
 const NAMES: &[(&str, Version)] = &[
     ("LOC", Version::new(0, 0, 0)),
     ("NVL", Version::new(0, 0, 0)),
@@ -17,10 +17,10 @@ const NAMES: &[(&str, Version)] = &[
     ("SYS", Version::new(0, 0, 0)),
 ];
 
-/// What the numbers of old stand for; larger ones for the last.
+/// The names that the old numbers stand for; larger numbers stand for the last.
 const NUMBERS: &[&str] = &["LOC", "PIX", "PXB", "PHB", "SYS"];
 
-/// Returns the level that a text means to a release; `None` if NCCL ignores it.
+/// Returns the level that a release reads from a text; `None` if NCCL ignores it.
 pub fn parse(text: &str, version: Version) -> Option<&'static str> {
     if let Some((name, _)) = NAMES.iter().find(|(name, since)| *name == text && version >= *since) {
         return Some(name);
@@ -32,7 +32,7 @@ pub fn parse(text: &str, version: Version) -> Option<&'static str> {
     Some(NUMBERS[number.min(NUMBERS.len() - 1)])
 }
 
-/// Returns the names that a release knows.
+/// Returns the names that a release recognizes.
 pub fn names(version: Version) -> Vec<&'static str> {
     NAMES.iter().filter(|(_, since)| version >= *since).map(|(name, _)| *name).collect()
 }

@@ -1,5 +1,5 @@
-//! Which libibverbs NCCL loads (`src/misc/ibvsymbols.cc`, `buildIbvSymbols`), and whether it has a
-//! provider for an HCA.
+//! Which libibverbs NCCL loads (`src/misc/ibvsymbols.cc`, `buildIbvSymbols`), and whether it has a provider
+//! for an HCA.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use crate::image::providers::{self, CONFIGURATION, Provider};
 /// The libibverbs that a release loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Libibverbs<'a> {
-    /// No file tells it: the image was not read, or it may not be what the job runs in.
+    /// The files do not show it: the image was not read, or the job may run in another image.
     Unknown,
     Loaded(Loaded<'a>),
-    /// The dynamic loader finds none.
+    /// The dynamic loader finds no libibverbs.
     Missing,
-    /// `NCCL_IBVERBS_LIB` names another library, or the program itself. NCCL does not find its
-    /// functions there, and tries no other file.
+    /// `NCCL_IBVERBS_LIB` names another library, or the program itself. NCCL does not find its functions
+    /// there and tries no other file.
     NotOne,
 }
 
@@ -42,8 +42,8 @@ pub(crate) fn named<'v>(get: impl Fn(&str) -> Option<&'v str>, version: Version)
     get(IBVERBS_LIB).filter(|_| version >= READS_IBVERBS_LIB)
 }
 
-/// Returns the libibverbs that NCCL loads if `NCCL_IBVERBS_LIB` has this value: if the loader finds
-/// nothing there, `libibverbs.so` or `libibverbs.so.1`.
+/// Returns the libibverbs that NCCL loads if `NCCL_IBVERBS_LIB` has this value. If the loader does not find
+/// that one, NCCL loads `libibverbs.so` or `libibverbs.so.1`.
 #[must_use]
 pub(crate) fn libibverbs<'a>(facts: &'a Facts, named: Option<&str>) -> Libibverbs<'a> {
     let Some(image) = &facts.image else { return Libibverbs::Unknown };
@@ -60,13 +60,13 @@ pub(crate) fn libibverbs<'a>(facts: &'a Facts, named: Option<&str>) -> Libibverb
             FoundVerbs::Nothing => usual(image),
             FoundVerbs::Other => Libibverbs::Unknown,
         },
-        // The value was not known when the image was read.
+        // The image's readers did not know this value.
         Some(None) => Libibverbs::Unknown,
         None => usual(image),
     }
 }
 
-/// Returns whether the dynamic loader finds nothing for this value of `NCCL_IBVERBS_LIB`.
+/// Returns whether the dynamic loader finds no library for this value of `NCCL_IBVERBS_LIB`.
 pub(crate) fn is_missing(facts: &Facts, named: Option<&str>) -> bool {
     let known = facts.image.iter().flat_map(|image| &image.named_verbs);
     named
@@ -93,7 +93,7 @@ fn folder(own: Option<&Path>) -> &Path {
 }
 
 impl<'a> Libibverbs<'a> {
-    /// Returns whether libibverbs shows an HCA to NCCL, as far as the files tell.
+    /// Returns whether libibverbs shows an HCA to NCCL, as far as the files show.
     #[must_use]
     pub(crate) fn shows(&self, hca: &Hca) -> bool {
         match (self, provider(hca)) {
@@ -105,7 +105,7 @@ impl<'a> Libibverbs<'a> {
     }
 }
 
-/// What an HCA's provider supports, if the kernel's driver uses another ABI.
+/// The ABIs that an HCA's provider supports, if the kernel driver uses another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OtherAbi<'a> {
     pub provider: &'a Provider,
@@ -114,13 +114,13 @@ pub(crate) struct OtherAbi<'a> {
 }
 
 impl<'a> Loaded<'a> {
-    /// Returns the provider of this name that is loaded.
+    /// Returns the provider with this name that libibverbs loads.
     pub(crate) fn provider(&self, name: &str) -> Option<&'a Provider> {
         providers::of_name(self.providers, self.abi, name)
     }
 
-    /// Returns why libibverbs leaves an HCA out although it loads its provider (`libibverbs/init.c`,
-    /// `match_device`). `None` if the provider supports what the kernel speaks, or it is not known.
+    /// Returns why libibverbs skips an HCA although it loads the HCA's provider (`libibverbs/init.c`,
+    /// `match_device`). `None` if the provider supports the kernel driver's ABI, or if either is unknown.
     pub(crate) fn other_abi(&self, hca: &Hca) -> Option<OtherAbi<'a>> {
         let spoken = hca.uverbs.as_ref()?.abi?;
         let provider = self.provider(provider(hca)?)?;
@@ -174,7 +174,7 @@ mod tests {
         ] {
             assert_eq!([path(true, true, named), path(false, true, named)], [with, without], "{named:?}");
         }
-        // Without an NCCL in the image, only what is there tells something.
+        // If the image contains no NCCL, only a libibverbs that is present shows something.
         assert_eq!([path(true, false, None), path(false, false, None)], [usual, "unknown"]);
         assert_eq!(libibverbs(&Facts::default(), Some("/none")), Libibverbs::Unknown);
     }

@@ -7,12 +7,12 @@ use super::version::{REWROTE_PARSERS, TAKES_32_HCAS, Version};
 /// `[^][=]name[:port],...`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// `^`: everything but these.
+    /// `^`: all names except these.
     pub exclude: bool,
     /// `=`: whole names instead of prefixes.
     pub exact: bool,
     pub entries: Vec<Entry>,
-    /// Entries behind the last that NCCL has room for.
+    /// Entries beyond NCCL's limit.
     pub dropped: Vec<Entry>,
 }
 
@@ -21,8 +21,7 @@ pub struct Entry {
     pub name: String,
     /// `None` for any port.
     pub port: Option<i64>,
-    /// The rail that the port is on; `None` if the entry does not tell, or the release does not
-    /// read it.
+    /// The port's rail; `None` if the entry does not contain it or the release does not read it.
     pub rail: Option<i64>,
 }
 
@@ -35,12 +34,12 @@ impl std::fmt::Display for Entry {
     }
 }
 
-/// Returns how many HCAs, and entries of `NCCL_IB_HCA`, a release takes (`MAX_IB_DEVS`).
+/// Returns how many HCAs, and entries of `NCCL_IB_HCA`, a release accepts (`MAX_IB_DEVS`).
 pub(crate) fn most_hcas(version: Version) -> usize {
     if version >= TAKES_32_HCAS { 32 } else { 16 }
 }
 
-/// How many interfaces, and entries of `NCCL_SOCKET_IFNAME` (`MAX_IFS`).
+/// How many interfaces, and entries of `NCCL_SOCKET_IFNAME`, NCCL accepts (`MAX_IFS`).
 pub(crate) const MOST_INTERFACES: usize = 16;
 
 impl Pattern {
@@ -52,9 +51,8 @@ impl Pattern {
         Pattern::parse(text, version, MOST_INTERFACES)
     }
 
-    /// Never fails, like NCCL: what it does not understand becomes a name that
-    /// matches nothing. `^` and `=` count once each, in this order, at the very
-    /// start.
+    /// Never fails, like NCCL: text that it does not understand becomes a name that matches nothing. `^` and
+    /// `=` are recognized only once each, in this order, at the very start.
     fn parse(text: &str, version: Version, most: usize) -> Pattern {
         let (exclude, text) = strip(text, '^');
         let (exact, text) = strip(text, '=');
@@ -64,20 +62,20 @@ impl Pattern {
         Pattern { exclude, exact, entries, dropped }
     }
 
-    /// Returns whether NCCL would take this device. An empty list takes everything, and
-    /// `^` turns that into nothing.
+    /// Returns whether NCCL would use this device. An empty list selects every device; with `^`, it selects
+    /// none.
     pub fn selects(&self, name: &str, port: Option<u32>) -> bool {
         let listed = self.entries.is_empty() || self.entries.iter().any(|e| self.matches(e, name, port));
         listed != self.exclude
     }
 
-    /// Returns the rail of a port: that of the first entry that means it. -1 is none.
+    /// Returns a port's rail: that of the first entry that matches it. -1 means no rail.
     pub fn rail(&self, name: &str, port: u32) -> Option<i64> {
         let entry = self.entries.iter().find(|entry| self.matches(entry, name, Some(port)))?;
         entry.rail.filter(|rail| *rail != -1)
     }
 
-    /// Returns whether an entry of this list means this device.
+    /// Returns whether an entry of this list matches this device.
     pub fn matches(&self, entry: &Entry, name: &str, port: Option<u32>) -> bool {
         let same_name = if self.exact { name == entry.name } else { name.starts_with(&entry.name) };
         same_name
@@ -92,8 +90,7 @@ fn strip(text: &str, sign: char) -> (bool, &str) {
     text.strip_prefix(sign).map_or((false, text), |rest| (true, rest))
 }
 
-/// `name[:port]`; since 2.30 `name[:port[:rail[:plane]]]`, in which an absent port
-/// may also be an empty one.
+/// Parses `name[:port]`; since 2.30 `name[:port[:rail[:plane]]]`, where the port may also be empty.
 fn parse_entry(entry: &str, version: Version) -> Option<Entry> {
     let mut fields = entry.split(':');
     let name = fields.next().filter(|name| !name.is_empty())?.to_owned();
@@ -129,7 +126,7 @@ mod tests {
         // The space becomes part of the name, and `;` is not a separator.
         assert_eq!(select("=mlx5_0, mlx5_1", &all), ["mlx5_0"]);
         assert_eq!(select("=mlx5_0;mlx5_1", &all), [""; 0]);
-        // The second sign becomes part of a name.
+        // The second sign becomes part of the name.
         assert_eq!(select("^=mlx5_0,^=mlx5_1", &all), ["mlx5_1", "mlx5_10"]);
         assert_eq!(select("=mlx5_0:1,mlx5_1:2", &all), ["mlx5_0"]);
         assert_eq!(select(",,mlx5_0,", &all), ["mlx5_0"]);

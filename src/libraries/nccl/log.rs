@@ -1,4 +1,4 @@
-//! What NCCL writes into its log, so that people know what to look for.
+//! What NCCL writes to its log, so that reports can quote it.
 
 use super::fusion::in_order;
 use super::predict::{Fused, Prediction, Transport};
@@ -9,9 +9,9 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 /// The levels of `NCCL_DEBUG` at which NCCL names its devices.
 const LEVELS: [&str; 2] = ["INFO", "TRACE"];
 
-/// Returns the beginning of NCCL's line about the HCAs that it takes, `NET/IB : Using [0]erdma_0:1/RoCE`
-/// (`ncclIbInitDevices` in `src/transport/net_ib.cc`); `None` if NCCL logs less, and if the
-/// form of the line is not certain.
+/// Returns the start of NCCL's log line about the HCAs that it uses, `NET/IB : Using [0]erdma_0:1/RoCE`
+/// (`ncclIbInitDevices` in `src/transport/net_ib.cc`); `None` if NCCL logs less or the line's format is
+/// uncertain.
 pub fn using<'a>(
     facts: &Facts,
     prediction: &Prediction,
@@ -20,10 +20,10 @@ pub fn using<'a>(
 ) -> Option<String> {
     get("NCCL_DEBUG").filter(|level| LEVELS.iter().any(|known| level.eq_ignore_ascii_case(known)))?;
     let Transport::Verbs(ports) = &prediction.transport else { return None };
-    // Releases that make one NIC of several ports at this moment write them in braces.
+    // Releases that have already merged ports at this moment write them in braces.
     let is_plain =
         version >= FUSES_BY_TOPOLOGY || matches!(&prediction.fused, Fused::Nics(nics) if nics.is_empty());
-    // Of these, more follows the port.
+    // With these, more text follows the port.
     let has_more = !facts.data_direct.is_empty()
         || get("NCCL_IB_HCA").is_some_and(|list| list.split(',').any(|entry| entry.matches(':').count() > 1));
     if !is_plain || has_more {

@@ -2,8 +2,8 @@
 //! container has no IMEX channel for that (`checkMNNVL` in `src/init.cc`, `ncclMnnvlCheck` in
 //! `src/mnnvl.cc` since 2.25).
 //!
-//! Whether there are such GPUs only NVML knows: NCCL asks it for the state of the fabric, for the
-//! cluster and for the clique (`nvmlDeviceGetGpuFabricInfoV`).
+//! Only NVML knows whether there are such GPUs: NCCL asks it for the state of the fabric, the cluster and the
+//! clique (`nvmlDeviceGetGpuFabricInfoV`).
 
 use super::level;
 use super::number::{integer, strtoll};
@@ -11,39 +11,38 @@ use super::version::Version;
 
 pub(crate) const VARIABLE: &str = "NCCL_MNNVL_ENABLE";
 
-/// The first release that knows MNNVL.
+/// The first release that supports MNNVL.
 pub(crate) const SINCE: Version = Version::new(2, 21, 0);
-/// The first release that tries to share memory before it decides for MNNVL.
+/// The first release that tries to share memory before it decides to use MNNVL.
 const TRIES: Version = Version::new(2, 25, 0);
-/// The first release that ends the job if memory cannot be shared, and that looks at
-/// `NCCL_P2P_DISABLE`.
+/// The first release that fails the job if memory cannot be shared, and that reads `NCCL_P2P_DISABLE`.
 pub(crate) const INSISTS: Version = Version::new(2, 27, 0);
 
-/// The GPUs whose nodes are made for one domain: GB200 NVL72 and its like. A GH200 may be in a
-/// domain, but mostly is not.
+/// The GPUs whose nodes are built for one NVLink domain: GB200 NVL72 and similar. A GH200 may be in a domain,
+/// but usually is not.
 pub(crate) const MODELS: &[&str] = &["GB200", "GB300"];
 
-/// What a release does about GPUs of other nodes that NVLink reaches.
+/// What a release does about other nodes' GPUs that NVLink reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mnnvl {
-    /// The release does not know of them.
+    /// The release does not support them.
     Unknown,
-    /// It does not look for them, by this variable.
+    /// This variable makes the release ignore them.
     Off(&'static str),
-    /// It uses them if NVML shows some.
+    /// The release uses them if NVML reports any.
     Wanted(WithoutChannel),
 }
 
-/// What becomes of a job that has several nodes of one clique, and no IMEX channel.
+/// What happens to a job that has several nodes of one clique but no IMEX channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WithoutChannel {
-    /// NCCL decides for MNNVL, and the first memory that it wants to share ends the job with an
-    /// error of CUDA (800 or 801).
+    /// NCCL decides to use MNNVL, and the job fails with a CUDA error (800 or 801) when NCCL first shares
+    /// memory.
     CudaError,
-    /// It takes the network instead, and does not say so.
+    /// NCCL silently uses the network instead.
     Network,
-    /// It ends: `MNNVL (cliqueSize 8) is available but not working on this system`, which
-    /// programs show as "unhandled system error".
+    /// NCCL fails: `MNNVL (cliqueSize 8) is available but not working on this system`, which programs show as
+    /// "unhandled system error".
     SystemError,
 }
 
@@ -56,7 +55,7 @@ pub(crate) fn mnnvl<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version)
     if enable == 0 {
         return Mnnvl::Off(VARIABLE);
     }
-    // -2 leaves it to the driver, and every driver of such GPUs has it.
+    // -2 leaves the decision to the driver, and every driver of such GPUs supports it.
     if !matches!(number(CUMEM).unwrap_or(-2), -2 | 1..) {
         return Mnnvl::Off(CUMEM);
     }
@@ -77,7 +76,7 @@ const CUMEM: &str = "NCCL_CUMEM_ENABLE";
 const P2P: &str = "NCCL_P2P_DISABLE";
 const P2P_LEVEL: &str = "NCCL_P2P_LEVEL";
 
-/// Returns the variable that keeps GPUs from reaching each other's memory (`ncclGetUserP2pLevel`).
+/// Returns the variable that prevents GPUs from accessing each other's memory (`ncclGetUserP2pLevel`).
 fn without_p2p<'a>(get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> Option<&'static str> {
     if get(P2P).and_then(strtoll) == Some(1) {
         return Some(P2P);
@@ -85,14 +84,14 @@ fn without_p2p<'a>(get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> 
     (get(P2P_LEVEL).and_then(|text| level::parse(text, version)) == Some("LOC")).then_some(P2P_LEVEL)
 }
 
-/// Whether multicast within NVLink (NVLS) is in use. It needs no IMEX channel on one node; between
-/// nodes it needs what MNNVL needs (`ncclNvlsInit` in `src/transport/nvls.cc`).
+/// Whether NVLink multicast (NVLS) is in use. On one node, it needs no IMEX channel; between nodes, it needs
+/// what MNNVL needs (`ncclNvlsInit` in `src/transport/nvls.cc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nvls {
     Off,
-    /// If the driver says that the GPUs can.
+    /// In use if the driver reports that the GPUs support it.
     Automatic,
-    /// Whatever the driver says.
+    /// In use regardless of the driver.
     Forced,
 }
 

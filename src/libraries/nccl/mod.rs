@@ -1,6 +1,5 @@
-//! A model of NCCL: how it reads its variables and what it then chooses, as pure
-//! functions, by release if that matters. After NCCL's own rules and not after
-//! what they ought to be; tests/nccl compares it with the library itself.
+//! A model of NCCL as pure functions: how each release reads its variables and what it then chooses. It
+//! follows NCCL's actual rules, not what they should be; tests/nccl compares it with the library itself.
 
 pub(crate) mod c2c;
 pub mod conf;

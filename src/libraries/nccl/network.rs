@@ -1,12 +1,10 @@
-//! The names by which `NCCL_NET` calls what carries the traffic between nodes. NCCL compares them
-//! without regard to case (`src/net.cc`, `ncclNetInit`; later `src/plugin/net.cc`,
-//! `ncclNetPluginAssignToComm`).
+//! The names that `NCCL_NET` has for the transport between nodes. NCCL compares them case-insensitively
+//! (`src/net.cc`, `ncclNetInit`; later `src/plugin/net.cc`, `ncclNetPluginAssignToComm`).
 
 use std::path::Path;
 
 use super::predict::Transport;
 
-/// The variable.
 pub(crate) const VARIABLE: &str = "NCCL_NET";
 
 /// The name of NCCL's own transport for InfiniBand and RoCE (`src/transport/net_ib.cc`).
@@ -15,10 +13,10 @@ const OF_AWS: &str = "AWS Libfabric";
 const OF_GOOGLE: &str = "gIB";
 const OF_AMD: &str = "RCCL-ANP";
 
-/// All names that may be filled in.
+/// All names that rdma-init may fill in.
 pub(crate) const NAMES: [&str; 4] = [OWN, OF_AWS, OF_GOOGLE, OF_AMD];
 
-/// Returns the name of a transport with RDMA. `None` for sockets, and for a plugin whose name is not known.
+/// Returns the name of an RDMA transport; `None` for sockets and for a plugin whose name is unknown.
 #[must_use]
 pub(crate) fn name(transport: &Transport) -> Option<&'static str> {
     match transport {
@@ -28,15 +26,15 @@ pub(crate) fn name(transport: &Transport) -> Option<&'static str> {
     }
 }
 
-/// Returns the name that a plugin has in each of its releases, by the path that its maker gives it:
+/// Returns the name that a plugin has in each of its releases, based on the vendor's path for it:
 ///
-/// * aws-ofi-nccl: `AWS Libfabric`. Its later releases are called `Libfabric`, and take this name
-///   if `NCCL_NET` has it (`src/nccl_ofi_interface_nvidia.cpp`, `nvidia_plugin_name_fixup`).
-/// * Google's: `gIB`, as its own log and `set_nccl_env.sh` say.
-/// * AMD's for its NICs: `RCCL-ANP`, by which RCCL knows it, too (`src/transport/net.cc`).
+/// * aws-ofi-nccl: `AWS Libfabric`. Its later releases are named `Libfabric` but accept this name if
+///   `NCCL_NET` contains it (`src/nccl_ofi_interface_nvidia.cpp`, `nvidia_plugin_name_fixup`).
+/// * Google's plugin: `gIB`, according to its own log and `set_nccl_env.sh`.
+/// * AMD's plugin for its NICs: `RCCL-ANP`, by which RCCL also recognizes it (`src/transport/net.cc`).
 ///
-/// NVIDIA's plugin of HPC-X has another name for each version of NCCL's interface
-/// (`IBext_v8`), and several to choose from, so none is sure.
+/// NVIDIA's HPC-X plugin has a separate name for each version of NCCL's interface (`IBext_v8`) and contains
+/// several of them, so no name is certain.
 fn of_plugin(file: &str) -> Option<&'static str> {
     let name = Path::new(file).file_name()?.to_str()?;
     let is_below = |folder: &str| file.starts_with(folder);

@@ -2,7 +2,7 @@
 
 use super::version::{REFUSES_WORDS, Version};
 
-/// What an integer variable means to a release (`ncclLoadParam`); `None` for the
+/// Returns the number that a release reads from an integer variable (`ncclLoadParam`); `None` if it uses the
 /// variable's default.
 pub fn integer(text: &str, version: Version) -> Option<i64> {
     let unsigned =
@@ -12,8 +12,8 @@ pub fn integer(text: &str, version: Version) -> Option<i64> {
     if is_one { strtoll(text) } else { None }
 }
 
-/// strtoll(3) with base 0: `0x` and `0` prefixes, trailing text ignored, and 0 for
-/// what is no number at all. `None` if it overflows.
+/// Behaves like strtoll(3) with base 0: accepts `0x` and `0` prefixes, ignores trailing text, and returns 0
+/// for text that is not a number. Returns `None` on overflow.
 pub fn strtoll(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let (negative, text) = match text.as_bytes().first() {
@@ -43,8 +43,8 @@ pub fn strtoll(text: &str) -> Option<i64> {
     Some(value)
 }
 
-/// Returns whether NCCL reads the number that the text shows to people: not an octal one, nor the beginning of
-/// a longer text, nor what is too large.
+/// Returns whether NCCL reads the number that a person would read: the text is not octal, has nothing after
+/// the number, and does not overflow.
 pub fn is_as_it_shows(text: &str) -> bool {
     let unsigned = text.trim_start_matches(['-', '+']);
     let is_hexadecimal = || {
@@ -58,7 +58,7 @@ pub fn is_as_it_shows(text: &str) -> bool {
     })
 }
 
-/// atoi(3), which ports in lists go through.
+/// Behaves like atoi(3), with which NCCL parses the ports in lists.
 pub fn atoi(text: &str) -> i64 {
     let text = text.trim_start();
     let end = text

@@ -6,11 +6,11 @@ use super::version::{LISTS_PLUGINS, NEEDS_RUNNING as KNOWS_NONE, OPENS_PLUGIN_BY
 /// The variable that names net plugins.
 pub(crate) const VARIABLE: &str = "NCCL_NET_PLUGIN";
 
-/// What is tried if no variable names a plugin.
+/// The file that NCCL tries if no variable names a plugin.
 pub(crate) const DEFAULT: &str = "libnccl-net.so";
 
-/// Returns the file names, in the order in which they are tried; for each plugin of a list
-/// the first that can be loaded counts.
+/// Returns the file names in the order in which NCCL tries them; for each plugin of a list, NCCL uses the
+/// first that it can load.
 pub(crate) fn files(value: Option<&str>, version: Version) -> Vec<Vec<String>> {
     let value = match value {
         Some("") if version < LISTS_PLUGINS => None,
@@ -33,7 +33,7 @@ fn of_name(name: &str, version: Version) -> Vec<String> {
     files_of("libnccl-net", name)
 }
 
-/// Returns the files that NCCL tries for the name of a plugin whose files begin like this, in this order
+/// Returns the files that NCCL tries, in this order, for the name of a plugin whose files have this prefix
 /// (`openPluginLib` in `src/plugin/plugin_open.cc`).
 pub(crate) fn files_of(start: &str, name: &str) -> Vec<String> {
     let is_file = name.contains('/') || (name.starts_with("lib") && name.ends_with(".so"));
@@ -41,8 +41,8 @@ pub(crate) fn files_of(start: &str, name: &str) -> Vec<String> {
     if is_file { vec![name.to_owned()] } else { vec![name.to_owned(), wrapped()] }
 }
 
-/// Returns whether NCCL takes a name for the program itself: it compares as many characters as the name
-/// has (`tryOpenLib`).
+/// Returns whether NCCL takes a name to mean the program itself: it compares only as many characters as the
+/// name has (`tryOpenLib`).
 pub(crate) fn is_static(name: &str) -> bool {
     const STATIC: &str = "STATIC_PLUGIN";
     STATIC.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))

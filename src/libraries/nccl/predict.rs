@@ -1,4 +1,4 @@
-//! What NCCL will do: the model of it, put together.
+//! Predicts what NCCL will do, by combining the parts of the model.
 
 use serde::Serialize;
 
@@ -23,8 +23,8 @@ pub struct Prediction {
     /// Which ports become one NIC.
     #[serde(skip_serializing_if = "Fused::is_nothing")]
     pub fused: Fused,
-    /// The env plugin that is loaded. The rest is what NCCL does without it, because nothing here
-    /// knows its answers.
+    /// The env plugin that NCCL loads. The rest is what NCCL does without it, because rdma-init cannot know
+    /// the plugin's answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env_plugin: Option<String>,
 }
@@ -35,9 +35,9 @@ pub struct Prediction {
 pub enum Fused {
     /// The ports of each NIC that has several, as `mlx5_0:1`.
     Nics(Vec<Vec<String>>),
-    /// NCCL's message; the job ends with it.
+    /// NCCL's message; the job fails with it.
     Fails(String),
-    /// What decides is not known, such as where the devices are.
+    /// The deciding facts are unknown, such as the devices' PCI places.
     Unknown,
 }
 
@@ -47,14 +47,14 @@ impl Fused {
     }
 }
 
-/// Where the processes of the job meet.
+/// Where the job's processes bootstrap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bootstrap {
     On(Endpoint),
     /// NCCL's message.
     Fails(String),
-    /// The host name in `NCCL_COMM_ID` that it depends on.
+    /// The host name in `NCCL_COMM_ID` that the address depends on.
     DependsOnName(String),
 }
 
@@ -62,16 +62,16 @@ pub enum Bootstrap {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// NCCL's own for InfiniBand and RoCE.
+    /// NCCL's own transport for InfiniBand and RoCE.
     Verbs(Vec<PortUse>),
-    /// A net plugin, by the file that is loaded; what it does is unknown here.
+    /// A net plugin, by the file that NCCL loads; what the plugin does is unknown here.
     Plugin {
         file: String,
-        /// Whether it was seen; else the image is not known, and there are devices
-        /// that only a plugin can use.
+        /// Whether the file was seen. If not, the image is unknown and there are devices that only a plugin
+        /// can use.
         found: bool,
-        /// What NCCL does without it. Several plugins are NCCL's own transport with
-        /// additions, and read the same variables.
+        /// What NCCL does without the plugin. Several plugins are NCCL's own transport with additions and
+        /// read the same variables.
         otherwise: Box<Transport>,
     },
     Sockets {
@@ -83,7 +83,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Returns the ports that NCCL's own transport uses, or would without the plugin.
+    /// Returns the ports that NCCL's own transport uses, or would use without the plugin.
     pub fn ports(&self) -> Option<&[PortUse]> {
         match self {
             Transport::Verbs(ports) => Some(ports),
@@ -99,7 +99,7 @@ pub struct PortUse {
     pub hca: String,
     pub port: u32,
     pub link_layer: LinkLayer,
-    /// On RoCE; NCCL needs none on InfiniBand.
+    /// The GID on RoCE; NCCL needs none on InfiniBand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid: Option<GidUse>,
 }
@@ -112,21 +112,21 @@ impl PortUse {
     }
 }
 
-/// Which GID NCCL takes, or why its connections fail.
+/// Which GID NCCL selects, or why its connections fail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GidUse {
     Slot {
         index: i64,
-        /// What is in there; `None` if it is empty.
+        /// The entry's GID; `None` if the entry is empty.
         #[serde(skip_serializing_if = "Option::is_none")]
         gid: Option<Gid>,
     },
     Fails(String),
 }
 
-/// Returns what a release of NCCL will do. `get` is the environment of the job, with what
-/// conf files set.
+/// Returns what an NCCL release will do. `get` returns variables from the job's environment, including those
+/// that conf files set.
 pub fn predict<'a>(facts: &Facts, get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Prediction {
     let bootstrap = match interfaces::bootstrap(&facts.net, &get, version) {
         Ok(endpoint) => Bootstrap::On(endpoint),
@@ -184,13 +184,13 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
     }
 }
 
-/// Returns the file of the net plugin that carries the job's traffic in place of NCCL's own transports.
+/// Returns the file of the net plugin that carries the job's traffic instead of NCCL's own transports.
 pub fn net_plugin<'a>(
     facts: &Facts,
     get: &impl Fn(&str) -> Option<&'a str>,
     version: Version,
 ) -> Option<String> {
-    // The built-in ones have these names; any other is the plugin's own.
+    // The built-in transports have these names; any other name is the plugin's own.
     let is_built_in = |wanted: &str| ["IB", "Socket"].iter().any(|name| wanted.eq_ignore_ascii_case(name));
     if get("NCCL_NET").is_some_and(is_built_in) {
         return None;
@@ -199,7 +199,7 @@ pub fn net_plugin<'a>(
     files.iter().flatten().find_map(|name| installed::plugin(facts, name))
 }
 
-/// NCCL's own transports.
+/// Returns which of NCCL's own transports carries the traffic.
 fn built_in<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> Transport {
     let wanted = get("NCCL_NET");
     let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(name));
@@ -272,7 +272,7 @@ fn port_use<'a>(
     Ok(PortUse { hca: hca.name.clone(), port: port.number, link_layer: port.link_layer.clone(), gid })
 }
 
-/// `NCCL_IB_DISABLE`: any number but 0.
+/// Returns whether `NCCL_IB_DISABLE` is set to any number except 0.
 pub fn is_disabled(value: Option<&str>, version: Version) -> bool {
     value.and_then(|value| integer(value, version)).is_some_and(|number| number != 0)
 }

@@ -1,4 +1,4 @@
-//! Which numbers a variable of NCCL can hold.
+//! The ranges of numbers that NCCL's variables accept.
 
 use super::version::Version;
 use crate::image::flavor::Flavor;
@@ -11,15 +11,15 @@ pub(crate) struct Number {
     pub(crate) limit: RangeLimit,
 }
 
-/// Why the range ends there.
+/// Why the range ends at its limit.
 pub(crate) enum RangeLimit {
     Unknown,
     /// The field has this many bits.
     Bits(u32),
     Because(&'static str),
-    /// With this number, the library chooses.
+    /// This number lets the library choose.
     Choice(i64),
-    /// The library has no room for more.
+    /// The library's tables hold no more.
     Room(i64),
 }
 
@@ -29,8 +29,8 @@ const fn number(variable: &'static str, least: i64, most: i64, limit: RangeLimit
 
 const ANY: RangeLimit = RangeLimit::Unknown;
 
-/// The variables that people set, and fields of the queue pair and of the address
-/// vector (InfiniBand specification, modify QP; `ibv_modify_qp`).
+/// The variables that users commonly set, and fields of the queue pair and of the address vector (InfiniBand
+/// specification, modify QP; `ibv_modify_qp`).
 pub(crate) const NUMBERS: &[Number] = &[
     number("NCCL_BUFFSIZE", 0, i64::MAX, ANY),
     number("NCCL_CROSS_NIC", 0, 2, RangeLimit::Choice(2)),
@@ -71,7 +71,7 @@ pub(crate) const NUMBERS: &[Number] = &[
     number("NCCL_SOCKET_NTHREADS", i64::MIN, i64::MAX, ANY),
 ];
 
-/// Since this release the default is -1, for no choice.
+/// Since this release the default is -1, which means no choice.
 const TC_AND_SL_UNSET: Version = Version::new(2, 26, 0);
 
 impl Number {
@@ -81,12 +81,12 @@ impl Number {
         if may_be_unset { -1 } else { self.least }
     }
 
-    /// Returns whether this number means something to a release.
+    /// Returns whether a release accepts this number.
     pub(crate) fn is_in_range(&self, value: i64, release: Version) -> bool {
         (self.least(release)..=self.most).contains(&value)
     }
 
-    /// Returns what it can be: `0 to 7 (the field has 3 bits)`.
+    /// Returns the range as text: `0 to 7 (the field has 3 bits)`.
     pub(crate) fn range(&self, release: Version, library: Flavor) -> String {
         let least = self.least(release);
         let range = if self.most == i64::MAX {
@@ -104,7 +104,7 @@ impl Number {
     }
 }
 
-/// Returns the variable of this name, if it is a number.
+/// Returns the variable with this name if its value is a number.
 pub(crate) fn find(variable: &str) -> Option<&'static Number> {
     NUMBERS.iter().find(|number| number.variable == variable)
 }

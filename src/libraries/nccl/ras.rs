@@ -1,4 +1,4 @@
-//! RAS: what NCCL itself knows of a job while it runs, and where it answers (`bootstrapInit` in
+//! RAS: NCCL's own view of a running job, and the address at which it answers (`bootstrapInit` in
 //! `src/bootstrap.cc`, `rasClientInitSocket` in `src/ras/client_support.cc`).
 
 use super::number::integer;
@@ -7,20 +7,20 @@ use super::version::{HAS_RAS, NEWEST, Version};
 pub(crate) const ENABLE: &str = "NCCL_RAS_ENABLE";
 pub(crate) const ADDRESS: &str = "NCCL_RAS_ADDR";
 
-/// The address without [`ADDRESS`].
+/// The address if [`ADDRESS`] is not set.
 const USUAL: &str = "localhost:28028";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ras<'v> {
-    /// Each process of the job answers at this address, once it has a communicator.
+    /// Each of the job's processes answers at this address once it has a communicator.
     At(&'v str),
     /// [`ENABLE`] has this value.
     Off(&'v str),
-    /// The release has none.
+    /// The release has no RAS.
     TooOld(Version),
 }
 
-/// Returns what a release does with these variables. An unknown release counts as a recent one.
+/// Returns what a release does with these variables. An unknown release is treated as a recent one.
 pub(crate) fn ras<'v>(get: impl Fn(&str) -> Option<&'v str>, version: Option<Version>) -> Ras<'v> {
     let enable = get(ENABLE);
     match (version, enable) {
@@ -50,11 +50,11 @@ mod tests {
         assert_eq!(with(None, None, None), Ras::At(USUAL));
         assert_eq!(with(Some("1"), Some("[::1]:5"), version("2.24.3")), Ras::At("[::1]:5"));
         assert_eq!(with(Some("1"), None, version("2.23.4")), Ras::TooOld(Version::new(2, 23, 4)));
-        // Only 1 is a yes.
+        // Only 1 turns it on.
         for off in ["0", "2", "0x0"] {
             assert_eq!(with(Some(off), None, None), Ras::Off(off), "{off}");
         }
-        // An empty value is the default, and so is a word since 2.32.
+        // An empty value means the default; since 2.32, so does a word.
         assert_eq!(with(Some(""), None, None), Ras::At(USUAL));
         assert_eq!(with(Some("yes"), None, version("2.27.7")), Ras::Off("yes"));
         assert_eq!(with(Some("yes"), None, version("2.32.3")), Ras::At(USUAL));

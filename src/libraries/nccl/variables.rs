@@ -1,4 +1,4 @@
-//! The variables that NCCL knows, by release.
+//! The variables that NCCL reads, by release.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -7,13 +7,13 @@ use super::version::Version;
 
 const TABLE: &str = include_str!("variables.txt");
 
-/// A variable of NCCL's.
+/// An NCCL variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NcclVariable {
     pub name: &'static str,
-    /// The first release that knows it; `None` for those of 2.4 and before.
+    /// The first release that reads it; `None` for variables of 2.4 and earlier.
     pub since: Option<Version>,
-    /// The last one, if a later release has dropped it.
+    /// The last release that reads it, if a later one dropped it.
     pub until: Option<Version>,
 }
 
@@ -23,11 +23,11 @@ impl NcclVariable {
     }
 }
 
-/// A misspelt name is compared with each one, and the user may have set thousands of variables, so the
-/// table is read once.
+/// The table is parsed only once, because a misspelled name is compared with each entry and the user may have
+/// set thousands of variables.
 static ALL: LazyLock<Vec<NcclVariable>> = LazyLock::new(|| TABLE.lines().filter_map(variable).collect());
 
-/// Reads a line of the table; `None` for a comment.
+/// Parses a line of the table; returns `None` for a comment.
 fn variable(line: &'static str) -> Option<NcclVariable> {
     let mut fields = line.split(' ');
     let name = fields.next().filter(|name| !name.starts_with('#'))?;
@@ -35,14 +35,15 @@ fn variable(line: &'static str) -> Option<NcclVariable> {
     Some(NcclVariable { name, since: version(), until: version() })
 }
 
-/// Returns every variable, in the order of their names.
+/// Returns every variable, sorted by name.
 pub(crate) fn all() -> impl Iterator<Item = NcclVariable> {
     ALL.iter().copied()
 }
 
-/// Returns the variable of this name. Each start asks for some, and to read the whole table takes as long
-/// as the rest of the decision, so this looks at a few of its lines, which are sorted. Not with the crate memchr:
-/// it asks the processor what it can do, which a virtual machine answers in more time than all of this takes.
+/// Returns the variable with this name. Each start looks up several names, and parsing the whole table takes
+/// as long as the rest of the decision, so this bisects the table's sorted lines. It does not use the crate
+/// memchr, which asks the processor for its features: in a virtual machine, that takes longer than this whole
+/// lookup.
 pub(crate) fn find(name: &str) -> Option<NcclVariable> {
     let mut rest = TABLE;
     while !rest.is_empty() {
@@ -60,17 +61,17 @@ pub(crate) fn find(name: &str) -> Option<NcclVariable> {
     None
 }
 
-/// Returns the known name that a misspelt one was probably meant to be.
+/// Returns the known name that a misspelled one probably means.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     nearest_of(all().map(|variable| variable.name), name)
 }
 
-/// Returns the same among these names.
+/// Does the same for these names.
 pub(crate) fn nearest_of<'n>(names: impl Iterator<Item = &'n str>, name: &str) -> Option<&'n str> {
-    // One slip in a short name, two in a longer one.
+    // Allows one typo in a short name, two in a longer one.
     let most = if name.len() < 14 { 1 } else { 2 };
     names
-        // A name may be long, and the distance takes its time.
+        // A name may be long, and computing the distance takes time.
         .filter(|known| known.len().abs_diff(name.len()) <= most)
         .map(|known| (strsim::damerau_levenshtein(known, name), known))
         .filter(|(distance, _)| *distance <= most)

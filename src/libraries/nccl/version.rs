@@ -1,4 +1,4 @@
-//! NCCL's releases, and what changed with them.
+//! NCCL's releases and what changed with them.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ impl Version {
         Version { major, minor, patch }
     }
 
-    /// The leading numbers of `2.21.5-1+cuda12.4`; what is not there counts as 0.
+    /// Parses the leading numbers of `2.21.5-1+cuda12.4`; missing numbers count as 0.
     pub fn parse(text: &str) -> Option<Version> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let mut numbers = text[..end].split('.').map_while(|part| part.parse().ok());
@@ -27,7 +27,7 @@ impl Version {
 }
 
 impl Flavor {
-    /// Returns what a sentence calls the library: `RCCL 2.22.3`, or `RCCL` if the release is unknown.
+    /// Returns the library's name for a sentence: `RCCL 2.22.3`, or `RCCL` if the release is unknown.
     pub(crate) fn of_release(self, release: Option<Version>) -> String {
         release.map_or(self.to_string(), |version| format!("{self} {version}"))
     }
@@ -53,66 +53,65 @@ impl From<Version> for String {
     }
 }
 
-/// Takes 32 HCAs instead of 16 (`MAX_IB_DEVS`).
+/// Accepts 32 HCAs instead of 16 (`MAX_IB_DEVS`).
 pub const TAKES_32_HCAS: Version = Version::new(2, 19, 0);
-/// Makes one NIC of several ports (`NCCL_IB_MERGE_NICS`).
+/// Combines several ports into one NIC (`NCCL_IB_MERGE_NICS`).
 pub const FUSES_NICS: Version = Version::new(2, 20, 0);
-/// Tries `NCCL_NET_PLUGIN` as a file name, too (`src/net.cc`).
+/// Also tries `NCCL_NET_PLUGIN` as a file name (`src/net.cc`).
 pub const OPENS_PLUGIN_BY_NAME: Version = Version::new(2, 21, 0);
-/// Searches the GID table if no index is set, and knows `NCCL_IB_ADDR_*`.
+/// Searches the GID table if no index is set, and reads `NCCL_IB_ADDR_*`.
 pub const SEARCHES_GIDS: Version = Version::new(2, 21, 0);
-/// Makes NICs of several ports only if all NICs then have the same number of ports (until
+/// Combines ports into NICs only if all NICs then have the same number of ports (until
 /// [`FUSES_BY_TOPOLOGY`]).
 pub const FUSES_ALL_OR_NONE: Version = Version::new(2, 22, 0);
-/// Ignores a range without a slash, which crashed the search before.
+/// Ignores a range without a slash, on which the search crashed before.
 pub const CHECKS_RANGE: Version = Version::new(2, 23, 0);
 /// Reads `NCCL_CONF_FILE`.
 pub const READS_CONF_FILE: Version = Version::new(2, 23, 0);
-/// Makes one NIC of ports by their distance (`NCCL_NET_MERGE_LEVEL`).
+/// Combines ports into one NIC by their distance (`NCCL_NET_MERGE_LEVEL`).
 pub const FUSES_BY_TOPOLOGY: Version = Version::new(2, 24, 0);
-/// Answers what the ranks of a running job do (`src/ras`).
+/// Reports the state of a running job's ranks (`src/ras`).
 pub const HAS_RAS: Version = Version::new(2, 24, 0);
 /// Continues if it cannot merge ports into one NIC; before, the job failed.
 pub const FUSION_MAY_FAIL: Version = Version::new(2, 26, 0);
 /// Skips lines of conf files that start with `#`.
 pub const SKIPS_COMMENTS: Version = Version::new(2, 26, 0);
-/// The search for a GID goes on after an empty slot.
+/// Continues the GID search after an empty entry.
 pub const TOLERATES_EMPTY_SLOTS: Version = Version::new(2, 26, 0);
-/// `NCCL_NET_PLUGIN` may be a list, and an empty one is no plugin at all
-/// (`src/plugin/net.cc`).
+/// Accepts a list in `NCCL_NET_PLUGIN`; an empty value means no plugin at all (`src/plugin/net.cc`).
 pub const LISTS_PLUGINS: Version = Version::new(2, 27, 0);
 /// Uses the Data Direct functions of ConnectX-8 (`NCCL_IB_DATA_DIRECT`).
 pub const HAS_DATA_DIRECT: Version = Version::new(2, 27, 0);
-/// Takes interfaces that are `RUNNING` only, and `virbr*` last.
+/// Uses only interfaces that are `RUNNING`, and `virbr*` last.
 pub const NEEDS_RUNNING: Version = Version::new(2, 28, 0);
 /// Loads an env plugin (`src/plugin/env.cc`).
 pub const READS_ENV_PLUGIN: Version = Version::new(2, 28, 7);
-/// From here to 2.29.7 the IPv4 subnet of `NCCL_COMM_ID` is matched the wrong way
-/// round (`src/os/linux.cc`, `matchSubnet`).
+/// From this release to 2.29.7, NCCL inverts the IPv4 subnet check of `NCCL_COMM_ID` (`src/os/linux.cc`,
+/// `matchSubnet`).
 pub const INVERTS_SUBNET: Version = Version::new(2, 29, 0);
 /// Sorts the devices by their PCI addresses (`NCCL_IB_DEVICE_PCI_ORDER`).
 pub const SORTS_DEVICES: Version = Version::new(2, 29, 7);
-/// Reads `rail` and `plane` in lists, strips carriage returns in conf files, and
-/// finds the home folder by `HOME`.
+/// Reads `rail` and `plane` in lists, strips carriage returns in conf files, and finds the home directory
+/// through `HOME`.
 pub const REWROTE_PARSERS: Version = Version::new(2, 30, 0);
-/// Makes one NIC of up to eight ports; before, of up to four.
+/// Combines up to eight ports into one NIC; before, up to four.
 pub const FUSES_EIGHT: Version = Version::new(2, 30, 0);
-/// Compares the numbers of NICs of all nodes (`NCCL_IGNORE_NET_MISMATCH`, `src/init.cc`).
+/// Compares all nodes' numbers of NICs (`NCCL_IGNORE_NET_MISMATCH`, `src/init.cc`).
 pub const COMPARES_NICS: Version = Version::new(2, 30, 3);
 /// Reads `NCCL_IBVERBS_LIB` (`src/misc/ibvsymbols.cc`).
 pub const READS_IBVERBS_LIB: Version = Version::new(2, 30, 3);
-/// Finds the NIC in the subnet of the peer (`NCCL_IB_SUBNET_AWARE_ROUTING`).
+/// Finds the NIC in the peer's subnet (`NCCL_IB_SUBNET_AWARE_ROUTING`).
 pub const ROUTES_BY_SUBNET: Version = Version::new(2, 30, 7);
-/// Knows `NCCL_NET_MERGE_POLICY`.
+/// Reads `NCCL_NET_MERGE_POLICY`.
 pub const FUSES_RAILS: Version = Version::new(2, 30, 7);
 
-/// Reads the GIDs when it looks for HCAs: a slot outside the table ends its transport
-/// for InfiniBand and RoCE, not a connection (seen in the libraries).
+/// Reads the GIDs when it looks for HCAs: an index outside the table then disables the transport for
+/// InfiniBand and RoCE instead of failing a connection (seen in the libraries).
 pub const READS_GIDS_FIRST: Version = Version::new(2, 31, 0);
-/// A variable that is no number at all is its default, not 0.
+/// Uses a variable's default, not 0, if the value is not a number.
 pub const REFUSES_WORDS: Version = Version::new(2, 32, 0);
 
-/// One of each kind, oldest first: if they agree, every release does.
+/// One release of each kind, oldest first: if these agree, every release does.
 pub const KINDS: &[Version] = &[
     Version::new(2, 18, 3),
     Version::new(2, 19, 3),
@@ -130,7 +129,7 @@ pub const KINDS: &[Version] = &[
     NEWEST,
 ];
 
-/// A substitute for an unknown version, if only a list has to be read.
+/// A substitute for an unknown version where only a list must be parsed.
 pub const NEWEST: Version = Version::new(2, 32, 3);
 
 #[cfg(test)]

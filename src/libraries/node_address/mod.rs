@@ -1,14 +1,14 @@
-//! The address at which the processes of other nodes find those of this one, for programs that give it
-//! out as a number: vLLM and SGLang. Each has a variable for it, and else asks the kernel which address
-//! it would send from to 8.8.8.8, and to 2001:4860:4860::8888 if IPv4 does not lead there.
+//! The address at which other nodes' processes reach this node's, for programs that announce it as a number:
+//! vLLM and SGLang. Each has a variable for it. Otherwise it asks the kernel for the source address toward
+//! 8.8.8.8, and toward 2001:4860:4860::8888 if there is no IPv4 route.
 //!
-//! * vLLM: `VLLM_HOST_IP`, else the route, else 0.0.0.0 (`get_ip` in `vllm/utils/network_utils.py`,
-//!   earlier `vllm/utils/__init__.py`; `HOST_IP` is ignored). An empty value is none. On Ray, vLLM asks for
-//!   a place on the node of this address, and waits for it in vain if Ray knows the node by another one
-//!   (`initialize_ray_cluster` in `vllm/v1/executor/ray_utils.py`). The variable is not copied to other
-//!   nodes (`WORKER_SPECIFIC_ENV_VARS` in `ray_executor.py`).
-//! * SGLang: `SGLANG_HOST_IP`, else `HOST_IP`, else the interface of `SGLANG_LOCAL_IP_NIC`, else the
-//!   route, else the host's name, unless that is the loopback (`get_local_ip_auto` in
+//! * vLLM: `VLLM_HOST_IP`, else the route, else 0.0.0.0 (`get_ip` in `vllm/utils/network_utils.py`, earlier
+//!   `vllm/utils/__init__.py`; it ignores `HOST_IP`). It treats an empty value as unset. On Ray, vLLM
+//!   requests a placement on the node with this address and waits forever if Ray knows the node by another
+//!   one (`initialize_ray_cluster` in `vllm/v1/executor/ray_utils.py`). vLLM does not copy the variable to
+//!   other nodes (`WORKER_SPECIFIC_ENV_VARS` in `ray_executor.py`).
+//! * SGLang: `SGLANG_HOST_IP`, else `HOST_IP`, else the interface in `SGLANG_LOCAL_IP_NIC`, else the route,
+//!   else the host name, unless it resolves to loopback (`get_local_ip_auto` in
 //!   `sglang/srt/utils/network.py`).
 //! * Ray: see [`super::ray`].
 
@@ -25,16 +25,16 @@ use route::is_global;
 
 pub(crate) use route::{TARGET, Takes, by_route, toward};
 
-/// A program that gives out its address.
+/// A program that announces its own address.
 pub(crate) struct AddressingProgram {
-    /// As people write it.
+    /// Its name in texts.
     pub library: &'static str,
     pub variable: &'static str,
     /// A variable that it reads if [`AddressingProgram::variable`] is not set.
     pub also: Option<&'static str>,
-    /// A variable that names an interface, which it reads after these.
+    /// A variable that names an interface; the program reads it after the ones above.
     pub of_interface: Option<&'static str>,
-    /// Whether it takes the address of the host's name if no route leads anywhere.
+    /// Whether the program uses the host name's address if there is no route.
     pub asks_for_name: bool,
 }
 
@@ -43,12 +43,12 @@ pub(crate) struct AddressingProgram {
 pub struct AddressReason {
     pub library: &'static str,
     pub takes: Takes,
-    /// Whether the value is the address by which Ray knows this node.
+    /// Whether the value is the address under which Ray knows this node.
     pub on_ray: bool,
 }
 
 impl AddressingProgram {
-    /// Returns the address of the job's interface, if the program would take one of another interface, or
+    /// Returns the address of the job's interface if the program would use another interface's address or
     /// none.
     pub(crate) fn fill(&self, subject: &LibraryContext) -> Option<Fill> {
         let (_, wanted) = wanted(subject)?;
@@ -64,7 +64,7 @@ impl AddressingProgram {
         (!is_right).then(|| Fill { variable: self.variable, value: Some(wanted.to_string()), why })
     }
 
-    /// Returns the address by which Ray knows this node, if the program would take another one.
+    /// Returns the address under which Ray knows this node if the program would use another one.
     pub(crate) fn fill_on_ray(&self, subject: &LibraryContext, known_by: IpAddr) -> Option<Fill> {
         if is_alone(subject) || subject.value(self.variable).is_some() {
             return None;
@@ -75,7 +75,8 @@ impl AddressingProgram {
         (!is_it).then(|| Fill { variable: self.variable, value: Some(known_by.to_string()), why })
     }
 
-    /// Returns what it takes without its variable. `None` if that is the user's sound word, or is not known.
+    /// Returns what the program uses without its variable; `None` if the user set a valid address, or if it
+    /// is unknown.
     fn takes(&self, subject: &LibraryContext) -> Option<Takes> {
         let set = |name: Option<&'static str>| {
             let name = name?;
@@ -109,7 +110,7 @@ impl AddressingProgram {
         if let Some(value) = value(self.variable) {
             return of_value(subject, self.library, self.variable, value.parse().ok()?);
         }
-        // rdma-init fixes a wrong value of this one.
+        // rdma-init overrides a wrong value of this variable.
         if self.also.is_some_and(|name| value(name).is_some()) {
             return None;
         }
@@ -127,7 +128,7 @@ impl AddressingProgram {
     }
 }
 
-/// Returns what is wrong with a variable for the name or the address of this node.
+/// Returns what is wrong with a variable that contains this node's name or address.
 pub(crate) fn of_host(
     subject: &LibraryContext,
     library: &'static str,
@@ -141,11 +142,11 @@ pub(crate) fn of_host(
     of_value(subject, library, variable, address).filter(|_| !subject.facts.net.interfaces.is_empty())
 }
 
-/// Returns what is wrong with a variable for the address on which the processes of this node meet.
+/// Returns what is wrong with a variable for the address on which this node's processes bootstrap.
 pub(crate) fn inside(subject: &LibraryContext, library: &str, variable: &str) -> Option<Finding> {
     let net = &subject.facts.net;
     let address: IpAddr = subject.value(variable)?.parse().ok()?;
-    // The kernel takes all of 127.0.0.0/8 for the loopback's.
+    // The kernel treats all of 127.0.0.0/8 as loopback.
     let is_here = net.interfaces.is_empty() || address.is_loopback() || holder(net, address).is_some();
     let what = format!(
         "no interface of this container has {address}, so the processes of {library} on this node cannot connect there."
@@ -154,7 +155,7 @@ pub(crate) fn inside(subject: &LibraryContext, library: &str, variable: &str) ->
     (!is_here).then(|| subject.warning(Id::NodeAddress, variable, what).with_fix(fix))
 }
 
-/// Returns what is wrong with the address that a variable gives for this node.
+/// Returns what is wrong with the address in a variable for this node.
 fn of_value(subject: &LibraryContext, library: &str, variable: &str, address: IpAddr) -> Option<Finding> {
     let set = subject.shown(variable);
     let fix = fix(subject, library, variable);
@@ -169,9 +170,9 @@ fn fix(subject: &LibraryContext, library: &str, variable: &str) -> String {
     }
 }
 
-/// Returns what is wrong with an address that the user gives for this node, as it is `set`. The `fix` mends
-/// it, and if it does not lead to all nodes, so does the name of NCCL's interface, or what is `otherwise` to
-/// be done.
+/// Returns what is wrong with an address that the user set for this node; `set` shows the setting. `fix`
+/// corrects a wrong address. If the address is on another interface than NCCL's bootstrap, the fix is to name
+/// the right interface for NCCL, or else the action in `otherwise`.
 pub(crate) fn wrong(
     subject: &LibraryContext,
     library: &str,
@@ -180,7 +181,7 @@ pub(crate) fn wrong(
     fix: &str,
     otherwise: &str,
 ) -> Option<Finding> {
-    // A process that is given 0.0.0.0, on which a program listens everywhere, looks on its own node, too.
+    // A process that gets 0.0.0.0, on which a program listens everywhere, also connects to its own node.
     if address.is_loopback() || address.is_unspecified() {
         let message = format!(
             "{set}: {library} gives this address to the other nodes, and they look for it on themselves."
@@ -205,7 +206,8 @@ pub(crate) fn wrong(
     Some(Finding::info(Id::NodeAddress, message).about_interfaces([interface, meets]).with_fix(fix))
 }
 
-/// On the loopback nothing is wrong if the job has one node, which is mostly not known.
+/// Returns a finding about loopback. Loopback is correct for a job with one node, but the number of nodes is
+/// usually unknown.
 pub(crate) fn on_loopback(subject: &LibraryContext, message: String) -> Finding {
     match subject.facts.platform.nodes {
         Some(nodes) if nodes.count > 1 => Finding::warning(Id::NodeAddress, message),
@@ -213,22 +215,22 @@ pub(crate) fn on_loopback(subject: &LibraryContext, message: String) -> Finding 
     }
 }
 
-/// Returns the address of the interface on which NCCL meets, for a fix.
+/// Returns the address of NCCL's bootstrap interface, for a fix.
 pub(crate) fn right(subject: &LibraryContext) -> String {
     wanted(subject).map_or("ADDRESS".to_owned(), |(_, address)| address.to_string())
 }
 
-/// Returns whether the image has a package of Python's.
+/// Returns whether the image has this Python package.
 pub(crate) fn has(subject: &LibraryContext, package: &str) -> bool {
     subject.facts.image.as_ref().is_some_and(|image| image.packages(package).next().is_some())
 }
 
-/// Returns whether it is known that the job has only this node, for which any address will do.
+/// Returns whether the job is known to have only this node, for which any address works.
 pub(crate) fn is_alone(subject: &LibraryContext) -> bool {
     subject.facts.platform.nodes.is_some_and(|nodes| nodes.count == 1)
 }
 
-/// Returns the interface on which NCCL meets, and its address: of IPv4, if it has one.
+/// Returns NCCL's bootstrap interface and its address: an IPv4 one if it has one.
 pub(crate) fn wanted<'s>(subject: &'s LibraryContext) -> Option<(&'s str, IpAddr)> {
     let name = subject.rails.interface?;
     if obstacle(subject.facts, name).is_some() {
@@ -241,7 +243,7 @@ pub(crate) fn wanted<'s>(subject: &'s LibraryContext) -> Option<(&'s str, IpAddr
     Some((name, *global.first()?))
 }
 
-/// Returns whether the interface on which NCCL meets has the address.
+/// Returns whether NCCL's bootstrap interface has the address.
 pub(crate) fn is_on_interface(subject: &LibraryContext, address: IpAddr) -> bool {
     let interface = subject.rails.interface.and_then(|name| subject.facts.net.interface(name));
     interface.is_some_and(|interface| holds(interface, address))

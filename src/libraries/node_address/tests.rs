@@ -69,7 +69,7 @@ fn the_best_route_leads_to_the_address_beside_its_gateway() {
     assert_eq!(taken(&[("eth0", "10.0.0.0/24", None, 0)]), "None");
 }
 
-/// Returns what is filled in, and what is said, with the job's interface eth0.
+/// Returns the fill and the finding's message, with eth0 as the job's interface.
 fn asked(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> (Option<String>, String) {
     let rails = Rails { ports: &[], gid_index: None, interface: Some("eth0") };
     let value = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
@@ -78,14 +78,14 @@ fn asked(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> (O
     (program.fill(&subject).and_then(|fill| fill.value), message)
 }
 
-/// Returns what is filled in, if nothing is wrong with what is set.
+/// Returns the fill, and asserts that there is no finding.
 fn filled(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> Option<String> {
     let (filled, message) = asked(program, facts, set);
     assert_eq!(message, "");
     filled
 }
 
-/// Returns what is wrong with what is set, if nothing is filled in.
+/// Returns the finding's message, and asserts that there is no fill.
 fn said(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> String {
     let (filled, message) = asked(program, facts, set);
     assert_eq!(filled, None);
@@ -125,7 +125,7 @@ fn an_address_is_filled_in_where_the_program_would_take_another_one() {
     assert_eq!(name("127.0.1.1"), address);
     assert_eq!(name("10.0.0.5"), None);
     assert_eq!(name("192.168.1.5"), address);
-    // HOST_IP is SGLang's alone, and often the address of the machine around the container.
+    // Only SGLang reads HOST_IP, which often contains the host's address.
     assert_eq!(filled(&SGLANG, &own, &[("HOST_IP", "10.200.0.1")]), address);
     assert_eq!(filled(&SGLANG, &wlan, &[("HOST_IP", "10.0.0.5")]), None);
     assert_eq!(filled(&VLLM, &own, &[("HOST_IP", "10.200.0.1")]), None);

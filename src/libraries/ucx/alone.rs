@@ -1,19 +1,18 @@
-//! Whether a process reaches itself over an HCA, without TCP.
+//! Determines whether a process reaches itself over an HCA, without TCP.
 //!
-//! NIXL connects each agent to itself as soon as it is made (`nixlAgent::createBackend` in
-//! `src/core/nixl_agent.cpp` and `nixlUcxEngine::connect` in `src/plugins/ucx/ucx_backend.cpp`, NIXL
-//! 0.1 to 1.5), and asks for transports that tell when a peer fails (`UCP_ERR_HANDLING_MODE_PEER`,
-//! unless its parameter `ucx_error_handling_mode` says otherwise). Shared memory and `self` do not tell;
-//! TCP does, and so do RC, DC and UD. If UCX finds none, NIXL fails with `NIXL_ERR_BACKEND`. It finds
-//! one over an HCA (`ucp_wireup_add_am_lane` and `ucp_wireup_fill_aux_criteria` in
-//! `src/ucp/wireup/select.c`), unless
+//! NIXL connects each agent to itself when it creates the agent (`nixlAgent::createBackend` in
+//! `src/core/nixl_agent.cpp` and `nixlUcxEngine::connect` in `src/plugins/ucx/ucx_backend.cpp`, NIXL 0.1 to
+//! 1.5), and requests transports that report a peer's failure (`UCP_ERR_HANDLING_MODE_PEER`, unless its
+//! parameter `ucx_error_handling_mode` says otherwise). Shared memory and `self` do not report it; TCP, RC,
+//! DC and UD do. If UCX finds no such transport, NIXL fails with `NIXL_ERR_BACKEND`. UCX finds one over an
+//! HCA (`ucp_wireup_add_am_lane` and `ucp_wireup_fill_aux_criteria` in `src/ucp/wireup/select.c`), unless
 //!
-//! * `UCX_TLS` allows no datagrams, without which RC makes no connection;
-//! * the HCA has none. mlx5 and mlx4 have them; which others do is up to their drivers;
-//! * it is RoCE v2, and the interface of the GID has no route to the GID's own address
-//!   (`uct_ib_iface_roce_is_routable` in `src/uct/ib/base/ib_iface.c`, 1.19 and later). The kernel has
-//!   one to each address of its own, and none on an interface of another network namespace. It
-//!   may be what sgl-project/sglang#40641 met, which says only that no datagrams reach the other side.
+//! * `UCX_TLS` allows no datagrams, without which RC cannot connect;
+//! * the HCA has no datagrams. mlx5 and mlx4 have them; for others, it depends on the driver;
+//! * it is RoCE v2, and the GID's interface has no route to the GID's own address
+//!   (`uct_ib_iface_roce_is_routable` in `src/uct/ib/base/ib_iface.c`, 1.19 and later). The kernel has a
+//!   route to each of its own addresses, but none on an interface of another network namespace. This may be
+//!   the cause of sgl-project/sglang#40641, which says only that no datagrams reach the other side.
 
 use std::net::IpAddr;
 
@@ -25,21 +24,22 @@ use super::wheel;
 use super::{DEVICES, LOCAL_SUBNET, REACHABILITY, TRANSPORTS};
 use crate::libraries::LibraryContext;
 
-/// The drivers whose HCAs have datagrams for programs, in all of their models.
+/// The drivers whose HCAs offer datagrams to programs on all models.
 const HAVE_DATAGRAMS: [&str; 2] = ["mlx5_core", "mlx4_core"];
 
-/// Why a process does not reach itself without TCP, or may not.
+/// Why a process cannot, or may not be able to, reach itself without TCP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// `UCX_TLS` allows RC and nothing that it could connect with.
+    /// `UCX_TLS` allows RC but no transport through which RC could connect.
     Transports,
-    /// No route leads to the GID's address.
+    /// There is no route to the GID's address.
     Gid { port: String, slot: u32, address: IpAddr },
-    /// It is unknown whether the HCAs of this driver have datagrams, or this port if none is named.
+    /// It is unknown whether HCAs with this driver have datagrams; if the driver is unknown, this is the
+    /// port.
     Driver(String),
 }
 
-/// Returns why a process may not reach itself over any of the ports that a release takes.
+/// Returns why a process may not reach itself over any of the ports that a release uses.
 pub(crate) fn lost(subject: &LibraryContext, taken: &Taken, release: Release) -> Option<Lost> {
     let mut lost = Vec::new();
     for port in &taken.ports {
@@ -48,9 +48,9 @@ pub(crate) fn lost(subject: &LibraryContext, taken: &Taken, release: Release) ->
     lost.into_iter().next()
 }
 
-/// Returns whether each process reaches itself over each of the job's ports, by each release in the image.
+/// Returns whether each process reaches itself over each of the job's ports, with each release in the image.
 pub(crate) fn each_rail_will_do(subject: &LibraryContext) -> bool {
-    // A worker takes its own from among the rails.
+    // A worker selects its own port from the rails.
     let rails = subject.rails.port_names().join(",");
     let with_it = |name: &str| if name == DEVICES { Some(rails.as_str()) } else { subject.value(name) };
     let subject = &LibraryContext { values: &with_it, ..*subject };
@@ -83,8 +83,8 @@ fn asks_routes(subject: &LibraryContext, release: Release) -> bool {
         && subject.value(REACHABILITY).is_none_or(|mode| mode.eq_ignore_ascii_case("route"))
 }
 
-/// Returns whether the interface of a GID has a route to its address, as far as addresses tell: UCX takes the
-/// interface of this container that has the name.
+/// Returns whether a GID's interface has a route to the GID's address, as far as addresses show: UCX uses the
+/// interface with that name in this container.
 fn has_route(subject: &LibraryContext, slot: &Slot, address: IpAddr) -> bool {
     let Some(name) = &slot.netdev else { return slot.is_right };
     let of_name = subject.facts.net.interface(name);

@@ -1,15 +1,15 @@
-//! What UCX makes of `UCX_IB_GID_INDEX`: `auto` and `inf` in any case, else the number at the beginning, as
-//! scanf(3) reads it (`ucs_config_sscanf_ulunits` in `src/ucs/config/parser.c`, UCX 1.10 to 1.22). So `0x3`
-//! is slot 0, and `3,4` slot 3.
+//! How UCX reads `UCX_IB_GID_INDEX`: `auto` and `inf` in any case, else the number at the start, as scanf(3)
+//! reads it (`ucs_config_sscanf_ulunits` in `src/ucs/config/parser.c`, UCX 1.10 to 1.22). So `0x3` means
+//! index 0, and `3,4` means index 3.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GidIndex {
     Auto,
-    /// A slot; a number that no table has stands for all that are larger, and for those below 0.
+    /// A GID index. A number that no table has stands for all larger numbers and for negative ones.
     Slot(u32),
 }
 
-/// `None` if UCX fails.
+/// Returns the index in the value; `None` if UCX fails.
 pub(super) fn read(value: &str) -> Option<GidIndex> {
     if value.eq_ignore_ascii_case("auto") {
         return Some(GidIndex::Auto);

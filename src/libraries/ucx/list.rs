@@ -1,6 +1,5 @@
-//! What UCX reads in `UCX_NET_DEVICES` (`ucp_is_resource_in_device_list` in
-//! `src/ucp/core/ucp_context.c`; `ucs_config_sscanf_array` and `ucs_config_sscanf_allow_list` in
-//! `src/ucs/config/parser.c`).
+//! How UCX reads `UCX_NET_DEVICES` (`ucp_is_resource_in_device_list` in `src/ucp/core/ucp_context.c`;
+//! `ucs_config_sscanf_array` and `ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c`).
 
 use super::release::{EXCLUDES_DEVICES, HAS_RANGES, Release};
 
@@ -23,7 +22,7 @@ impl Devices {
             _ => (false, value),
         };
         let entries = entries(list, release);
-        // Since they know signs, releases fail if "all" is one of several.
+        // Releases that support `^` fail if "all" is one of several entries.
         let all = match release >= EXCLUDES_DEVICES {
             true => entries == ["all"],
             false => entries.iter().any(|entry| entry == "all"),
@@ -35,7 +34,7 @@ impl Devices {
         }
     }
 
-    /// Returns whether a device is selected: `mlx5_0:1`, `eth0`.
+    /// Returns whether the value selects a device: `mlx5_0:1`, `eth0`.
     pub(super) fn has(&self, device: &str, release: Release) -> bool {
         let is_it = |entry: &String| names(entry, device, release);
         match self {
@@ -46,13 +45,13 @@ impl Devices {
     }
 }
 
-/// Returns whether an entry of a list is the name of a device.
+/// Returns whether a list entry names a device.
 pub(super) fn names(entry: &str, device: &str, release: Release) -> bool {
     let base = device.split_once(':').map(|(base, _)| base);
     entry == device || release >= EXCLUDES_DEVICES && base == Some(entry)
 }
 
-/// Returns the entries of a list. Empty ones are passed over.
+/// Returns the entries of a list, without empty ones.
 fn entries(list: &str, release: Release) -> Vec<String> {
     let words = list.split(',').filter(|word| !word.is_empty()).take(MOST);
     let mut all: Vec<String> = Vec::new();
@@ -66,7 +65,7 @@ fn entries(list: &str, release: Release) -> Vec<String> {
     all
 }
 
-/// `mlx5_[0-3]:1` is four names.
+/// Expands a range: `mlx5_[0-3]:1` becomes four names.
 fn range(word: &str) -> Option<Vec<String>> {
     let (before, rest) = word.split_once('[')?;
     let (range, after) = rest.split_once(']')?;

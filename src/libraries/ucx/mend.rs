@@ -1,5 +1,5 @@
-//! What fixes UCX on a host: a list of devices if it would take others than the job, and an index
-//! or subnets if it would take GIDs that are not this container's.
+//! Fixes UCX on a host: fills in a device list if UCX would use other devices than the job, and an index or
+//! subnets if it would select GIDs that are not this container's.
 
 use std::net::IpAddr;
 
@@ -13,15 +13,14 @@ use crate::facts::gid::Gid;
 use crate::libraries::exclusions::{LeftTo, settled};
 use crate::libraries::{Fill, LibraryContext, traffic_class};
 
-/// Why a variable of UCX is filled in.
+/// Why rdma-init fills in a UCX variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UcxReason {
-    /// Without it, UCX would take these ports as well.
+    /// Without it, UCX would also use these ports.
     OtherPorts(Vec<String>),
-    /// Without it, UCX would take this slot of this port, with an address that is not this
-    /// container's.
+    /// Without it, UCX would select this GID entry of this port, whose address is not this container's.
     OtherGid { port: String, slot: u32, address: Option<IpAddr> },
-    /// Without it, UCX would pass over this port, because this slot is empty.
+    /// Without it, UCX would skip this port because this GID entry is empty.
     EmptySlot { port: String, slot: u32 },
 }
 
@@ -41,7 +40,7 @@ pub(super) fn fills(subject: &LibraryContext) -> Vec<Fill> {
     devices.iter().cloned().chain(gid).chain(class).collect()
 }
 
-/// Returns whether UCX is there to go over the rails of the job: on EFA it has its own transport.
+/// Returns whether UCX can use the job's rails over verbs: on EFA, it has its own transport.
 pub(super) fn works(subject: &LibraryContext) -> bool {
     let mut used = subject.rails.ports.iter().filter(|port| port.is_used()).peekable();
     used.peek().is_some() && used.all(|port| port.hca.driver.as_deref() != Some("efa"))
@@ -56,13 +55,13 @@ fn devices(subject: &LibraryContext) -> Option<Fill> {
         releases.iter().map(|release| strangers(subject, *release)).find(|others| !others.is_empty())?;
     let allows_tcp = releases.iter().any(|release| transports(subject.value(TRANSPORTS), *release).tcp);
     let mut names = subject.rails.port_names();
-    // Without an interface in the list, UCX would have no TCP.
+    // If the list contained no interface, UCX would have no TCP.
     names.extend(if allows_tcp { Some(subject.rails.interface?.to_owned()) } else { None });
     Some(Fill { variable: DEVICES, value: Some(names.join(",")), why: why(UcxReason::OtherPorts(others)) })
 }
 
-/// Returns a rail on which UCX takes a GID that is not this container's, or which it passes over for an empty
-/// slot, although the port has a GID that is this container's.
+/// Returns a rail on which UCX selects a GID that is not this container's, or which it skips because of an
+/// empty entry, although the port has one of this container's GIDs.
 pub(super) fn wrong_rail(taken: &Taken) -> Option<&UcxPort> {
     let is_wrong = |port: &&UcxPort| port.slot.as_ref().is_some_and(|slot| slot.has_right && !slot.is_right);
     taken.ports.iter().chain(&taken.passed_over).filter(|port| port.is_rail).find(is_wrong)
@@ -87,12 +86,12 @@ fn gid(subject: &LibraryContext) -> Option<Fill> {
     let fill = |variable, value| Some(Fill { variable, value: Some(value), why: why(because.clone()) });
     let all_rails = rails(subject.facts, subject.rails.ports);
     let right = of_one_family(&all_rails);
-    // An index is wrong as soon as the table changes, and a network is not.
+    // An index becomes wrong as soon as the table changes, but a network does not.
     let networks = networks(subject, &right, &releases);
     if let Some(Networks { list, lasts: true }) = &networks {
         return fill(SUBNETS, list.clone());
     }
-    // On InfiniBand, the index would count as well.
+    // The index would also apply to InfiniBand ports.
     let is_roce = subject.rails.port_names().len() == all_rails.len();
     let common = subject.rails.gid_index.filter(|index| is_right_everywhere(&all_rails, *index));
     if let Some(index) = common.or_else(|| common_index(&right)).filter(|_| is_roce) {
@@ -101,16 +100,15 @@ fn gid(subject: &LibraryContext) -> Option<Fill> {
     fill(SUBNETS, networks?.list)
 }
 
-/// Networks by which each release takes the right GIDs.
+/// Networks with which each release selects the right GIDs.
 struct Networks {
     list: String,
-    /// Whether they let pass addresses of this container alone, so that it does not matter in which slots
-    /// these are.
+    /// Whether they match only this container's addresses, so that the entries' positions do not matter.
     lasts: bool,
 }
 
-/// Returns the networks of the interfaces that have the right GIDs; `None` if one of the releases would not
-/// take these GIDs with them, or is not known.
+/// Returns the networks of the interfaces that have the right GIDs; `None` if a release would not select
+/// these GIDs with them or is unknown.
 fn networks(subject: &LibraryContext, right: &[RailGids], releases: &[Release]) -> Option<Networks> {
     if !are_known(subject) {
         return None;
@@ -151,7 +149,7 @@ mod tests {
     use crate::facts::rdma::{Access, Hca, LinkLayer, Port as RdmaPort, Uverbs};
     use crate::image::{Image, library::Library};
 
-    /// A host whose only HCA has these slots, with this release of UCX.
+    /// Returns a host whose only HCA has these GID entries, with this UCX release.
     fn host(slots: &[(u32, &str)], release: &str) -> Facts {
         let gid = |(index, address): &(u32, &str)| Gid::of(*index, address, GidType::RoceV2);
         let gids = GidTable { slots: slots.iter().map(gid).collect(), size: 16, scanned: 16 };

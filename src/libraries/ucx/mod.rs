@@ -1,6 +1,6 @@
-//! UCX, and NIXL and MPI on it. What it takes of a host, by release: [`taken`]; what its variables
-//! say: [`list`], [`transports`] and [`subnets`]; whether a process reaches itself without TCP:
-//! [`alone`]. The functions that are named there are those of openucx/ucx, 1.10 to 1.22.
+//! UCX, and NIXL and MPI on top of it. [`taken`] models what each release uses on a host; [`list`],
+//! [`transports`] and [`subnets`] parse its variables; [`alone`] determines whether a process reaches itself
+//! without TCP. The functions that these files name are in openucx/ucx, 1.10 to 1.22.
 
 pub(crate) mod alone;
 mod findings;
@@ -49,7 +49,7 @@ pub const LIBRARY: Library = Library {
     },
 };
 
-/// Returns whether the image has UCX, or a package that brings one of its own, or a variable of it is set.
+/// Returns whether the image has UCX or a package that contains its own, or one of its variables is set.
 fn is_here(subject: &LibraryContext) -> bool {
     let of_image = subject.facts.image.as_ref().is_some_and(|image| {
         let is_it = |name: &str| name.starts_with("libucx");
@@ -65,12 +65,12 @@ pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     if variable != DEVICES || ports.is_empty() {
         return None;
     }
-    // A list of HCAs alone takes TCP from UCX, which is what is left if a process does not reach
+    // A list with only HCAs takes TCP away from UCX, and TCP is the fallback if a process does not reach
     // itself or another one over them.
     Some(format!("{},{}", ports.join(","), rails.interface?))
 }
 
-/// Returns a slot of a port that is not right, and why.
+/// Returns text for a port's GID entry that is not right, with the reason.
 pub(crate) fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String {
     match address {
         Some(address) => {
@@ -81,7 +81,6 @@ pub(crate) fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String 
     }
 }
 
-/// For a reason of this library.
 fn why(why: UcxReason) -> OfAny {
     OfAny::Ucx(why)
 }

@@ -1,5 +1,5 @@
-//! The releases of UCX in an image. Each program takes its own: NIXL's wheel brings one (1.23 in that
-//! of NIXL 1.5.1), whose release no file name tells, and MPI another.
+//! The UCX releases in an image. Each program uses its own: NIXL's wheel contains one (1.23 in NIXL 1.5.1's),
+//! whose file names do not show the release, and MPI uses another.
 
 use crate::image::Image;
 use crate::image::packages::Package;
@@ -9,40 +9,40 @@ use crate::libraries::LibraryContext;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release(pub u32, pub u32);
 
-/// The newest release that is known here.
+/// The newest release that this model covers.
 pub(super) const NEWEST: Release = Release(1, 22);
 
-/// `UCX_TLS` may begin with `^` (`UCS_CONFIG_TYPE_ALLOW_LIST` in `src/ucp/core/ucp_context.c`).
+/// Accepts a leading `^` in `UCX_TLS` (`UCS_CONFIG_TYPE_ALLOW_LIST` in `src/ucp/core/ucp_context.c`).
 pub(super) const EXCLUDES_TRANSPORTS: Release = Release(1, 11);
-/// A port whose slot of the index, or slot 0 without one, is empty is passed over
+/// Skips a port if its GID entry at the set index, or at index 0 if none is set, is empty
 /// (`uct_ib_device_port_check` in `src/uct/ib/base/ib_device.c`).
 pub(super) const PASSES_OVER_EMPTY_SLOTS: Release = Release(1, 11);
-/// `UCX_IB_ROCE_LOCAL_SUBNET` (`src/uct/ib/base/ib_iface.c`).
+/// Reads `UCX_IB_ROCE_LOCAL_SUBNET` (`src/uct/ib/base/ib_iface.c`).
 pub(super) const HAS_LOCAL_SUBNET: Release = Release(1, 11);
-/// `^ud` in `UCX_TLS` leaves RC the datagrams that it connects with (`ucp_is_resource_in_transports_list`
-/// in `src/ucp/core/ucp_context.c`).
+/// Lets RC keep the datagrams that it connects with despite `^ud` in `UCX_TLS`
+/// (`ucp_is_resource_in_transports_list` in `src/ucp/core/ucp_context.c`).
 pub(super) const KEEPS_DATAGRAMS: Release = Release(1, 15);
-/// `UCX_IB_ROCE_SUBNETS` (`src/uct/ib/base/ib_iface.c`).
+/// Reads `UCX_IB_ROCE_SUBNETS` (`src/uct/ib/base/ib_iface.c`).
 pub(super) const HAS_SUBNETS: Release = Release(1, 18);
-/// RoCE v2 reaches what the routing table has a route to, itself included, and
+/// Lets RoCE v2 reach only addresses that the routing table has a route to, including its own, unless
 /// `UCX_IB_ROCE_REACHABILITY_MODE` turns that off (`uct_ib_iface_roce_is_routable` in
 /// `src/uct/ib/base/ib_iface.c`).
 pub(super) const ASKS_ROUTES: Release = Release(1, 19);
-/// `UCX_NET_DEVICES` may begin with `^`, and an HCA may be named without its port; a link-local GID
-/// of IPv6 comes after the others (`src/ucp/core/ucp_context.c`, `src/uct/ib/base/ib_device.c`).
+/// Accepts a leading `^` in `UCX_NET_DEVICES` and an HCA's name without a port; prefers other GIDs to
+/// link-local IPv6 ones (`src/ucp/core/ucp_context.c`, `src/uct/ib/base/ib_device.c`).
 pub(super) const EXCLUDES_DEVICES: Release = Release(1, 21);
-/// `UCX_NET_DEVICES` may have ranges: `mlx5_[0-3]:1` (`src/ucs/config/parser.c`).
+/// Accepts ranges in `UCX_NET_DEVICES`: `mlx5_[0-3]:1` (`src/ucs/config/parser.c`).
 pub(super) const HAS_RANGES: Release = Release(1, 22);
 
-/// A UCX of the image.
+/// A UCX in the image.
 struct Copy {
-    /// `None` if the file does not tell.
+    /// `None` if the file does not show it.
     release: Option<Release>,
     /// Whether it has transports over InfiniBand and RoCE, or may have.
     has_verbs: bool,
 }
 
-/// Returns each UCX that the image has: by its files, and the wheels whose files are not known.
+/// Returns each UCX in the image: those whose files were found, and the wheels whose files are unknown.
 fn copies(subject: &LibraryContext) -> Vec<Copy> {
     let Some(image) = subject.facts.image.as_ref() else { return Vec::new() };
     let of_files = image.ucx.iter().map(|library| Copy {
@@ -61,7 +61,7 @@ fn copies(subject: &LibraryContext) -> Vec<Copy> {
     of_files.chain(of_wheels).chain(of_nixl).collect()
 }
 
-/// Returns whether any UCX here has transports over InfiniBand and RoCE: its module for them lies beside it
+/// Returns whether any UCX here has transports over InfiniBand and RoCE: the module for them is beside it
 /// (`libuct_ib.so`, which `src/ucs/sys/module.c` looks for in the directory `ucx` beside the library).
 pub(super) fn has_verbs(subject: &LibraryContext) -> bool {
     let copies = copies(subject);
@@ -74,8 +74,8 @@ pub(super) fn are_known(subject: &LibraryContext) -> bool {
     !copies.is_empty() && copies.iter().all(|copy| copy.release.is_some())
 }
 
-/// Returns all releases that the image has, the oldest first; the newest that is known for NIXL's, and if
-/// the files do not tell. One without transports over InfiniBand and RoCE counts only if no UCX has them.
+/// Returns all releases in the image, the oldest first; the newest known release for NIXL's, and if the files
+/// do not show any. A UCX without transports over InfiniBand and RoCE counts only if no UCX has them.
 pub(super) fn all(subject: &LibraryContext) -> Vec<Release> {
     let has_verbs = has_verbs(subject);
     let copies = copies(subject).into_iter().filter(|copy| copy.has_verbs == has_verbs);
@@ -92,7 +92,7 @@ pub(super) fn has_nixl(image: &Image) -> bool {
     image.packages.iter().any(is_nixl)
 }
 
-/// NIXL, as packages of Python's call it: `nixl`, `nixl-cu12`.
+/// Returns whether this is NIXL, whose Python packages are named `nixl` or `nixl-cu12`.
 pub(super) fn is_nixl(package: &Package) -> bool {
     package.name.starts_with("nixl")
 }

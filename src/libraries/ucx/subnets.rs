@@ -1,6 +1,6 @@
-//! What UCX reads in `UCX_IB_ROCE_SUBNETS` (`ucs_config_sscanf_allow_list` in
-//! `src/ucs/config/parser.c` and `uct_ib_device_parse_subnet_filter` in
-//! `src/uct/ib/base/ib_device.c`, 1.18 and later), and in a variable that is yes or no.
+//! How UCX reads `UCX_IB_ROCE_SUBNETS` (`ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c` and
+//! `uct_ib_device_parse_subnet_filter` in `src/uct/ib/base/ib_device.c`, 1.18 and later), and boolean
+//! variables.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub(super) enum Filter {
 }
 
 impl Filter {
-    /// Fails with the entry that UCX cannot read. It then ends with an error.
+    /// Returns as an error the entry that UCX cannot read and on which it fails.
     pub(super) fn read(value: &str) -> Result<Filter, String> {
         let (excluded, list) = match value.strip_prefix('^') {
             Some(rest) => (true, rest),
@@ -39,8 +39,8 @@ impl Filter {
     }
 }
 
-/// Returns an address and the bits of its network. More bits than an address has are all of them; what
-/// follows the number is passed over, and so is a second slash with all that follows.
+/// Parses an address and its network bits. Caps the bits at the address's length; ignores text after the
+/// number, including a second slash and everything after it.
 fn net(entry: &str) -> Option<IpNet> {
     let (address, bits) = entry.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -49,8 +49,8 @@ fn net(entry: &str) -> Option<IpNet> {
     IpNet::new(address, bits.min(if address.is_ipv4() { 32 } else { 128 })).ok()
 }
 
-/// Yes or no; `None` for what UCX ends with an error at (`ucs_config_sscanf_bool`; "on" and "off" since
-/// 1.15).
+/// Parses a boolean; returns `None` for text on which UCX fails (`ucs_config_sscanf_bool`; "on" and "off"
+/// since 1.15).
 pub(super) fn read_bool(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "y" | "yes" | "1" => Some(true),

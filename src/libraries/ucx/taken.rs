@@ -1,14 +1,13 @@
-//! Which devices and GIDs UCX takes of a host, as `ucx_info -d` lists them.
+//! Which devices and GIDs UCX uses on a host, as `ucx_info -d` lists them.
 //!
-//! * A port counts if it is active, its HCA can be opened, and does not speak iWARP; since 1.11, also
-//!   only if the slot of `UCX_IB_GID_INDEX` has a GID, or slot 0 if that is not set
-//!   (`uct_ib_device_port_check` in `src/uct/ib/base/ib_device.c`).
-//! * `uct_ib_device_select_gid`, same file: the first slot with RoCE v2 and IPv4, else RoCE v2 and
-//!   IPv6, then RoCE v1 in the same order; since 1.21, a link-local GID of IPv6 comes after the
-//!   others; since 1.18, `UCX_IB_ROCE_SUBNETS` leaves out what is in no subnet of the list, and UCX ends
-//!   with an error if that leaves none. UCX does not ask whose address it is, so in a container the
-//!   host's may come first.
-//! * TCP counts for each interface that is up and has an address (`uct_tcp_query_devices` in
+//! * UCX uses a port if it is active and its HCA can be opened and is not iWARP; since 1.11, also only if the
+//!   GID entry of `UCX_IB_GID_INDEX`, or entry 0 if that is not set, is not empty (`uct_ib_device_port_check`
+//!   in `src/uct/ib/base/ib_device.c`).
+//! * `uct_ib_device_select_gid` in the same file selects the first RoCE v2 entry with IPv4, else RoCE v2 with
+//!   IPv6, then RoCE v1 in the same order. Since 1.21, link-local IPv6 GIDs come after the others. Since
+//!   1.18, `UCX_IB_ROCE_SUBNETS` drops GIDs in none of its subnets, and UCX fails if none remain. UCX does
+//!   not check whose address it is, so in a container the host's may come first.
+//! * UCX uses TCP on each interface that is up and has an address (`uct_tcp_query_devices` in
 //!   `src/uct/tcp/tcp_iface.c`).
 
 use std::net::IpAddr;
@@ -25,11 +24,11 @@ use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{Access, LinkLayer, NodeType};
 use crate::libraries::LibraryContext;
 
-/// What UCX takes.
+/// What UCX uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     pub ports: Vec<UcxPort>,
-    /// Ports that it would take, if the slot that it looks into first were not empty.
+    /// Ports that it would use if the first GID entry that it checks were not empty.
     pub passed_over: Vec<UcxPort>,
     /// The interfaces for TCP.
     pub tcp: Vec<String>,
@@ -37,7 +36,7 @@ pub struct Taken {
     pub has_verbs: bool,
 }
 
-/// A port, as UCX takes it.
+/// A port as UCX uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UcxPort {
     /// `mlx5_1:1`.
@@ -46,26 +45,26 @@ pub struct UcxPort {
     pub is_rail: bool,
     /// The driver of its HCA.
     pub driver: Option<String>,
-    /// On RoCE, the slot, and what is in it.
+    /// The GID entry that UCX selects on RoCE.
     pub slot: Option<Slot>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
     pub index: u32,
-    /// The address in it; `None` for an empty slot.
+    /// The entry's address; `None` if the entry is empty.
     pub address: Option<IpAddr>,
-    /// The interface that the GID comes from.
+    /// The GID's interface.
     pub netdev: Option<String>,
     pub is_v1: bool,
-    /// Whether it is one that has an address of this container.
+    /// Whether the entry contains one of this container's addresses.
     pub is_right: bool,
-    /// Whether another slot would be right.
+    /// Whether another entry would be right.
     pub has_right: bool,
 }
 
-/// Returns what a release takes with the variables of the subject; `None` if UCX does not work over verbs
-/// here (EFA), or ends with an error.
+/// Returns what a release uses with the context's variables; `None` if UCX does not work over verbs here
+/// (EFA) or fails.
 pub fn taken(subject: &LibraryContext, release: Release) -> Option<Taken> {
     if subject.value(TRANSPORTS).is_some_and(|value| unreadable(value, release).is_some()) {
         return None;
@@ -98,20 +97,20 @@ pub fn taken(subject: &LibraryContext, release: Release) -> Option<Taken> {
     Some(Taken { ports, passed_over, tcp, has_verbs: has_verbs(subject) })
 }
 
-/// Returns the slot that a release looks into before it takes a port, if it is empty.
+/// Returns the index of the GID entry that a release checks before it uses a port, if that entry is empty.
 fn first_is_empty(port: &Candidate, choice: &Choice, release: Release) -> Option<u32> {
     let index = match choice {
         Choice::Index(index) => *index,
         Choice::Auto(_) => 0,
     };
     let table = &port.port.gids;
-    // Nothing is known about an unreadable table.
+    // If the table could not be read, nothing is known about it.
     let is_read = index < table.scanned || table.scanned == table.size && table.size > 0;
     let is_empty = is_read && !table.slots.iter().any(|gid| gid.index == index);
     (release >= PASSES_OVER_EMPTY_SLOTS && is_empty).then_some(index)
 }
 
-/// Returns the ports that a release takes, or that end it, and that are not rails of the job.
+/// Returns the ports that a release uses, or on which it fails, and that are not rails of the job.
 pub fn strangers(subject: &LibraryContext, release: Release) -> Vec<String> {
     let is_readable = |value| unreadable(value, release).is_none();
     let Some(choice) = choice(subject, release).filter(|_| subject.value(TRANSPORTS).is_none_or(is_readable))
@@ -122,7 +121,7 @@ pub fn strangers(subject: &LibraryContext, release: Release) -> Vec<String> {
     strangers.filter(|port| first_is_empty(port, &choice, release).is_none()).map(Candidate::name).collect()
 }
 
-/// Returns the ports that a release takes.
+/// Returns the ports that a release selects.
 fn selected<'a>(subject: &LibraryContext<'a>, release: Release) -> impl Iterator<Item = &'a Candidate<'a>> {
     let devices = Devices::read(subject.value(DEVICES), release);
     let allowed = transports(subject.value(TRANSPORTS), release);
@@ -131,7 +130,7 @@ fn selected<'a>(subject: &LibraryContext<'a>, release: Release) -> impl Iterator
     ports.filter(move |port| devices.has(&port.name(), release))
 }
 
-/// A port on which `UCX_IB_ROCE_SUBNETS` leaves a release no GID.
+/// Returns a port on which `UCX_IB_ROCE_SUBNETS` leaves a release no GID.
 pub fn without_gid(subject: &LibraryContext, release: Release) -> Option<String> {
     let choice = choice(subject, release)?;
     let mut roce = selected(subject, release).filter(|port| port.port.link_layer == LinkLayer::Ethernet);
@@ -148,10 +147,10 @@ fn is_seen(port: &Candidate) -> bool {
     opened && is_known && port.hca.node_type != NodeType::Rnic && port.port.is_active()
 }
 
-/// How UCX comes to a GID.
+/// How UCX selects a GID.
 enum Choice {
     Index(u32),
-    /// By its own order, among the GIDs that pass.
+    /// By its own order, among the GIDs that match the filter.
     Auto(Filter),
 }
 
@@ -163,12 +162,12 @@ fn choice(subject: &LibraryContext, release: Release) -> Option<Choice> {
     match subject.value(GID_INDEX).map(index::read) {
         None | Some(Some(GidIndex::Auto)) => Some(Choice::Auto(filter)),
         Some(Some(GidIndex::Slot(number))) if filter == Filter::All => Some(Choice::Index(number)),
-        // UCX ends with an error at both, and at what is not an index.
+        // UCX fails if both are set, or if the value is not an index.
         Some(_) => None,
     }
 }
 
-/// `None` if no GID passes.
+/// Returns the GID entry that UCX selects; `None` if no GID matches.
 fn slot(subject: &LibraryContext, port: &Candidate, choice: &Choice, release: Release) -> Option<Slot> {
     let index = match choice {
         Choice::Index(index) => *index,
@@ -190,7 +189,7 @@ fn at(subject: &LibraryContext, port: &Candidate, index: u32) -> Slot {
     }
 }
 
-/// Returns the slot that UCX finds by itself; slot 0 if the table is empty, and none if no GID passes.
+/// Returns the index of the entry that UCX finds itself: 0 if the table is empty; `None` if no GID matches.
 fn by_order(slots: &[Gid], filter: &Filter, release: Release) -> Option<u32> {
     let fits = |gid: &&Gid| filter.lets_pass(gid.address());
     let rank = |gid: &&Gid| {

@@ -1,18 +1,18 @@
-//! What UCX reads in `UCX_TLS` (`ucp_is_resource_in_transports_list` in
-//! `src/ucp/core/ucp_context.c`; `ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c`).
+//! How UCX reads `UCX_TLS` (`ucp_is_resource_in_transports_list` in `src/ucp/core/ucp_context.c`;
+//! `ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c`).
 
 use super::release::{EXCLUDES_TRANSPORTS, KEEPS_DATAGRAMS, NEWEST, Release};
 
 /// The transports that a value of `UCX_TLS` allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transports {
-    /// Any over InfiniBand and RoCE.
+    /// Any transport over InfiniBand and RoCE.
     pub verbs: bool,
-    /// One over InfiniBand and RoCE that needs no connection: UD, or DC of mlx5. RC makes its
-    /// connections over it (`ucp_tl_aliases` and `UCP_TL_RSC_FLAG_AUX`), or over TCP.
+    /// A connectionless transport over InfiniBand and RoCE: UD, or mlx5's DC. RC connects through it
+    /// (`ucp_tl_aliases` and `UCP_TL_RSC_FLAG_AUX`) or through TCP.
     pub datagrams: bool,
     pub tcp: bool,
-    /// Any within a node: shared memory, a process itself, GPUs.
+    /// Any transport within a node: shared memory, self, GPUs.
     pub within: bool,
 }
 
@@ -21,16 +21,16 @@ impl Transports {
     const NONE: Transports = Transports { verbs: false, datagrams: false, tcp: false, within: false };
 }
 
-/// All names that stand for a transport over InfiniBand and RoCE; the first stands for all of them.
+/// All names of transports over InfiniBand and RoCE; the first stands for all of them.
 const VERBS: &[&str] = &[
     "ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "dc", "dc_x", "dc_mlx5", "ud", "ud_v", "ud_x",
     "ud_verbs", "ud_mlx5", "srd",
 ];
 
-/// The names of RC that do not stand for the datagrams that it connects with.
+/// The names of RC that do not include the datagrams through which it connects.
 const RC_ALONE: &[&str] = &["rc_verbs", "rc_mlx5"];
 
-/// All other names that a release knows, aliases among them (`ucp_tl_aliases`, and the transports of
+/// All other names that a release recognizes, including aliases (`ucp_tl_aliases`, and the transports of
 /// `src/uct`).
 const OTHERS: &[&str] = &[
     "all",
@@ -66,11 +66,11 @@ const OTHERS: &[&str] = &[
     "gaudi_gdr",
 ];
 
-/// Names that are known, and that move no data: what makes connections by addresses
+/// Recognized names of transports that move no data but make connections by address
 /// (`UCP_TL_RSC_FLAG_SOCKADDR`).
 const CONNECTION_MANAGERS: &[&str] = &["rdmacm", "sockcm"];
 
-/// Returns what a value of `UCX_TLS` allows; nothing if UCX fails (see [`TlsError`]).
+/// Returns what a value of `UCX_TLS` allows; no transports if UCX fails (see [`TlsError`]).
 pub(crate) fn transports(value: Option<&str>, release: Release) -> Transports {
     let Some(value) = value else { return Transports::ALL };
     if unreadable(value, release).is_some() {
@@ -88,7 +88,7 @@ pub(crate) fn transports(value: Option<&str>, release: Release) -> Transports {
         let datagrams = verbs && (keeps || !has("ud"));
         return Transports { verbs, datagrams, tcp: !has("tcp"), within: true };
     }
-    // With ":aux", a transport makes connections and moves nothing.
+    // With ":aux", a transport only makes connections and moves no data.
     let connects = |word: &&str| {
         let word = word.strip_suffix(":aux").unwrap_or(word);
         VERBS.contains(&word) && !RC_ALONE.contains(&word)
@@ -101,23 +101,23 @@ pub(crate) fn transports(value: Option<&str>, release: Release) -> Transports {
     }
 }
 
-/// Returns the words of a list, without the sign that makes a word the name of a transport and of no alias
-/// (`ucp_config_is_tl_name_present`). UCX takes them as they are, in lower case and without spaces.
+/// Returns the words of a list, without the sign that marks a word as a transport's name instead of an alias
+/// (`ucp_config_is_tl_name_present`). UCX expects lower case and does not trim spaces.
 fn words(list: &str) -> Vec<&str> {
     let is_name = |word: &&str| ["_verbs", "_mlx5", "_copy", "_ipc"].iter().any(|end| word.ends_with(end));
     let plain = |word| str::strip_prefix(word, '\\').filter(is_name).unwrap_or(word);
     list.split(',').filter(|word| !word.is_empty()).map(plain).collect()
 }
 
-/// Why UCX ends with an error on a value of `UCX_TLS`.
+/// Why UCX fails on a value of `UCX_TLS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TlsError {
-    /// It names none: "The TLs list is empty" (`ucp_check_resource_config` in
+    /// The value is empty: "The TLs list is empty" (`ucp_check_resource_config` in
     /// `src/ucp/core/ucp_context.c`, all releases).
     Empty,
     /// "all" is one of several words (`ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c`).
     AllAndMore,
-    /// It names none that moves data: "no usable transports/devices" (`ucp_check_resources` in
+    /// The value names no transport that moves data: "no usable transports/devices" (`ucp_check_resources` in
     /// `src/ucp/core/ucp_context.c`, all releases).
     NoneKnown,
 }
@@ -134,7 +134,7 @@ pub(crate) fn unreadable(value: &str, release: Release) -> Option<TlsError> {
     }
 }
 
-/// Returns whether a value of `UCX_TLS` excludes, and its list.
+/// Returns whether a value of `UCX_TLS` excludes its list, and the list.
 fn sign(value: &str, release: Release) -> (bool, &str) {
     match value.strip_prefix('^') {
         Some(rest) if release >= EXCLUDES_TRANSPORTS => (true, rest),
@@ -142,7 +142,7 @@ fn sign(value: &str, release: Release) -> (bool, &str) {
     }
 }
 
-/// Returns the words of `UCX_TLS` that no release knows.
+/// Returns the words of `UCX_TLS` that no release recognizes.
 pub(crate) fn unknown_transports(value: &str) -> Vec<&str> {
     let words = words(value.strip_prefix('^').unwrap_or(value));
     let is_known = |word: &str| {
@@ -152,7 +152,7 @@ pub(crate) fn unknown_transports(value: &str) -> Vec<&str> {
     words.into_iter().filter(|word| !is_known(word)).collect()
 }
 
-/// Returns the same list in lower case and with commas, if UCX knows each of its words.
+/// Returns the same list in lower case and with commas, if UCX recognizes each of its words.
 pub(crate) fn respelt(value: &str) -> Option<String> {
     let (sign, list) = match value.trim().strip_prefix('^') {
         Some(rest) => ("^", rest),
@@ -214,7 +214,7 @@ mod tests {
         for value in ["RC,self", "sm", "tcp;rc,tcp", "\\rc_verbs", "cuda_copy", "shm,rc"] {
             assert_eq!(all.map(|release| unreadable(value, release)), [None; 5], "{value}");
         }
-        // "^" was a part of the name once.
+        // In earlier releases, "^" was part of the name.
         assert_eq!(unreadable("^tcp", Release(1, 10)), Some(TlsError::NoneKnown));
         assert!(transports(Some("RC,self"), NEW).within && !transports(Some("rc,tcp"), NEW).within);
     }

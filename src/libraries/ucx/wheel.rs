@@ -1,5 +1,4 @@
-//! The UCX that NIXL's wheel brings, with its own libibverbs, which serves the HCAs of its own
-//! providers alone.
+//! The UCX in NIXL's wheel, which has its own libibverbs; that one serves only the HCAs of its own providers.
 
 use super::release::{NEWEST, is_nixl};
 use super::taken::taken;
@@ -10,7 +9,7 @@ use crate::libraries::LibraryContext;
 use crate::libraries::nccl::installed::provider;
 use crate::text::condensed;
 
-/// Returns the HCAs of the job that the libibverbs of a package cannot open.
+/// Returns findings about the job's HCAs that a package's libibverbs cannot open.
 pub(crate) fn unserved(subject: &LibraryContext) -> Vec<Finding> {
     let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
     packages.filter(|package| is_nixl(package)).filter_map(|package| of(subject, package)).collect()

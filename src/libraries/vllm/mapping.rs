@@ -1,4 +1,4 @@
-//! What is wrong with vLLM's map of GPUs to NICs.
+//! Findings about vLLM's mapping of GPUs to NICs.
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
         let what = format!("it assigns {} to workers, which the job does not use.", condensed(&idle));
         findings.push(warning(what).about_ports(idle).with_fix(REMOVAL));
     }
-    // One example of a far NIC is enough.
+    // One example of a distant NIC is enough.
     let far = gpus.devices.iter().find_map(|gpu| {
         let named =
             pairs.iter().find(|(named, _)| Some(*named) == of_gpu(gpu)).and_then(|(_, nic)| hca_at(*nic))?;
@@ -123,13 +123,13 @@ pub(super) fn address(gpu: &PciDevice) -> &str {
     gpu.path.rsplit('/').next().unwrap_or_default()
 }
 
-/// Returns the PCI address of an HCA, as vLLM finds it (`/sys/class/infiniband/NAME/device`).
+/// Returns an HCA's PCI address, as vLLM finds it (`/sys/class/infiniband/NAME/device`).
 pub(super) fn nic(hca: &Hca) -> Option<&str> {
     let path = hca.pci_path.as_deref()?;
     path.rsplit('/').next().filter(|address| Bdf::parse(address).is_some())
 }
 
-/// A PCI address as vLLM reads it: a domain of any width, or none (`normalize_pci`).
+/// A PCI address as vLLM parses it: with a domain of any width, or without one (`normalize_pci`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bdf {
     domain: u64,

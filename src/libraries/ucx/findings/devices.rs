@@ -1,4 +1,4 @@
-//! What is wrong with the devices that UCX is allowed.
+//! Findings about the devices that UCX may use.
 
 use super::super::alone::{Lost, lost};
 use super::super::list::{Devices, names};
@@ -73,7 +73,8 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
         }
         (false, true) if allowed.tcp => {
             let lost = releases.iter().find_map(|release| without_tcp(subject, *release));
-            // Datagrams are about UCX_TLS, and a finding about the GID reports what is wrong with it.
+            // If the cause is missing datagrams or a GID, a finding about UCX_TLS or about the GID reports
+            // it.
             if let Some(Lost::Driver(driver)) = lost {
                 let what = format!(
                     "the list has no interface, so UCX has no TCP. A process then reaches itself over UD, which not every HCA has ({driver}); where it does not, NIXL fails with a backend error."
@@ -86,7 +87,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
     findings
 }
 
-/// Returns why a process does not reach itself, if a release has HCAs and no TCP.
+/// Returns why a process does not reach itself, if a release has HCAs but no TCP.
 pub(super) fn without_tcp(subject: &LibraryContext, release: Release) -> Option<Lost> {
     let taken = taken(subject, release).filter(|taken| taken.tcp.is_empty())?;
     lost(subject, &taken, release)

@@ -1,4 +1,4 @@
-//! What is wrong with the GIDs that UCX takes.
+//! Findings about the GIDs that UCX selects.
 
 use super::super::alone::{Lost, lost};
 use super::super::index::{self, GidIndex};
@@ -11,16 +11,16 @@ use crate::fabric::gid::{common_index, of_one_family, rails};
 use crate::finding::{Finding, Id};
 use crate::libraries::{LibraryContext, LibraryFinding, WrongGid};
 
-/// What comes of a GID that is not this container's, the worst last.
+/// The consequence of a GID that is not this container's; the worst is last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Then {
-    /// UCX finds that no route leads there, and goes over TCP.
+    /// UCX finds no route to the GID's address and uses TCP.
     GoesOverTcp,
-    /// UCX passes over the port.
+    /// UCX skips the port.
     PassesOver,
     /// Connections fail.
     Fails,
-    /// UCX finds that no route leads there, and has no TCP.
+    /// UCX finds no route to the GID's address, and it has no TCP.
     HasNothing,
 }
 
@@ -90,7 +90,8 @@ pub(super) fn finding(subject: &LibraryContext) -> Option<LibraryFinding> {
     Some(wrong_gid(subject, set, port.name, &slot, then))
 }
 
-/// UCX takes a slot that is not this container's, because of a variable or by itself.
+/// Returns the finding that UCX selects a GID entry that is not this container's, because of a variable or on
+/// its own.
 fn wrong_gid(
     subject: &LibraryContext,
     set: Option<&'static str>,
@@ -121,7 +122,7 @@ fn wrong_gid(
     let finding =
         Finding::warning(Id::LibraryGid, message).about_variables(set).about_ports([&port]).with_fix(fix);
     let gid = set.map(|variable| {
-        // An index beside subnets would end UCX.
+        // UCX would fail with both an index and subnets.
         let right = || common_index(&of_one_family(&rails(subject.facts, subject.rails.ports)));
         let instead = if variable == GID_INDEX { right() } else { None };
         WrongGid::OfVariable { variable, what, port, instead: instead.map(|right| (GID_INDEX, right)) }

@@ -1,4 +1,4 @@
-//! What is wrong with the variables of UCX on a host, and what NIXL and MPI make of it.
+//! Findings about UCX's variables on a host, and their consequences for NIXL and MPI.
 
 mod devices;
 mod gid;
@@ -26,7 +26,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
         .collect()
 }
 
-/// Returns how to fix a list of devices that keeps UCX from what it needs.
+/// Returns how to fix a device list that keeps UCX from what it needs.
 fn with_tcp(subject: &LibraryContext) -> String {
     let mut names = subject.rails.port_names();
     names.extend(subject.rails.interface.map(str::to_owned));

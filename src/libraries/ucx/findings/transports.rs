@@ -1,4 +1,4 @@
-//! What is wrong with the transports that UCX is allowed.
+//! Findings about the transports that UCX may use.
 
 use super::super::alone::Lost;
 use super::super::list::{Devices, names};
@@ -50,8 +50,8 @@ pub(super) fn without_verbs(subject: &LibraryContext) -> Vec<Finding> {
     findings
 }
 
-/// Returns what is wrong with the words of `UCX_TLS`, and whether what the other words leave UCX is not what
-/// was meant.
+/// Returns what is wrong with the words of `UCX_TLS`, and whether the remaining words give UCX something else
+/// than the user meant.
 fn of_words(subject: &LibraryContext, value: &str) -> Option<(Finding, bool)> {
     let warning = |what: &str| subject.warning(Id::LibraryValue, TRANSPORTS, what);
     let write = respelt(value).map(|meant| format!("Write {TRANSPORTS}={meant}."));
@@ -111,7 +111,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
     findings
 }
 
-/// The variable keeps UCX from the rails, so it goes over TCP.
+/// Returns the finding that the variable keeps UCX from the rails, so UCX uses TCP.
 pub(super) fn on_tcp(subject: &LibraryContext, variable: &str) -> Finding {
     let what = "UCX, and NIXL and MPI on it, use only TCP, although RDMA is usable here.";
     let fix = match variable {
@@ -125,7 +125,8 @@ pub(super) fn on_tcp(subject: &LibraryContext, variable: &str) -> Finding {
     subject.warning(Id::LibraryOnTcp, variable, what).with_fix(fix)
 }
 
-/// The transports, together with the devices if both are named, leave UCX no network.
+/// Returns the finding that the transports, together with the devices if both are named, leave UCX no
+/// network.
 pub(super) fn no_network(subject: &LibraryContext, variables: &[&str]) -> Finding {
     let set: Vec<String> = variables.iter().map(|variable| subject.shown(variable)).collect();
     let leave = if set.len() == 1 { "it leaves" } else { "together they leave" };
@@ -133,7 +134,7 @@ pub(super) fn no_network(subject: &LibraryContext, variables: &[&str]) -> Findin
         "{}: {leave} UCX no network, so a process reaches only processes on its own node.",
         set.join(" and ")
     );
-    // For a job of one node any will do.
+    // A job with one node needs no network.
     let finding = if set.len() == 1 { Finding::info } else { Finding::warning };
     finding(Id::LibraryValue, message)
         .about_variables(variables.iter().copied())
