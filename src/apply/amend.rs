@@ -1,4 +1,4 @@
-//! Our lines in a file that may also have lines of others.
+//! Writes rdma-init's lines into a file that may also contain other lines.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -12,10 +12,10 @@ use crate::state::folder::Folder;
 use crate::state::mount;
 use crate::sys::user;
 
-/// In bytes; no file of a user is larger.
+/// In bytes: the largest file to amend; no user's file is larger.
 pub(crate) const LONGEST: u64 = 1024 * 1024;
 
-/// Why a file is left as it is.
+/// Why a file is left unchanged.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotAmended {
@@ -41,11 +41,11 @@ pub(crate) enum InPlace {
     UnlessMounted,
 }
 
-/// Replaces the file's text, all at once if possible. A new file gets this mode; an existing
-/// file keeps its mode and its owner.
+/// Replaces the file's text, atomically if possible. A new file gets this mode; an existing file keeps its
+/// mode and owner.
 ///
 /// # Errors
-/// The file cannot be read or written, or is not a regular file of text.
+/// Fails if the file cannot be read or written, or is not a regular text file.
 pub(crate) fn amend(
     path: &Path,
     mode: u32,
@@ -74,8 +74,7 @@ pub(crate) fn amend(
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(NotAmended::Because("it has no name".to_owned()));
     };
-    // No other user can change a directory on this path, so none can have put another file
-    // there.
+    // No other user can change a directory on this path, so none can have put another file there.
     let users = [Uid::from_raw(0), user::effective()];
     let folder = Folder::open(folder, &users).map_err(|refused| because(&refused))?;
     let may_be_in_place = |errno| match errno {
@@ -97,7 +96,7 @@ pub(crate) fn amend(
     }
 }
 
-/// Returns whether a file is on the mount of its directory, and not a separate mount.
+/// Returns whether a file is on the same mount as its directory, rather than a separate mount.
 fn lies_in_its_folder(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let [file, folder] = [path, folder].map(mount::of_path);
@@ -113,7 +112,7 @@ fn unreadable(failure: ReadFailure) -> NotAmended {
     })
 }
 
-/// Writes the new text over the old one. If that fails, the old text is written again.
+/// Overwrites the file with the new text. If that fails, writes the old text again.
 fn write_in_place(path: &Path, old: &str, new: &str) -> Result<(), ReadFailure> {
     let file = open_regular(path, OpenFor::Write, Links::Refused)?;
     let put =
@@ -161,7 +160,7 @@ mod tests {
         change().unwrap();
         let status = fs::metadata(&path).unwrap();
         assert_eq!((status.uid(), status.gid(), status.len()), (1234, 2345, 4));
-        // The owner of the directory could have put another file under that name.
+        // The directory's owner could have put another file under that name.
         std::os::unix::fs::chown(&folder, Some(1234), None).unwrap();
         assert!(change().unwrap_err().contains("another user (uid 1234)"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
@@ -192,7 +191,7 @@ mod tests {
         fs::create_dir(&path).unwrap();
         none(&change);
         fs::remove_dir(&path).unwrap();
-        // The file is as large as it says, but takes no room on the disk.
+        // The file has the reported size, but occupies no disk space.
         fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
         none(&change);
         none(&|| {

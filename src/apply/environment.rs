@@ -4,8 +4,8 @@ use std::ffi::CString;
 
 use crate::facts::environment::Filled;
 
-/// Returns the inherited entries with the filled variables: these replace inherited entries of the same
-/// name, and the others follow at the end.
+/// Returns the inherited entries with the filled variables: a filled variable replaces an inherited entry of
+/// the same name, or else is appended.
 pub(crate) fn with<'a>(
     inherited: Vec<CString>,
     filled: impl Iterator<Item = (&'a str, &'a str)>,

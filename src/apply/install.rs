@@ -1,5 +1,4 @@
-//! Copies this program into a directory that another container shares, for an image that cannot be
-//! rebuilt.
+//! Copies this program into a directory that another container shares, for an image that cannot be rebuilt.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,24 +15,24 @@ use crate::sys::user;
 const NAME: &str = "rdma-init";
 const MODE: u32 = 0o755;
 
-/// The kernel shows here the file that this process was started from, even if its name is gone.
+/// Under this path, the kernel provides the file that this process was started from, even if it was deleted.
 const OWN: &str = "/proc/self/exe";
 
-/// A copy that is in the wanted directory.
+/// A copy that is in the requested directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Installed {
     pub path: PathBuf,
-    /// Whether the same copy already existed, byte for byte.
+    /// Whether an identical copy already existed.
     pub was_there: bool,
-    /// Whether the file system is mounted so that no program on it can be started (`noexec`).
+    /// Whether the file system is mounted so that no program on it can be executed (`noexec`).
     pub noexec: bool,
 }
 
-/// Puts a copy of the running program into a directory. A process that starts it there finds the old copy
-/// or all of the new one. A symbolic link of its name is replaced, never followed.
+/// Puts a copy of the running program into a directory. A process that starts the program there gets the
+/// complete old copy or the complete new one. Replaces a symbolic link of that name and never follows it.
 ///
 /// # Errors
-/// A sentence that says why the copy cannot be put there.
+/// Returns a sentence that says why the copy cannot be written.
 pub(crate) fn install(folder: &Path) -> Result<Installed, String> {
     let program = fs::read(OWN)
         .map_err(|error| format!("cannot read the running program, {OWN}: {error}; is /proc mounted?"))?;
@@ -51,7 +50,7 @@ fn put(path: &Path, program: &[u8]) -> Result<Installed, String> {
     })?;
     let target = path.join(NAME);
     let is_whole = |(bytes, mode): (Vec<u8>, u32)| mode == MODE && bytes == program;
-    // One byte more, so that a longer file is seen to differ.
+    // Reads one byte more, so that a longer file is recognized as different.
     let longest = program.len() as u64 + 1;
     let was_there = folder.read_of(NAME, &[Uid::from_raw(0), user::effective()], longest).is_ok_and(is_whole);
     if !was_there {
@@ -101,7 +100,7 @@ mod tests {
         let first = number();
         assert!(is_there(b"one"));
         assert_eq!(number(), first);
-        // A process that runs the old copy goes on, because the new copy is a new file.
+        // A process that runs the old copy continues, because the new copy is a new file.
         assert!(!is_there(b"two"));
         assert_ne!(number(), first);
         fs::write(&path, b"two and more").unwrap();
@@ -130,7 +129,7 @@ mod tests {
             assert!(fs::symlink_metadata(folder.join(NAME)).unwrap().is_file());
             fs::remove_file(folder.join(NAME)).unwrap();
         }
-        // The directory itself may be a link, which is the user's own choice.
+        // The directory itself may be a link, because the user chose it.
         symlink(&folder, place.path().join("link")).unwrap();
         assert!(put(&place.path().join("link"), b"program").is_ok());
         assert_eq!(fs::read(folder.join(NAME)).unwrap(), b"program");

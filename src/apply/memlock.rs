@@ -1,4 +1,4 @@
-//! Raises the limit of memory that the command can pin, and tries whether pinning works.
+//! Raises the limit on the memory that the command can pin, and checks whether pinning works.
 
 use caps::{CapSet, Capability};
 use nix::errno::Errno;
@@ -9,8 +9,8 @@ use crate::facts::process::Process;
 use crate::findings::memlock::{self, Pinning};
 use crate::sys::memory;
 
-/// Raises the limit as far as possible, and keeps a capability for the command. Returns the new
-/// limit, and what the command can pin according to the rules.
+/// Raises the limit as far as possible, and keeps a capability for the command. Returns the new limit, and
+/// whether the command can pin memory according to the rules.
 pub(crate) fn raise(limit: Limit, process: &Process) -> (Limit, Pinning) {
     let wanted = memlock::raised(limit, process);
     if wanted != limit && set(wanted).is_err() {
@@ -33,8 +33,8 @@ fn set(limit: Limit) -> Result<(), Errno> {
     setrlimit(Resource::RLIMIT_MEMLOCK, limit.soft.to_rlim(), limit.hard.to_rlim())
 }
 
-/// A process that is not root loses its capabilities at the exec unless they are
-/// ambient.
+/// Makes CAP_IPC_LOCK ambient and returns whether the command keeps it: a process that is not root loses a
+/// capability at the exec unless it is ambient.
 fn keep_capability(process: &Process) -> bool {
     let lock = Capability::CAP_IPC_LOCK;
     process.capabilities.ambient.has(lock)
@@ -44,13 +44,13 @@ fn keep_capability(process: &Process) -> bool {
             && caps::raise(None, CapSet::Ambient, lock).is_ok()
 }
 
-/// Larger than 8 MiB, the usual limit if none was set.
+/// In bytes: larger than 8 MiB, the usual limit if none was set.
 const LEAST_PROBE: u64 = 16 * 1024 * 1024;
 
-/// In bytes: there is plenty of address space, but it ends.
+/// In bytes: the address space is large but finite.
 const LARGEST_PROBE: u64 = 1 << 40;
 
-/// Corrects the answer of the rules by trying to lock more memory than the limit.
+/// Corrects the result of the rules by trying to lock more memory than the limit allows.
 pub(crate) fn proven(pinning: Pinning, limit: Limit) -> Pinning {
     let bytes = match limit.soft {
         Amount::Limited(bytes) => Some(bytes),

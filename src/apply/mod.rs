@@ -1,4 +1,4 @@
-//! Carries the decision out: limits, capabilities, environment, files. Nothing is judged here.
+//! Carries out the decision: limits, capabilities, environment, files. It judges nothing.
 
 pub(crate) mod amend;
 pub(crate) mod environment;

@@ -1,5 +1,5 @@
-//! Writes the variables into `/etc/nccl.conf`, which NCCL reads in every process, however the
-//! process was started, and into `/etc/rccl.conf` if the image has RCCL, which reads that one.
+//! Writes the variables into `/etc/nccl.conf`, which NCCL reads in every process, no matter how the process
+//! was started. If the image has RCCL, also writes `/etc/rccl.conf`, which RCCL reads.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use crate::facts::Facts;
 use crate::facts::reader::{Links, read_regular};
 use crate::libraries::nccl::conf;
 
-/// The file of NCCL, and that of RCCL.
+/// NCCL's file and RCCL's file.
 const NCCL: &str = "etc/nccl.conf";
 const RCCL: &str = "etc/rccl.conf";
 
-/// Returns the files that the libraries of the image read, below the root.
+/// Returns the files that the image's libraries read, relative to the root.
 pub(crate) fn files(facts: &Facts) -> impl Iterator<Item = &'static str> {
     let has_rccl = facts.image.as_ref().is_some_and(|image| !image.rccl.is_empty());
     [NCCL].into_iter().chain(has_rccl.then_some(RCCL))
 }
 
-/// Puts the lines `KEY=VALUE` after the user's own, in place of those of an earlier start.
-/// `state` is a file with the same lines, to which the file may be a link.
+/// Puts the lines `KEY=VALUE` after the user's own, replacing those of an earlier start. `state` is a file
+/// with the same lines; the file may be a link to it.
 ///
 /// # Errors
-/// A sentence that says why the lines cannot be written.
+/// Returns a sentence that says why the lines cannot be written.
 pub(crate) fn write(
     root: &Path,
     file: &str,
@@ -37,7 +37,7 @@ pub(crate) fn write(
     }
 }
 
-/// Returns the lines of an earlier start, if they are still there and differ from these.
+/// Returns the lines of an earlier start if they are still in the file and differ from these.
 pub(crate) fn left_behind(root: &Path, file: &str, lines: &str) -> Option<String> {
     let text = String::from_utf8(read_regular(&root.join(file), LONGEST, Links::Followed).ok()?).ok()?;
     let is_there = block::with(&text, "", conf::keys) != text;
@@ -68,7 +68,7 @@ mod tests {
         let second = fs::read_to_string(&path).unwrap();
         assert!(second.starts_with("NCCL_DEBUG=INFO\n#") && second.contains("\nNCCL_IB_TC=2\n"), "{second}");
         assert!(!second.contains("WARN") && !second.contains("NCCL_IB_TC=1"), "{second}");
-        // A link of the image to a file with the same lines works too.
+        // A link in the image to a file with the same lines works, too.
         fs::remove_file(&path).unwrap();
         symlink("/run/rdma-init/nccl.conf", &path).unwrap();
         assert_eq!(write("NCCL_IB_TC=1\n"), Ok(()));

@@ -1,4 +1,4 @@
-//! Writes the names of the variables that stay each node's own into vLLM's list
+//! Writes the names of the variables that each node must keep for itself into vLLM's list
 //! ([`crate::facts::node_list`]).
 
 use std::fs;
@@ -13,23 +13,23 @@ use crate::state::folder::Folder;
 use crate::state::mount;
 use crate::sys::user;
 
-/// Puts the names after the user's own, in place of those of an earlier start. Makes the file and
-/// its directory, if there are names. Without `InPlace::Yes`, only what lies on the container's own
-/// mount is touched: a home directory may be that of many nodes.
+/// Puts the names after the user's own, replacing those of an earlier start. Creates the file and its
+/// directory if there are names. Without `InPlace::Yes`, changes only files on the container's own mount:
+/// many nodes may share a home directory.
 ///
 /// # Errors
-/// A sentence that says why the names cannot be written.
+/// Returns a sentence that says why the names cannot be written.
 pub(crate) fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) -> Result<(), String> {
     if !file.starts_with('/') {
         return Err("its directory is relative to the working directory, so each process looks for a different file (start VLLM_CONFIG_ROOT with /)".into());
     }
     let path = root.join(file.trim_start_matches('/'));
-    // A user may have put the names into a list that is not ours to write.
+    // A user may have put the names into a list that rdma-init must not write.
     if names.is_empty() && !path.exists() || has_all(&path, names) {
         return Ok(());
     }
     let folder = path.parent().unwrap_or(root);
-    // All directories on the path are missing below this one.
+    // Below this directory, all directories on the path are missing.
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(root);
     if in_place == InPlace::UnlessMounted && mount::of_path(there) != mount::of_path(root) {
         return Err(format!("{} is a mount, which other containers may share", there.display()));
@@ -50,7 +50,7 @@ pub(crate) fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) 
     if is_list { Ok(()) } else { Err("it is not a JSON list".to_owned()) }
 }
 
-/// Returns whether the list needs no change, wherever it lies.
+/// Returns whether the list needs no change, regardless of where it is.
 fn has_all(path: &Path, names: &[&str]) -> bool {
     let text =
         read_regular(path, LONGEST, Links::Followed).ok().and_then(|text| String::from_utf8(text).ok());
@@ -88,7 +88,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let other = root.path().join("data");
         fs::write(&other, "[\"NCCL_NET\", \"NCCL_IB_HCA\"]").unwrap();
-        // As a ConfigMap is mounted.
+        // The link imitates a mounted ConfigMap.
         std::os::unix::fs::symlink(&other, root.path().join("list.json")).unwrap();
         let write = |file: &str, names: &[&str]| write(root.path(), file, names, InPlace::Yes);
         assert_eq!(write("/list.json", &["NCCL_IB_HCA"]), Ok(()));

@@ -1,4 +1,4 @@
-//! The variables for login shells, for what sshd starts, and for PAM.
+//! Writes the variables for login shells, for processes that sshd starts, and for PAM.
 
 mod sshd;
 
@@ -12,19 +12,19 @@ use crate::state::Propagate;
 const PROFILE: &str = "/etc/profile.d/rdma-init.sh";
 const PAM: &str = "/etc/environment";
 
-/// Where to write, and for whom.
+/// Where to write, and for which user.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PropagationTarget<'a> {
     pub root: &'a Path,
-    /// The home directory of the user.
+    /// The user's home directory.
     pub home: Option<&'a Path>,
 }
 
-/// Puts the variables in one place, and adds what could not be done to the list.
+/// Puts the variables in one place and adds each failure to the list.
 type Put = fn(PropagationTarget, &[(&str, &str)], &mut Vec<String>);
 
-/// Puts the variables into each wanted place, instead of those of an earlier start. Returns what
-/// could not be done, each a sentence without its full stop.
+/// Puts the variables into each requested place, replacing those of an earlier start. Returns the failures,
+/// each as a sentence without its full stop.
 #[must_use]
 pub(crate) fn write(target: PropagationTarget, wanted: Propagate, variables: &[(&str, &str)]) -> Vec<String> {
     let places: [(bool, &str, Put); 3] = [
@@ -36,7 +36,7 @@ pub(crate) fn write(target: PropagationTarget, wanted: Propagate, variables: &[(
     for (_, what, put) in places.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
         let mut problems = Vec::new();
         put(target, variables, &mut problems);
-        // Without a variable, none is missing.
+        // If there are no variables, none is missing.
         told.extend(problems.iter().filter(|_| !variables.is_empty()).map(|why| format!("{what}: {why}")));
     }
     told
@@ -59,7 +59,7 @@ fn keys(text: &str) -> Vec<String> {
     plain.filter_map(|line| Some(line.split_once('=')?.0.trim_end().to_owned())).collect()
 }
 
-/// Returns a line for each variable that the format can hold.
+/// Returns a line for each variable that the format can represent.
 fn lines(variables: &[(&str, &str)], writer: Writer, problems: &mut Vec<String>) -> String {
     let (lines, unfit) = written(variables, writer);
     problems.extend(unfit.iter().map(left_out));
@@ -112,7 +112,7 @@ mod tests {
         );
         let shell = std::process::Command::new("sh").args(["-c", &script]).env("NCCL_IB_TC", "").output();
         assert_eq!(String::from_utf8(shell.unwrap().stdout).unwrap(), "=mlx5_1,mlx5_2 \n");
-        // A start with no variables removes what an earlier one has left.
+        // A start without variables removes those that an earlier start wrote.
         assert_eq!(write(target, wanted, &[]), Vec::<String>::new());
         assert_eq!((read(PROFILE).as_str(), read(PAM).as_str()), ("", "# x\nexport NCCL_IB_TC=7\n"));
     }

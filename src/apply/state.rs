@@ -19,9 +19,9 @@ pub(crate) struct StateFiles {
     pub nccl_conf: Vec<u8>,
     pub plan: Vec<u8>,
     pub facts: Vec<u8>,
-    /// What the env plugin answers; `None` if NCCL is to ask none.
+    /// The env plugin's decision; `None` if NCCL should not use the plugin.
     pub env_plugin: Option<Vec<u8>>,
-    /// Whether the facts have values from a file that is not world-readable.
+    /// Whether the facts contain values from a file that is not world-readable.
     pub is_private: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct WrittenFiles {
     pub folder: PathBuf,
     /// Whether only this container can write to the directory.
     pub is_of_container: bool,
-    /// The shared object for NCCL, if it is there.
+    /// The shared object for NCCL, if it was written.
     pub env_plugin: Option<PathBuf>,
 }
 
@@ -40,27 +40,27 @@ pub(crate) struct WrittenFiles {
 pub(crate) struct RefusedFolder {
     pub folder: PathBuf,
     pub why: String,
-    /// Files that have the names of our files, and that this start has not written.
+    /// Files that have the same names as rdma-init's files but that this start did not write.
     pub strange: Vec<&'static str>,
     pub origin: FilesOrigin,
 }
 
-/// Where the files that this start has not written seem to come from.
+/// Where the files that this start did not write seem to come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FilesOrigin {
     /// From rdma-init in another container, or from an earlier start.
     OtherState,
-    /// From an earlier start or from the image: it is for another reason than their owner that
-    /// they could not be replaced.
+    /// From an earlier start or from the image: they could not be replaced for a reason other than their
+    /// owner.
     NotReplaced,
     /// From a process that this start does not trust: other users may write there, or the file is a mount.
     Others,
 }
 
-/// Why the files are not in a directory.
+/// Why the files could not be written to a directory.
 enum NotWritten {
     Folder(folder::Refused),
-    /// In a directory that is this user's alone.
+    /// In a directory that belongs to this user alone.
     File(Errno),
 }
 
@@ -68,7 +68,7 @@ impl NotWritten {
     fn origin(&self) -> FilesOrigin {
         match self {
             NotWritten::Folder(refused) if refused.is_of_others() => FilesOrigin::Others,
-            // A file is mounted there, from wherever.
+            // A file is mounted there, from an unknown source.
             NotWritten::File(Errno::EBUSY) => FilesOrigin::Others,
             NotWritten::Folder(_) | NotWritten::File(_) => FilesOrigin::NotReplaced,
         }
@@ -84,10 +84,10 @@ impl std::fmt::Display for NotWritten {
     }
 }
 
-/// Writes the files to the first directory that belongs to this user alone. Returns that directory, and
-/// the directories that could not be used. `standing` is a directory whose state has to stay: it and
-/// the directories after it are not tried. `files` gets the path of the shared object for NCCL, if that
-/// may be in the directory. `None` if no state is wanted, or no directory can be used.
+/// Writes the files to the first directory that belongs to this user alone. Returns that directory, or `None`
+/// if no state is wanted or no directory can be used, and the directories that could not be used. `standing`
+/// is a directory whose state must stay: the function tries neither it nor the directories after it. `files`
+/// gets the path of the shared object for NCCL, if the directory may contain it.
 #[must_use]
 pub(crate) fn write(
     place: &StateDir,
@@ -114,7 +114,6 @@ pub(crate) fn write(
     (None, refused)
 }
 
-/// Writes the files.
 fn write_to(path: &Path, files: impl Fn(Option<&Path>) -> StateFiles) -> Result<WrittenFiles, NotWritten> {
     let folder = Folder::make(path).map_err(NotWritten::Folder)?;
     let is_of_container = folder.is_of_root();
@@ -123,7 +122,7 @@ fn write_to(path: &Path, files: impl Fn(Option<&Path>) -> StateFiles) -> Result<
     let files = files(may_hold_code.then_some(library.as_path()));
     let written = fill(&folder, &files);
     if written.is_err() {
-        // A part of the state, or an older one, would have other values than the command gets.
+        // A partial or older state would contain other values than the command gets.
         FILES.iter().for_each(|name| folder.remove(name));
     }
     written.map_err(NotWritten::File)?;
@@ -131,25 +130,25 @@ fn write_to(path: &Path, files: impl Fn(Option<&Path>) -> StateFiles) -> Result<
     Ok(WrittenFiles { folder: path.to_owned(), is_of_container, env_plugin })
 }
 
-/// Returns whether a start can probably leave code for the job's processes in its state: of all directories,
-/// only the first may be one.
+/// Returns whether a start can probably put code for the job's processes into its state. Only the first of
+/// the directories may contain code.
 pub(crate) fn may_hold_code(place: &StateDir) -> bool {
     let Some(folder) = place.folders(user::effective()).next() else { return false };
     let there = folder.ancestors().find(|part| part.exists());
     !is_for_everybody(&folder) && may_be_made(&folder) && there.is_some_and(mount::is_of_root)
 }
 
-/// Returns whether a directory is where every user may write, and where the containers of a Pod may share
-/// files. No process loads code from there.
+/// Returns whether a directory is in a place where every user may write, and where the containers of a Pod
+/// may share files. No process loads code from there.
 fn is_for_everybody(path: &Path) -> bool {
     ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|shared| path.starts_with(shared))
 }
 
-/// The files that a process may open at any time. The others are opened after the plan was found.
+/// The files that a process may open at any time. A process opens the others only if the plan exists.
 const OPENED_BY_PATH: [&str; 3] = [ENV_SH, NCCL_CONF, PLAN];
 
 fn fill(folder: &Folder, files: &StateFiles) -> Result<(), Errno> {
-    // The plan is written last, because readers look for it: when it is there, everything is.
+    // The plan is written last, because readers look for it: if it exists, all other files do, too.
     let mode_of_facts = if files.is_private { 0o600 } else { 0o644 };
     let of_plugin = match &files.env_plugin {
         Some(decision) => vec![(LIBRARY_FILE, LIBRARY), (DECISION_FILE, decision.as_slice())],
@@ -166,9 +165,9 @@ fn fill(folder: &Folder, files: &StateFiles) -> Result<(), Errno> {
         (FACTS, files.facts.as_slice(), mode_of_facts),
         (PLAN, files.plan.as_slice(), 0o644),
     ]) {
-        // A file with the same bytes has the right mode already, because what makes the facts
-        // private is in them. Most starts of a container leave what the one before has left,
-        // and to replace a file may mean waiting for the disk.
+        // A file with the same bytes already has the right mode, because the data that makes the facts
+        // private is in them. Most starts of a container leave the previous start's files unchanged, because
+        // replacing a file may mean waiting for the disk.
         if folder.is_new() && !OPENED_BY_PATH.contains(&name) {
             folder.write_unread(name, bytes, mode)?;
         } else if folder.is_new() || folder.read(name).as_deref() != Ok(bytes) {
@@ -178,7 +177,7 @@ fn fill(folder: &Folder, files: &StateFiles) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Returns those files that programs other than rdma-init read, and would take for ours.
+/// Returns the files that programs other than rdma-init read and would mistake for this start's.
 fn strange(folder: &Path) -> Vec<&'static str> {
     [ENV_SH, NCCL_CONF].into_iter().filter(|name| folder.join(name).symlink_metadata().is_ok()).collect()
 }
@@ -212,7 +211,7 @@ mod tests {
         }
     }
 
-    /// A process that has mapped a file dies (SIGBUS) if the file becomes shorter.
+    /// A process that has mapped a file is killed (SIGBUS) if the file becomes shorter.
     #[test]
     fn a_library_is_replaced_as_a_whole_and_never_changed() {
         let place = place();

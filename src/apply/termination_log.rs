@@ -1,18 +1,18 @@
-//! The file in which Kubernetes looks for the reason of a container's end.
+//! The file in which Kubernetes looks for the reason why a container ended.
 
 use std::path::Path;
 
 use crate::sys::last_words::{FileKind, LastWords};
 
-/// In bytes: Kubernetes shows this much of the file.
+/// In bytes: how much of the file Kubernetes shows.
 const LONGEST: usize = 4096;
 
 /// The file that the kubelet mounts.
 pub(crate) const DEFAULT: &str = "/dev/termination-log";
 
-/// Returns the reason for the kubelet's file, which is not needed if it is not there; or for another
-/// file (`RDMA_INIT_TERMINATION_LOG`). That file is created if it is not there, and a content that
-/// is not a reason of ours is never overwritten.
+/// Returns the reason for the kubelet's file, which may be missing, or for another file
+/// (`RDMA_INIT_TERMINATION_LOG`). The write creates the other file if it is missing, and never overwrites
+/// content that is not one of rdma-init's reasons.
 pub(crate) fn last_words(reason: &str, configured: Option<&Path>) -> LastWords {
     words(reason, configured, FileKind::OfKubelet)
 }

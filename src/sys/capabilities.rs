@@ -1,18 +1,18 @@
-//! Gives up what a process that does one thing does not need.
+//! Gives up the capabilities that a process with a single task does not need.
 
 use caps::{CapSet, Capability};
 use nix::sys::prctl::set_dumpable;
 
-/// Gives up all capabilities of this process but these. A program that root executes has them again. From now on, only a
-/// process with CAP_SYS_PTRACE may look into this one: another process of the same user, which has fewer
-/// capabilities than this one had, could otherwise read the environment here.
+/// Gives up all of this process's capabilities except these. If root executes a program, that program has
+/// them again. From now on, only a process with CAP_SYS_PTRACE may inspect this one: otherwise another
+/// process of the same user, with fewer capabilities than this one had, could read the environment here.
 pub(crate) fn keep_only(kept: &[Capability]) {
     let _ = set_dumpable(false);
     give_up_all_but(kept);
 }
 
 fn give_up_all_but(kept: &[Capability]) {
-    // What is effective is permitted, so that set goes last.
+    // An effective capability must be permitted, so the permitted set goes last.
     for set in [CapSet::Effective, CapSet::Inheritable, CapSet::Permitted] {
         let Ok(mut held) = caps::read(None, set) else { continue };
         held.retain(|capability| kept.contains(capability));
@@ -24,7 +24,7 @@ fn give_up_all_but(kept: &[Capability]) {
 mod tests {
     use super::*;
 
-    /// Capabilities belong to a thread.
+    /// Capabilities belong to a thread, so the test uses its own.
     #[test]
     fn what_is_not_kept_is_gone_and_nothing_is_gained() {
         let sets = [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable, CapSet::Ambient];

@@ -1,7 +1,7 @@
-//! The children of a preparation that may be taken over: they are ended before the command takes
-//! the place of the preparation, because one that hangs in a driver keeps the device open.
+//! Tracks the children of a preparation that may be taken over. They are killed before the command replaces
+//! the preparation, because a child that hangs in a driver keeps the device open.
 //!
-//! Nothing here allocates, so a signal handler may use it.
+//! This module allocates nothing, so a signal handler may use it.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
@@ -12,31 +12,31 @@ use nix::unistd::Pid;
 use super::fork::{Reaped, reap_child};
 use super::signals;
 
-/// The process numbers; 0 is a free place. A host has fewer ports to try; a child without a place
-/// is left alone.
+/// The process IDs; 0 marks a free place. No host has this many ports to try; a child without a place is not
+/// tracked.
 static KNOWN: [AtomicI32; 512] = [const { AtomicI32::new(0) }; 512];
 
-/// Whether children are remembered at all. PID 1 touches none of this memory.
+/// Whether children are tracked at all. PID 1 touches none of this memory.
 static REMEMBERED: AtomicBool = AtomicBool::new(false);
 
-/// How often, and after which time, a child that was killed is checked: one whose device does
-/// not answer may take much longer.
+/// How often, and at which interval, to check for a killed child: one whose device does not answer may take
+/// much longer to exit.
 const LOOKS: usize = 100;
 const LOOK: Duration = Duration::from_millis(1);
 
-/// From now on, children are remembered, or no longer.
+/// Starts or stops tracking children.
 pub(super) fn remember_all(yes: bool) {
     REMEMBERED.store(yes, Ordering::SeqCst);
 }
 
-/// A child was started.
+/// Records that a child was started.
 pub(super) fn started(child: Pid) {
     if REMEMBERED.load(Ordering::SeqCst) {
         put(0, child.as_raw());
     }
 }
 
-/// A child was reaped, so its number may soon be that of another process.
+/// Records that a child was reaped: another process may soon have its ID.
 pub(super) fn reaped(child: Pid) {
     if REMEMBERED.load(Ordering::SeqCst) {
         put(child.as_raw(), 0);
@@ -51,7 +51,7 @@ fn put(before: i32, after: i32) {
     }
 }
 
-/// Kills all of them, and reaps those that end soon.
+/// Kills all tracked children, and reaps those that exit soon.
 pub(super) fn end() {
     let known = || {
         KNOWN.iter().map(|place| Pid::from_raw(place.load(Ordering::SeqCst))).filter(|pid| pid.as_raw() > 0)
@@ -60,7 +60,7 @@ pub(super) fn end() {
         let _ = signals::kill(child, libc::SIGKILL);
     }
     for _ in 0..LOOKS {
-        // To reap one forgets it.
+        // Reaping a child also removes it from the list.
         for child in known() {
             if reap_child(child) == Reaped::Childless {
                 reaped(child);

@@ -1,5 +1,5 @@
-//! The signals of a crash: their handlers run on a separate stack, because the usual stack may be
-//! what is exhausted.
+//! Handles the signals of a crash. The handlers run on a separate stack, because the usual stack may be
+//! exhausted.
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -12,15 +12,15 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use super::signals::{self, Disposition};
 use super::take_over::{Cause, take_over};
 
-/// The signals by which a process ends because of its own fault. `abort` raises SIGABRT; the C
-/// library calls that, too.
+/// The signals that end a process because of its own fault. `abort` raises SIGABRT, including when the C
+/// library calls it.
 pub(super) const SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGILL, libc::SIGFPE];
 
-/// In bytes: what the handler needs in a debug build, and what the kernel saves of the registers of
-/// a large processor (AT_MINSIGSTKSZ is some 12 KiB with AMX). What is not used costs nothing.
+/// In bytes: what the handler needs in a debug build, plus the registers that the kernel saves on a large
+/// processor (AT_MINSIGSTKSZ is some 12 KiB with AMX). Unused pages cost nothing.
 const STACK: NonZeroUsize = NonZeroUsize::new(256 * 1024).unwrap();
 
-/// The process that handles its crashes. Its children inherit the handler.
+/// The process whose crashes are handled. Its children inherit the handler.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// Bit n is set if signal n was ignored before.
@@ -29,17 +29,17 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Bit n is set if signal n was blocked before.
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
-/// The handlers of a process, until [`Handlers::remove`].
+/// A process's crash handlers, until [`Handlers::remove`].
 pub(super) struct Handlers {
     before: [Disposition; SIGNALS.len()],
     stack: NonNull<libc::c_void>,
 }
 
 impl Handlers {
-    /// From now on, a crash of this process is a [`take_over`].
+    /// Makes a crash of this process lead to a [`take_over`] from now on.
     ///
     /// # Errors
-    /// ENOMEM when there is no address space for the stack.
+    /// Fails with ENOMEM if there is no address space for the stack.
     pub(super) fn install() -> Result<Handlers, Errno> {
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory
         // of ours, and stays until `remove` has taken it from the kernel. The handler does only
@@ -57,15 +57,15 @@ impl Handlers {
             let ignored =
                 before.iter().filter(|before| before.is_ignored()).map(|before| 1 << before.signal());
             IGNORED.store(ignored.sum(), Ordering::SeqCst);
-            // The kernel kills for a fault whose signal is blocked. The mask that was inherited is
-            // restored with those of all other signals.
+            // The kernel kills a process if a fault's signal is blocked. The inherited mask of these signals
+            // is restored together with that of all others.
             let blocked = SIGNALS.into_iter().filter(|signal| signals::unblock(*signal));
             BLOCKED.store(blocked.map(|signal| 1 << signal).sum(), Ordering::SeqCst);
             Ok(Handlers { before, stack })
         }
     }
 
-    /// Returns what the command inherits.
+    /// Returns the dispositions that the command inherits.
     pub(super) fn before(&self) -> [Disposition; SIGNALS.len()] {
         self.before
     }
@@ -85,8 +85,8 @@ impl Handlers {
     }
 }
 
-/// The handler. What is not a crash of the owner does what it would do without the handler: a signal
-/// that another process has sent, and the crash of a child.
+/// Handles a signal. If the signal is not a crash of the owner, has the same effect as without the handler:
+/// for a signal that another process sent, and for a crash of a child.
 extern "C" fn crashed(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel hands over a complete siginfo; one with such a code names its sender. It
     // also hands over a complete ucontext, and restores the mask in it when the handler returns.
@@ -101,12 +101,12 @@ extern "C" fn crashed(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
             return;
         }
         if is_sent && BLOCKED.load(Ordering::SeqCst) & (1 << signal) != 0 {
-            // It stays pending, for the command.
+            // The signal stays pending for the command.
             libc::sigaddset(&raw mut (*context.cast::<libc::ucontext_t>()).uc_sigmask, signal);
             libc::kill(own, signal);
             return;
         }
-        // It is delivered when the handler returns.
+        // The kernel delivers it when the handler returns.
         signals::set_default(signal);
         libc::kill(own, signal);
     }

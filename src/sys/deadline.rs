@@ -1,4 +1,4 @@
-//! The deadline of the preparation in a process without an init, which no PID 1 watches.
+//! The preparation's deadline in a process without an init, which no PID 1 watches.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use nix::libc;
 use super::signals::{self, Disposition};
 use super::take_over::{Cause, take_over};
 
-/// A timer that ends in a [`take_over`], until [`Timer::stop`].
+/// A timer that triggers a [`take_over`] when it expires, until [`Timer::stop`].
 ///
-/// This is a POSIX timer, because that ends with the exec, and because an interval timer
-/// that was inherited belongs to the command.
+/// This is a POSIX timer, because the exec removes it, and because an inherited interval timer belongs to the
+/// command.
 pub(super) struct Timer {
     timer: libc::timer_t,
     started: Instant,
@@ -19,16 +19,16 @@ pub(super) struct Timer {
 }
 
 impl Timer {
-    /// Makes a timer that does not run yet. Its signal is no longer blocked.
+    /// Creates a timer that is not running yet, and unblocks its signal.
     ///
     /// # Errors
-    /// EAGAIN when the kernel has no timer left.
+    /// Fails with EAGAIN if the kernel has no timer left.
     pub(super) fn new() -> Result<Timer, Errno> {
         // SAFETY: the handler does only what signal-safety(7) allows, as `take_over` does. The
         // structures are plain data for the calls; sigevent is zeroed and then filled with what
         // SIGEV_SIGNAL reads.
         unsafe {
-            // Not SIGALRM: an alarm that the parent left pending belongs to the command.
+            // SIGALRM is unsuitable: an alarm that the parent left pending belongs to the command.
             let signal = signals::unused();
             let disposition = signals::handle(signal, time_is_up);
             let mut event: libc::sigevent = std::mem::zeroed();
@@ -44,7 +44,7 @@ impl Timer {
         }
     }
 
-    /// Returns what the command inherits.
+    /// Returns the disposition that the command inherits.
     pub(super) fn before(&self) -> Disposition {
         self.disposition
     }
@@ -58,7 +58,7 @@ impl Timer {
 
     /// Sets another deadline, counted from the start; `None` for no deadline.
     pub(super) fn set(&self, after: Option<Duration>) {
-        // A zero would stop the timer, so a deadline that is over already gets a moment.
+        // Zero would stop the timer, so a deadline that has already passed becomes a short delay.
         let left = after.map_or(Duration::ZERO, |after| {
             after.saturating_sub(self.started.elapsed()).max(Duration::from_millis(1))
         });

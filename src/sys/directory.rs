@@ -1,10 +1,10 @@
-//! A directory that is held open while files in it are read and written, so that no other process
-//! can put another one in its place meanwhile.
+//! A directory that stays open while files in it are read and written, so that no other process can replace
+//! it meanwhile.
 //!
-//! The path is opened component by component. A symbolic link is followed only if no
-//! other user can have made it: it belongs to root or to this user, and so does the directory that it is
-//! in, which no other user may write to. Such links belong to the layout of the machine, such as `/var/run`,
-//! or a home directory on another disk. A link at the end of a path is never followed.
+//! The path is opened component by component. A symbolic link is followed only if no other user can have
+//! created it: it belongs to root or to this user, and so does its directory, to which no other user may
+//! write. Such links are part of the machine's layout, such as `/var/run` or a home directory on another
+//! disk. A link at the end of a path is never followed.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -22,10 +22,10 @@ use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, mkfifoat, unlinkat};
 
 use super::{random, user};
 
-/// The most links on the path to a directory, as in the kernel (`MAXSYMLINKS`).
+/// The most links to follow on the path to a directory, the same as the kernel's limit (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// Whether a user other than the owner may write there.
+/// The mode bits that let users other than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// The message about a link that is not followed.
@@ -35,10 +35,10 @@ pub(crate) const IS_LINK: &str = "it is a symbolic link; name the file itself";
 pub(crate) struct Directory(OwnedFd);
 
 impl Directory {
-    /// Opens the directory at this path, which may be relative; an empty path is the working directory.
+    /// Opens the directory at this path, which may be relative; an empty path means the working directory.
     ///
     /// # Errors
-    /// As for open(2); and if a link on the path may be another user's.
+    /// Fails as open(2) does, and if a link on the path may be another user's.
     pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         let mut here = step(AT_FDCWD, OsStr::new(if path.is_absolute() { "/" } else { "." }))?;
         let mut names: VecDeque<OsString> = names(path);
@@ -46,8 +46,7 @@ impl Directory {
         while let Some(name) = names.pop_front() {
             let next = match step(&here, &name) {
                 Ok(next) => next,
-                // The kind of the file is determined by looking at it: errors differ between kernels and
-                // sandboxes.
+                // The file's type is checked directly, because errors differ between kernels and sandboxes.
                 Err(error) => match link(&here, &name)? {
                     None => return Err(error.into()),
                     Some(target) => {
@@ -71,10 +70,10 @@ impl Directory {
         Ok(Directory(here))
     }
 
-    /// Opens the directory that the file at this path is in, and returns the file's name.
+    /// Opens the directory that contains the file at this path, and returns the file's name.
     ///
     /// # Errors
-    /// As for [`Directory::open`]; and if the path has no name of a file.
+    /// Fails as [`Directory::open`] does, and if the path does not end with a file name.
     pub(crate) fn of_file(path: &Path) -> io::Result<(Directory, OsString)> {
         let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
         let name = path.file_name().filter(|_| !is_folder);
@@ -82,11 +81,10 @@ impl Directory {
         Ok((Directory::open(path.parent().unwrap_or(Path::new("")))?, name))
     }
 
-    /// Opens a directory of this name that only this user can read and write, and makes it if there is
-    /// none.
+    /// Opens a directory with this name that only this user can read and write; creates it if it is missing.
     ///
     /// # Errors
-    /// As for mkdir(2) and open(2); and if the directory is another user's, or open to others.
+    /// Fails as mkdir(2) and open(2) do, and if the directory belongs to another user or is open to others.
     pub(crate) fn private(&self, name: &OsStr) -> io::Result<Directory> {
         match mkdirat(&self.0, name, Mode::S_IRWXU) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -100,10 +98,11 @@ impl Directory {
         Ok(Directory(found))
     }
 
-    /// Returns what has this name, itself if it is a link; `None` if nothing has.
+    /// Returns the status of the entry with this name, without following a link; `None` if there is no such
+    /// entry.
     ///
     /// # Errors
-    /// As for stat(2).
+    /// Fails as stat(2) does.
     pub(crate) fn status(&self, name: &OsStr) -> io::Result<Option<FileStat>> {
         match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Err(Errno::ENOENT) => Ok(None),
@@ -111,23 +110,24 @@ impl Directory {
         }
     }
 
-    /// Returns whether this process may do this with what has the name; `.` is the directory itself.
+    /// Checks whether this process may access the entry with this name in this way; `.` means the directory
+    /// itself.
     ///
     /// # Errors
-    /// As for access(2).
+    /// Fails as access(2) does.
     pub(crate) fn access(&self, name: &OsStr, how: AccessFlags) -> io::Result<()> {
         Ok(faccessat(&self.0, name, how, AtFlags::empty())?)
     }
 
-    /// Creates a file under an unpredictable name, which ends with this one.
+    /// Creates a file under an unpredictable name that ends with this one.
     ///
     /// # Errors
-    /// As for open(2).
+    /// Fails as open(2) does.
     pub(crate) fn create_beside(&self, name: &OsStr, mode: Mode) -> io::Result<(OsString, File)> {
         let mut bytes = [0; 8];
         random::fill(&mut bytes)?;
         let mut new = OsString::from(format!(".{:016x}.", u64::from_ne_bytes(bytes)));
-        // The kernel allows 255 bytes.
+        // The kernel allows 255 bytes in a name.
         let name = name.as_bytes();
         new.push(OsStr::from_bytes(&name[name.len().saturating_sub(200)..]));
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -135,11 +135,11 @@ impl Directory {
         Ok((new, file.into()))
     }
 
-    /// Opens what has this name, if it is of this kind. It is not a link, and no FIFO or terminal is waited
-    /// for.
+    /// Opens the entry with this name if it is of this kind. Follows no link, and does not wait for a FIFO or
+    /// a terminal.
     ///
     /// # Errors
-    /// As for open(2), and if the file is of another kind.
+    /// Fails as open(2) does, and if the entry is of another kind.
     pub(crate) fn open_file(&self, name: &OsStr, how: OFlag, kind: SFlag) -> io::Result<File> {
         let flags = how | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let file = openat(&self.0, name, flags, Mode::empty())?;
@@ -149,10 +149,10 @@ impl Directory {
         }
     }
 
-    /// Makes a FIFO for this user alone, if nothing has the name.
+    /// Creates a FIFO for this user alone, unless the name exists.
     ///
     /// # Errors
-    /// As for mkfifo(3).
+    /// Fails as mkfifo(3) does.
     pub(crate) fn make_fifo(&self, name: &OsStr) -> io::Result<()> {
         match mkfifoat(&self.0, name, Mode::S_IRUSR | Mode::S_IWUSR) {
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
@@ -161,17 +161,17 @@ impl Directory {
     }
 
     /// # Errors
-    /// As for rename(2).
+    /// Fails as rename(2) does.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.0, from, &self.0, to)?)
     }
 
-    /// Removes a file, as far as that is possible.
+    /// Removes a file if possible.
     pub(crate) fn remove(&self, name: &OsStr) {
         let _ = unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir);
     }
 
-    /// Returns the names in the directory, without those that begin with a dot.
+    /// Returns the names in the directory that do not start with a dot.
     pub(crate) fn names(&self) -> Vec<OsString> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let Ok(dir) = Dir::openat(&self.0, ".", flags, Mode::empty()) else { return Vec::new() };
@@ -189,13 +189,13 @@ fn names(path: &Path) -> VecDeque<OsString> {
     path.components().filter(is_step).map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// Returns a directory that is not a link, for which search permission is enough.
+/// Opens a directory that is not a link; search permission is enough.
 fn step(from: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat(from, name, flags, Mode::empty())
 }
 
-/// Returns where the link of this name leads; `None` if it is not a link.
+/// Returns the target of the link with this name; `None` if it is not a link.
 fn link(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<OsString>> {
     let Ok(status) = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) else { return Ok(None) };
     if kind_of(&status) != SFlag::S_IFLNK {

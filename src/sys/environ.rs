@@ -1,10 +1,10 @@
-//! The process's arguments and environment, byte for byte.
+//! Reads the process's arguments and environment, byte for byte.
 //!
-//! If the program's file has a capability (`setcap cap_ipc_lock+p`), the kernel sets AT_SECURE,
-//! and a static glibc then takes LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR and others out of its
-//! environment before `main` (`_dl_non_dynamic_init` in `elf/dl-support.c`, with the names of
-//! `sysdeps/generic/unsecvars.h`; `__tunables_init` in `elf/dl-tunables.c`). Only their pointers
-//! go: the strings stay where the kernel has put them.
+//! If the program's file has a capability (`setcap cap_ipc_lock+p`), the kernel sets AT_SECURE, and a static
+//! glibc then removes LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR and others from its environment before `main`
+//! (`_dl_non_dynamic_init` in `elf/dl-support.c`, with the names in `sysdeps/generic/unsecvars.h`;
+//! `__tunables_init` in `elf/dl-tunables.c`). It removes only the pointers: the strings stay where the kernel
+//! put them.
 
 use std::ffi::{CStr, CString, c_int};
 use std::os::unix::ffi::OsStringExt;
@@ -17,11 +17,11 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// The `argv` of the kernel, and the number of arguments.
+/// The kernel's `argv` and the number of arguments.
 static ARGV: AtomicPtr<*const c_char> = AtomicPtr::new(null_mut());
 static ARGC: AtomicUsize = AtomicUsize::new(0);
 
-/// glibc calls what is in this section with the arguments of `main`, before `main`.
+/// glibc calls the functions in this section before `main`, with `main`'s arguments.
 #[used]
 // SAFETY: the section has pointers to functions of this form.
 #[unsafe(link_section = ".init_array")]
@@ -33,24 +33,24 @@ static REMEMBER: extern "C" fn(c_int, *mut *const c_char, *const *const c_char) 
     remember
 };
 
-/// In bytes: the kernel gives arguments and environment together no more than three quarters of
-/// this (`_STK_LIM`; `bprm_stack_limits` in `fs/exec.c`).
+/// In bytes: the kernel limits arguments and environment together to three quarters of this (`_STK_LIM`;
+/// `bprm_stack_limits` in `fs/exec.c`).
 const LONGEST: usize = 8 * 1024 * 1024;
 
-/// Returns every entry of the environment as it was inherited: order, duplicates,
-/// entries without `=` and bytes that are not UTF-8 included.
+/// Returns every entry of the environment as inherited: in order, including duplicates, entries without `=`,
+/// and bytes that are not UTF-8.
 ///
-/// If they are not [whole](is_whole), those that libc has left.
+/// If the entries are not [whole](is_whole), returns those that libc left.
 pub(crate) fn entries() -> Vec<CString> {
     if is_cleaned() { before_cleaning().unwrap_or_else(left_by_libc) } else { left_by_libc() }
 }
 
-/// Returns whether [`entries`] has every entry that was inherited.
+/// Returns whether [`entries`] returns every inherited entry.
 pub(crate) fn is_whole() -> bool {
     !is_cleaned() || before_cleaning().is_some()
 }
 
-/// Returns whether libc may have taken entries out.
+/// Returns whether libc may have removed entries.
 fn is_cleaned() -> bool {
     // SAFETY: the auxiliary vector is there as long as the process is.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -71,8 +71,8 @@ fn left_by_libc() -> Vec<CString> {
     entries
 }
 
-/// Returns the entries from the memory into which the kernel has copied them. `None` if it is laid out in
-/// an unknown way.
+/// Returns the entries from the memory into which the kernel copied them; `None` if the memory's layout is
+/// unknown.
 fn before_cleaning() -> Option<Vec<CString>> {
     let (argv, argc) = (ARGV.load(Ordering::Relaxed), ARGC.load(Ordering::Relaxed));
     if argv.is_null() || argc == 0 {
@@ -99,8 +99,8 @@ fn before_cleaning() -> Option<Vec<CString>> {
     }
 }
 
-/// That many strings from the start of this memory; all that libc has left must be among them, in
-/// the same order.
+/// Returns this many strings from the start of this memory; `None` unless all strings that libc left are
+/// among them, in the same order.
 fn strings(memory: &[u8], count: usize, left: &[CString]) -> Option<Vec<CString>> {
     let mut found = Vec::new();
     let mut rest = memory;
@@ -110,7 +110,7 @@ fn strings(memory: &[u8], count: usize, left: &[CString]) -> Option<Vec<CString>
         found.push(string.to_owned());
     }
     let mut all = found.iter();
-    // Of this one libc makes a copy, in which it leaves tunables out.
+    // libc copies this one without some of its tunables.
     let is_original = |entry: &&CString| !entry.to_bytes().starts_with(b"GLIBC_TUNABLES=");
     left.iter().filter(is_original).all(|entry| all.any(|one| one == entry)).then_some(found)
 }
@@ -118,7 +118,7 @@ fn strings(memory: &[u8], count: usize, left: &[CString]) -> Option<Vec<CString>
 /// Returns the arguments, including the program's own name.
 pub(crate) fn arguments() -> Vec<CString> {
     std::env::args_os()
-        // An argument comes from a C string, so it holds no NUL.
+        // An argument comes from a C string, so it contains no NUL.
         .filter_map(|argument| CString::new(argument.into_vec()).ok())
         .collect()
 }
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(found[..3], whole);
         assert_eq!(found[3].as_bytes(), b"\xff");
         assert_eq!(found[4], c("A=2"));
-        // More strings than there are, and strings that are missing or in another order.
+        // The list asks for more strings than there are, or for strings that are missing or in another order.
         assert_eq!(strings(memory, 6, &[]), None);
         assert_eq!(strings(memory, 5, &[c("B=1")]), None);
         assert_eq!(strings(memory, 5, &[c("LD_PRELOAD=x"), c("A=1")]), None);

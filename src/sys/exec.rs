@@ -9,52 +9,52 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::libc;
 
-/// A command with everything that `execve` needs, laid out in advance: to execute it allocates
-/// nothing, so that this also works in a signal handler.
+/// A command with everything that `execve` needs, prepared in advance: executing it allocates nothing, so a
+/// signal handler may do so.
 #[derive(Debug)]
 pub struct PreparedExec {
     candidates: Vec<ExecCandidate>,
     _arguments: Vec<CString>,
-    /// All entries; the token and [`KEPT_VARIABLE`] are among them.
+    /// All entries, including the token and [`KEPT_VARIABLE`].
     _environment: Vec<CString>,
     argv: Vec<*const libc::c_char>,
     shell_argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
-    /// The environment of this very program, which may have the token.
+    /// The environment for this program itself, which may contain the token.
     own_envp: Vec<*const libc::c_char>,
 }
 
-/// A file that is tried.
+/// A file that the exec tries.
 #[derive(Debug)]
 struct ExecCandidate {
     file: CString,
-    /// Whether it is this very program.
+    /// Whether it is this program itself.
     is_own: bool,
 }
 
-/// The secret with which the nodes of a test authenticate each other. It is for rdma-init alone, so no other
+/// The secret with which the nodes of a test authenticate each other. It is only for rdma-init, so no other
 /// command gets it.
 pub const TOKEN_VARIABLE: &str = "RDMA_INIT_TOKEN";
 
-/// Shows a command, and its children, that [`TOKEN_VARIABLE`] was taken out of its environment.
+/// Tells a command and its children that [`TOKEN_VARIABLE`] was removed from their environment.
 pub(crate) const KEPT_VARIABLE: &str = "RDMA_INIT_KEPT_TOKEN";
 
 const KEPT: &CStr = c"RDMA_INIT_KEPT_TOKEN=1";
 
-/// The kernel shows here the file that this process was started from.
+/// Under this path, the kernel provides the file that this process was started from.
 const OWN: &str = "/proc/self/exe";
 
 /// The program with which `execvp` runs a file that the kernel does not recognize.
 const SHELL: &CStr = c"/bin/sh";
 
-/// Where `execvp` looks when there is no `PATH` (glibc's `_CS_PATH`).
+/// Where `execvp` searches if there is no `PATH` (glibc's `_CS_PATH`).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
 impl PreparedExec {
-    /// `arguments[0]` is the command: a path when it has a slash, otherwise
-    /// looked up in the `PATH` of `environment`, as execvp(3) does. The command gets that
-    /// environment without [`TOKEN_VARIABLE`], unless it is this very program, which takes the
-    /// token out again before it starts anything else.
+    /// Prepares a command. `arguments[0]` is the command: a path if it has a slash, otherwise a name to look
+    /// up in the `PATH` of `environment`, as execvp(3) does. The command gets that environment without
+    /// [`TOKEN_VARIABLE`], unless it is this program itself, which removes the token before it starts
+    /// anything else.
     pub fn new(arguments: Vec<CString>, mut environment: Vec<CString>) -> PreparedExec {
         let is_token = |entry: &CString| is_of(TOKEN_VARIABLE, entry);
         let has_token = environment.iter().any(is_token);
@@ -67,8 +67,7 @@ impl PreparedExec {
         };
         let mut argv: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
         argv.push(std::ptr::null());
-        // The arguments are sh FILE ARG...; the second place is filled with the file that is
-        // tried.
+        // The arguments are sh FILE ARG...; the second place is filled with the file to try.
         let mut shell_argv = vec![SHELL.as_ptr(), std::ptr::null()];
         shell_argv.extend(argv.iter().skip(1));
         if argv.len() == 1 {
@@ -90,14 +89,13 @@ impl PreparedExec {
         }
     }
 
-    /// Returns the files that are tried, in order.
+    /// Returns the files to try, in order.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.candidates.iter().map(|candidate| Path::new(OsStr::from_bytes(candidate.file.to_bytes())))
     }
 
-    /// Tries every candidate; returns only when none could be run, with the
-    /// error that execvp(3) would give: EACCES when one was there but not
-    /// allowed, otherwise the last one.
+    /// Tries every candidate. Returns only if none could be run, with the error that execvp(3) would return:
+    /// EACCES if a candidate existed but was not allowed, otherwise the last error.
     pub fn exec(&mut self) -> Errno {
         let mut denied = false;
         let mut last = Errno::ENOENT;
@@ -113,7 +111,7 @@ impl PreparedExec {
                 // SAFETY: as above; the array has a place for the file.
                 unsafe { libc::execve(SHELL.as_ptr(), self.shell_argv.as_ptr(), self.envp.as_ptr()) };
                 return match Errno::last() {
-                    // The shell does not exist; the file itself does.
+                    // The shell does not exist, but the file itself does.
                     Errno::ENOENT => Errno::ENOEXEC,
                     other => other,
                 };
@@ -132,12 +130,12 @@ fn is_of(variable: &str, entry: &CStr) -> bool {
     entry.to_bytes().strip_prefix(variable.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
 }
 
-/// Returns the files that are tried. `tells_own`: whether it matters which of them is this program.
+/// Returns the files to try. `tells_own` says whether to find out which of them is this program.
 fn candidates(command: &CStr, environment: &[CString], tells_own: bool) -> Vec<ExecCandidate> {
     let own = if tells_own { own_file() } else { None };
     let candidate = |file: CString| {
-        // A user who can replace the file before it is executed also decides
-        // which program is rdma-init in this container.
+        // A user who can replace the file before the exec can also decide which program is rdma-init in this
+        // container.
         let found = own.as_ref().and_then(|_| fs::metadata(OsStr::from_bytes(file.to_bytes())).ok());
         let is_own = own.as_ref().zip(found.as_ref()).is_some_and(|(own, found)| is_same_file(own, found));
         ExecCandidate { file, is_own }
@@ -145,7 +143,7 @@ fn candidates(command: &CStr, environment: &[CString], tells_own: bool) -> Vec<E
     files(command, environment).into_iter().map(candidate).collect()
 }
 
-/// Returns the file that this process was started from, even if its name is gone.
+/// Returns the metadata of the file that this process was started from, even if it was deleted.
 fn own_file() -> Option<Metadata> {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(OWN).ok()?.metadata().ok()
 }
@@ -211,7 +209,7 @@ mod tests {
             texts(&image.envp),
             ["RDMA_INIT_TOKENS=1", "RDMA_INIT_TOKEN", "A=1", "RDMA_INIT_KEPT_TOKEN=1"]
         );
-        // A copy is another file, whatever it is called; and so is a shell.
+        // A copy is another file, regardless of its name, and so is a shell.
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("rdma-init");
         fs::write(&copy, "").unwrap();
@@ -232,7 +230,7 @@ mod tests {
             texts(&image.envp).join(" ")
         };
         assert_eq!(of(&["A=1"]), "A=1");
-        // The mark of an rdma-init outside of this one stays, and does not double.
+        // The mark of an outer rdma-init stays and is not duplicated.
         assert_eq!(of(&["RDMA_INIT_KEPT_TOKEN=1", "A=1"]), "RDMA_INIT_KEPT_TOKEN=1 A=1");
         let both = ["RDMA_INIT_KEPT_TOKEN=1", "RDMA_INIT_TOKEN=hunter2", "A=1"];
         assert_eq!(of(&both), "A=1 RDMA_INIT_KEPT_TOKEN=1");

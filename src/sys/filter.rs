@@ -1,10 +1,9 @@
-//! A filter of system calls (seccomp) for a thread of a test, as a sandbox or another kernel
-//! would answer.
+//! A system call filter (seccomp) for a test's thread, which answers as a sandbox or another kernel would.
 
 use nix::errno::Errno;
 use nix::libc;
 
-/// Which calls are refused.
+/// Which calls to refuse.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Which {
     All,
@@ -14,7 +13,7 @@ pub(crate) enum Which {
     Without(u32),
 }
 
-/// Makes a system call give this error, in this thread and for the rest of its life.
+/// Makes a system call fail with this error, in this thread and for the rest of its life.
 pub(crate) fn refuse(call: libc::c_long, errno: Errno, which: Which) {
     let code = |code: u32| u16::try_from(code).unwrap();
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
@@ -32,7 +31,7 @@ pub(crate) fn refuse(call: libc::c_long, errno: Errno, which: Which) {
     let mut filter = [
         load(std::mem::offset_of!(libc::seccomp_data, nr)),
         libc::sock_filter { jf: 2, ..is_call },
-        // The lower half of the argument, on processors that have it first.
+        // Loads the lower half of the argument, on processors that store it first.
         load(std::mem::offset_of!(libc::seccomp_data, args) + 8),
         libc::sock_filter { jt, jf, ..has_flag },
         give(libc::SECCOMP_RET_ALLOW),

@@ -13,11 +13,11 @@ use super::children;
 
 /// Forks and runs `child` in the new process, which exits with its result.
 ///
-/// The caller is single-threaded (this program starts no thread before the
-/// command runs), so the child may use all of libc.
+/// The caller is single-threaded (this program starts no thread before the command runs), so the child may
+/// use all of libc.
 ///
 /// # Errors
-/// EAGAIN or ENOMEM when the kernel cannot make another process.
+/// Fails with EAGAIN or ENOMEM if the kernel cannot create another process.
 pub(crate) fn spawn(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     // SAFETY: no other thread exists that could hold a lock in the child.
     match unsafe { fork() }? {
@@ -29,24 +29,24 @@ pub(crate) fn spawn(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     }
 }
 
-/// As [`spawn`], but the new process has no exit signal: no wait for children sees it (except with `__WALL`), and its
-/// end sends no SIGCHLD.
+/// Does the same as [`spawn`], but the new process has no exit signal: no wait for children sees it (except
+/// with `__WALL`), and its end sends no SIGCHLD.
 ///
 /// # Errors
-/// As for [`spawn`]; EINVAL in QEMU's user mode.
+/// Fails as [`spawn`] does, and with EINVAL in QEMU's user mode.
 pub(crate) fn spawn_unseen(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     // SAFETY: without flags and a stack, clone(2) is fork(2); all its arguments are 0, so that their order, which
     // depends on the architecture, is of no account. No other thread exists that could hold a lock in the child.
     match unsafe { libc::syscall(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) } {
         -1 => Err(Errno::last()),
         0 => exit_now(child()),
-        // A process number is an int.
+        // A process ID is an int.
         child => Ok(Pid::from_raw(child as i32)),
     }
 }
 
-/// Reaps a process of [`spawn_unseen`], for whose end it waits so long at most. Returns whether it is gone. A kernel
-/// before 5.3 does not wait.
+/// Reaps a process from [`spawn_unseen`], and waits this long at most for its end. Returns whether it is
+/// gone. Does not wait on kernels before 5.3.
 pub(crate) fn reap_unseen(child: Pid, patience: Duration) -> bool {
     if !patience.is_zero() {
         // SAFETY: pidfd_open(2) takes a process number and flags, and gives a descriptor that only this function has.
@@ -66,27 +66,27 @@ pub(crate) fn reap_unseen(child: Pid, patience: Duration) -> bool {
 }
 
 unsafe extern "C" {
-    /// fork(2) as a signal handler may use it (glibc 2.34).
+    /// The variant of fork(2) that a signal handler may use (glibc 2.34).
     fn _Fork() -> libc::pid_t;
 }
 
-/// Why a separate process has given no answer.
+/// Why a separate process did not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// The process, or the pipe to it, could not be made.
+    /// The process or its pipe could not be created.
     NotStarted(Errno),
     /// The process ended without an answer.
     Ended,
-    /// The time was up.
+    /// The time expired.
     InTime,
 }
 
-/// Runs `work` in a separate process, and returns its answer.
+/// Runs `work` in a separate process and returns its answer.
 ///
-/// It can also be used in a signal handler, if `work` does only what signal-safety(7) allows.
+/// A signal handler may also use it, if `work` does only what signal-safety(7) allows.
 ///
 /// # Errors
-/// There is no answer within this time, and the process is then killed; or for another reason.
+/// Fails if there is no answer within this time, and then kills the process, or for another reason.
 pub(crate) fn within(time: Duration, work: impl FnOnce() -> u8) -> Result<u8, NoAnswer> {
     let (here, there) = pipe2(OFlag::O_CLOEXEC).map_err(NoAnswer::NotStarted)?;
     // SAFETY: no other thread exists, and the caller vouches for `work` in a handler.
@@ -103,12 +103,13 @@ pub(crate) fn within(time: Duration, work: impl FnOnce() -> u8) -> Result<u8, No
     if answer.is_err() {
         let _ = super::signals::kill(child, libc::SIGKILL);
     }
-    // A process that hangs in the kernel is not waited for; the process that adopts orphans reaps it.
+    // Does not wait for a process that hangs in the kernel; the process that adopts orphans reaps it.
     wait(child, if answer.is_ok() { 0 } else { libc::WNOHANG });
     answer
 }
 
-/// Returns what is written to the other end of the pipe, until that is closed or the time is up.
+/// Returns the byte that is written to the other end of the pipe, unless that end is closed or the time
+/// expires.
 fn answer(pipe: &OwnedFd, until: Instant) -> Result<u8, NoAnswer> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -133,7 +134,7 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// For a process that PID 1 has given up on: sleeps until the kill comes.
+/// Sleeps until the kill, for a process that PID 1 has given up on.
 pub(crate) fn wait_to_be_killed() -> ! {
     loop {
         nix::unistd::pause();
@@ -147,7 +148,7 @@ pub(crate) enum Ended {
     Killed(i32),
 }
 
-/// What the kernel says about our children.
+/// What the kernel reports about this process's children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaped {
     Ended(Pid, Ended),
@@ -159,17 +160,16 @@ pub(crate) enum Reaped {
     Childless,
 }
 
-/// Reaps any one of our processes that has ended; with `stops`, also returns one that has
-/// stopped.
+/// Reaps any child that has ended; with `stops`, also returns one that has stopped.
 ///
-/// nix's `waitpid` would not do: it has no name for real-time signals, and loses the status of
-/// a process that one of them killed.
+/// nix's `waitpid` is unsuitable: it has no names for real-time signals, and loses the status of a process
+/// that one of them killed.
 pub(crate) fn reap(stops: bool) -> Reaped {
-    // WNOHANG because the loop that calls this waits for signals, not for children.
+    // Uses WNOHANG because the loop that calls this waits for signals, not for children.
     wait(ANY, libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
 }
 
-/// As [`reap`], but `look` sees the process first, while the kernel still knows it.
+/// Does the same as [`reap`], but first calls `look` with the process while the kernel still knows it.
 pub(crate) fn reap_after(stops: bool, look: impl FnOnce(Pid)) -> Reaped {
     let stopped = if stops { libc::WSTOPPED } else { 0 };
     let options = libc::WEXITED | stopped | libc::WNOHANG | libc::WNOWAIT;
@@ -179,7 +179,7 @@ pub(crate) fn reap_after(stops: bool, look: impl FnOnce(Pid)) -> Reaped {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         match libc::waitid(libc::P_ALL, 0, &raw mut info, options) {
             0 => info.si_pid(),
-            // Also when there is no child.
+            // This also happens if there is no child.
             _ => return reap(stops),
         }
     };
@@ -195,13 +195,13 @@ pub(crate) fn wait_and_reap() -> Reaped {
     wait(ANY, 0)
 }
 
-/// Reaps this child alone, if it has ended. `Childless` if it is not our child, or was reaped
-/// already.
+/// Reaps only this child, if it has ended. Returns `Childless` if it is not a child of this process or was
+/// already reaped.
 pub(crate) fn reap_child(child: Pid) -> Reaped {
     wait(child, libc::WNOHANG)
 }
 
-/// For waitpid(2): any child.
+/// The argument of waitpid(2) that means any child.
 const ANY: Pid = Pid::from_raw(-1);
 
 fn wait(which: Pid, options: i32) -> Reaped {
@@ -231,7 +231,7 @@ fn wait(which: Pid, options: i32) -> Reaped {
 mod tests {
     use super::*;
 
-    /// Every wait names its process, as the tests of this program have children at the same time.
+    /// Every wait names its process, because this program's tests have children at the same time.
     #[test]
     fn no_wait_sees_a_process_without_exit_signal() {
         let child = match spawn_unseen(|| wait_to_be_killed()) {

@@ -1,4 +1,4 @@
-//! A file that gets a last text from a process that may not be able to do much any longer.
+//! A file that gets a final text from a process that may no longer be able to do much.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -15,12 +15,12 @@ use nix::unistd::{ftruncate, write};
 
 use super::fork::{NoAnswer, within};
 
-/// The longest time by which the write may delay the end of the container, when the disk or
-/// server of the file does not answer.
+/// The longest time that the write may delay the container's end if the file's disk or server does not
+/// answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A text and its file, laid out in advance: to write it allocates nothing, so that this also
-/// works in a signal handler.
+/// A text and its file, prepared in advance: writing the text allocates nothing, so a signal handler may do
+/// so.
 #[derive(Debug)]
 pub struct LastWords {
     path: CString,
@@ -28,12 +28,12 @@ pub struct LastWords {
     text: Vec<u8>,
 }
 
-/// Which file may get the text. A file with several names never gets it: one of the names may
-/// another program's.
+/// Which file may get the text. A file with several names never gets it: one of the names may belong to
+/// another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// The file that the kubelet mounts for this purpose: its content may be overwritten. If it does not
-    /// exist, nothing is written, and that is not an error.
+    /// The file that the kubelet mounts for this purpose: its content may be overwritten. If the file does
+    /// not exist, nothing is written, and that is not an error.
     OfKubelet,
     /// The same file, but only if it is empty: the command itself may have written to it.
     OfKubeletIfEmpty,
@@ -42,13 +42,13 @@ pub enum FileKind {
     OfUser,
 }
 
-/// The number of bytes at the start that a text must share with the text that it replaces.
+/// The number of leading bytes that a text must share with the text that it replaces.
 const IN_COMMON: usize = 10;
 
-/// The answer in the pipe for a file of another kind; all other answers are numbers of errors.
+/// The answer in the pipe for a file of another kind; all other answers are error numbers.
 const NOT_FOR_THIS: u8 = 255;
 
-/// Why the text is not in the file.
+/// Why the text was not written to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LastWordsError {
     #[error("{0}")]
@@ -67,17 +67,16 @@ pub enum LastWordsError {
 
 impl LastWords {
     pub fn new(path: &Path, file: FileKind, text: &str) -> LastWords {
-        // No file can have a name with a NUL byte; an empty name fails as well.
+        // No file name can contain a NUL byte; opening an empty name also fails.
         let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         LastWords { path, file, text: text.as_bytes().to_vec() }
     }
 
-    /// Replaces the content of the file by the text. A process of its own does it, as open(2)
-    /// may hang.
+    /// Replaces the file's content with the text. A separate process does it, because open(2) may hang.
     ///
     /// # Errors
-    /// What open(2) or write(2) said, that this is not a file to write to, that it took
-    /// longer than [`PATIENCE`], or that there was no process to do it. A symbolic link gives
+    /// Returns the error of open(2) or write(2), that this is not a file to write to, that the write took
+    /// longer than [`PATIENCE`], or that no process could be started for it. A symbolic link results in
     /// ELOOP.
     pub fn leave(&self) -> Result<(), LastWordsError> {
         let answer = within(PATIENCE, || match self.write() {
@@ -96,8 +95,8 @@ impl LastWords {
     }
 
     fn write(&self) -> Result<(), LastWordsError> {
-        // A FIFO without a reader must not make the end hang. A symbolic link is not followed:
-        // the process that made it must not choose the file that is written.
+        // A FIFO without a reader must not make the container's end hang. A symbolic link is not followed:
+        // the process that created it must not choose the file that is written.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let flags = match self.file {
             FileKind::OfKubelet | FileKind::OfKubeletIfEmpty => flags | OFlag::O_WRONLY,

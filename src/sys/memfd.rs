@@ -1,4 +1,4 @@
-//! Memory that processes share by a descriptor (memfd_create(2)).
+//! Memory that processes share through a descriptor (memfd_create(2)).
 
 use std::os::fd::OwnedFd;
 
@@ -7,16 +7,15 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// Makes memory that an exec closes, and from which no program can be executed.
+/// Creates memory that an exec closes and from which no program can be executed.
 ///
 /// # Errors
-/// Those of memfd_create(2); ENOSYS before Linux 3.17.
+/// Fails as memfd_create(2) does, and with ENOSYS before Linux 3.17.
 pub(crate) fn create<P: NixPath + ?Sized>(name: &P, flags: MFdFlags) -> Result<OwnedFd, Errno> {
-    // A machine may require this flag: with vm.memfd_noexec = 2, Linux 6.3 to 6.5 give EACCES
-    // without it.
+    // A machine may require this flag: with vm.memfd_noexec = 2, Linux 6.3 to 6.5 return EACCES without it.
     let no_program = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
     match memfd_create(name, flags | MFdFlags::MFD_CLOEXEC | no_program) {
-        // A kernel before 6.3 does not know the flag.
+        // A kernel before 6.3 does not support the flag.
         Err(Errno::EINVAL) => memfd_create(name, flags | MFdFlags::MFD_CLOEXEC),
         made => made,
     }

@@ -1,4 +1,4 @@
-//! Memory: trying whether it can be pinned, and giving back what is no longer used.
+//! Checks whether memory can be pinned, and returns unused memory to the kernel.
 
 use std::num::NonZeroUsize;
 
@@ -8,13 +8,12 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Locks `size` bytes of fresh memory and releases them.
 ///
-/// The kernel asks the same of mlock as of a memory registration: the limit, or
-/// `capable(CAP_IPC_LOCK)` in the initial user namespace (`mm/mlock.c`,
-/// `ib_umem_get`). With MLOCK_ONFAULT it asks without touching a page, so that
-/// even a large size costs microseconds and no memory.
+/// mlock has the same requirements as a memory registration: the limit, or `capable(CAP_IPC_LOCK)` in the
+/// initial user namespace (`mm/mlock.c`, `ib_umem_get`). With MLOCK_ONFAULT, the kernel checks them without
+/// touching a page, so that even a large size costs microseconds and no memory.
 ///
-/// `None` when it could not be tried: no address space (RLIMIT_AS, overcommit), or a sandbox
-/// that refuses the system call, for example with the error that the limit would give.
+/// Returns `None` if it could not try: there is no address space (RLIMIT_AS, overcommit), or a sandbox
+/// refuses the system call, for example with the same error as the limit.
 pub(crate) fn can_pin(size: usize) -> Option<bool> {
     let size = NonZeroUsize::new(size)?;
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice
@@ -37,8 +36,8 @@ pub(crate) fn can_pin(size: usize) -> Option<bool> {
     }
 }
 
-/// Returns whether mlock2(2) gets to the kernel, and not to a filter (seccomp). The kernel looks at the
-/// flags first, and the filter at nothing but the number of the call.
+/// Returns whether mlock2(2) reaches the kernel instead of a filter (seccomp). The kernel checks the flags
+/// first; the filter checks only the call's number.
 fn kernel_answers_mlock2() -> bool {
     const NO_FLAGS: libc::c_uint = !0;
     // SAFETY: no memory is named, and the kernel refuses the flags.
@@ -46,10 +45,9 @@ fn kernel_answers_mlock2() -> bool {
     Errno::result(refused).err() == Some(Errno::EINVAL)
 }
 
-/// Gives back the pages of the program's own code and constants: after its start, a
-/// process that only waits needs few of them, and the kernel reads those again from
-/// its cache. In a container no other process maps the file, so without this all
-/// that the start has touched counts as PID 1's.
+/// Returns the pages of the program's own code and constants to the kernel: after its start, a process that
+/// only waits needs few of them, and the kernel can reload those from its cache. In a container, no other
+/// process maps the file, so otherwise all pages that the start touched would count as PID 1's memory.
 pub(crate) fn forget_own_code() {
     let page = page_size();
     let segments = own_segments();
@@ -61,8 +59,8 @@ pub(crate) fn forget_own_code() {
         if segment.p_type != libc::PT_LOAD || !read_only {
             continue;
         }
-        // The pages in which a writable segment begins or ends are kept: they may differ from
-        // the file.
+        // The pages in which a writable segment begins or ends are kept, because they may differ from the
+        // file.
         let start = (segment.p_vaddr as usize).next_multiple_of(page);
         let end = (segment.p_vaddr + segment.p_memsz) as usize / page * page;
         if start < end {
@@ -75,7 +73,7 @@ pub(crate) fn forget_own_code() {
     }
 }
 
-/// Returns the program headers by which the kernel loaded this program.
+/// Returns the program headers with which the kernel loaded this program.
 fn own_segments() -> &'static [libc::Elf64_Phdr] {
     // SAFETY: the auxiliary vector says where the kernel mapped this table and how many
     // entries it has; it stays there, read-only, as long as the program runs.
@@ -86,8 +84,8 @@ fn own_segments() -> &'static [libc::Elf64_Phdr] {
     }
 }
 
-/// Returns whether the program headers hold the addresses that are used in memory: then the table of
-/// them is in one of the segments. The addresses of a position-independent program begin at zero.
+/// Returns whether the program headers contain the actual addresses in memory: if so, their table is in one
+/// of the segments. A position-independent program's addresses start at zero.
 fn is_at_its_address(segments: &[libc::Elf64_Phdr]) -> bool {
     let table = segments.as_ptr().addr() as u64;
     segments.iter().any(|segment| {
@@ -96,7 +94,7 @@ fn is_at_its_address(segments: &[libc::Elf64_Phdr]) -> bool {
     })
 }
 
-/// Returns the size of a page in bytes. On arm64, a kernel has pages of 4, 16 or 64 KiB.
+/// Returns the page size in bytes. On arm64, it is 4, 16 or 64 KiB.
 fn page_size() -> usize {
     // SAFETY: the auxiliary vector is read.
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
@@ -111,7 +109,7 @@ mod tests {
     fn a_page_can_be_pinned_and_what_cannot_be_tried_is_not_judged() {
         assert_eq!(can_pin(4096), Some(true));
         assert_eq!(can_pin(0), None);
-        // More bytes than the address space has.
+        // This is more than the address space.
         assert_eq!(can_pin(usize::MAX / 2), None);
     }
 
@@ -127,7 +125,7 @@ mod tests {
         assert!(kernel_answers_mlock2());
     }
 
-    /// A kernel of arm64 with pages of 64 KiB starts no program whose segments share a page.
+    /// An arm64 kernel with pages of 64 KiB does not start a program whose segments share a page.
     #[test]
     fn each_segment_has_pages_of_its_own() {
         let largest = if cfg!(target_arch = "aarch64") { 64 * 1024 } else { 4096 };

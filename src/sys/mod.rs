@@ -1,7 +1,7 @@
-//! The low-level parts: everything that needs `unsafe`, except verbs.
+//! The low-level parts: all code that needs `unsafe`, except verbs.
 //!
-//! Each function wraps one kernel or libc facility in a safe signature, with the
-//! reason at every unsafe block. No policy lives here.
+//! Each function wraps one kernel or libc facility in a safe signature, and each unsafe block states why it
+//! is sound. This module contains no policy.
 #![allow(unsafe_code)]
 
 pub(crate) mod capabilities;

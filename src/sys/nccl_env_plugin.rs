@@ -1,11 +1,11 @@
-//! The shared object that NCCL loads into the job's processes: the C interface of an env plugin
-//! (NCCL's `plugins/env/README.md`), and the few system calls that it needs. What it answers is
-//! decided in `src/env_plugin/answer`.
+//! The shared object that NCCL loads into the job's processes: the C interface of an env plugin (NCCL's
+//! `plugins/env/README.md`) and the few system calls that it needs. `src/env_plugin/answer` decides what it
+//! answers.
 //!
-//! This file is not a module of the program: `build.rs` compiles it by itself, without the standard
-//! library, and the program contains the result. It must work in any process: it starts no thread,
-//! allocates nothing, and depends on functions of glibc 2.17 alone. If anything fails, it answers as NCCL
-//! itself does: with the process's environment.
+//! This file is not a module of the program: `build.rs` compiles it separately, without the standard library,
+//! and the program contains the result. It must work in any process: it starts no thread, allocates nothing,
+//! and depends only on functions of glibc 2.17. If anything fails, it answers as NCCL itself does: with the
+//! process's environment.
 #![no_std]
 #![allow(unsafe_code, reason = "the interface is C's")]
 
@@ -20,12 +20,12 @@ mod answer;
 
 use answer::{Answer, Arena, Decision, Device, Devices, List, MARKER, NO_DEVICE, Present, Settled};
 
-/// Where the decision is, unless the directory of this library has it.
+/// The directory of the decision, unless this library's own directory contains it.
 const FOLDER: &[u8] = b"/run/rdma-init";
 const DECISION: &[u8] = b"nccl-env";
 const ITSELF: &CStr = c"NCCL_ENV_PLUGIN";
 
-// The same on x86-64 and arm64, but for O_DIRECTORY and O_NOFOLLOW.
+// These are the same on x86-64 and arm64, except O_DIRECTORY and O_NOFOLLOW.
 const O_RDONLY: c_int = 0;
 const O_NONBLOCK: c_int = 0o4000;
 const O_CLOEXEC: c_int = 0o2000000;
@@ -44,7 +44,7 @@ mod machine {
     pub const O_NOFOLLOW: c_int = 0o400000;
     pub const FSTAT: c_long = 5;
     pub const GETDENTS64: c_long = 217;
-    /// The byte at which `struct stat` has the mode, the owner and the size.
+    /// The byte offsets of the mode, the owner and the size in `struct stat`.
     pub const MODE: usize = 24;
     pub const OWNER: usize = 28;
     pub const SIZE: usize = 48;
@@ -73,12 +73,13 @@ unsafe extern "C" {
     fn read(file: c_int, to: *mut c_void, size: usize) -> isize;
     fn readlinkat(folder: c_int, path: *const c_char, to: *mut c_char, size: usize) -> isize;
     fn close(file: c_int) -> c_int;
-    // glibc has these under names that are newer than 2.17, or not at all.
+    // glibc has functions for these only since a release after 2.17, or not at all.
     fn syscall(number: c_long, ...) -> c_long;
     fn abort() -> !;
 }
 
-/// No panic can be reached: each index is checked. A test looks that the linker has removed this.
+/// No panic can be reached, because each index is checked. A test verifies that the linker removed this
+/// function.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
     // SAFETY: It has no arguments, and does not return.
@@ -121,7 +122,7 @@ pub static ncclEnvPlugin_v1: PluginV1 = PluginV1 { name: NAME, init: init_v1, fi
 #[allow(non_upper_case_globals, reason = "NCCL looks for this name")]
 pub static ncclEnvPlugin_v2: PluginV2 = PluginV2 { name: NAME, init: init_v2, finalize, get };
 
-/// NCCL's `ncclSuccess`. A plugin whose `init` fails makes NCCL's fail, so nothing here fails.
+/// NCCL's `ncclSuccess`. If a plugin's `init` fails, NCCL's own initialization fails, so nothing here fails.
 const SUCCESS: c_int = 0;
 
 extern "C" fn init_v1(_: u8, _: u8, _: u8, _: *const c_char) -> c_int {
@@ -141,7 +142,7 @@ extern "C" fn finalize() -> c_int {
 }
 
 static LOGGER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-/// The kinds of variables of which it was said that a value was replaced.
+/// The kinds of variables for which the log already says that a value was replaced.
 static SAID: AtomicU8 = AtomicU8::new(0);
 
 const UNTOUCHED: u8 = 0;
@@ -150,18 +151,18 @@ const READY: u8 = 2;
 const WITHOUT: u8 = 3;
 static STATE: AtomicU8 = AtomicU8::new(UNTOUCHED);
 
-/// In bytes: the longest decision; a node has some 2000.
+/// In bytes: the longest decision; a node's decision has some 2000.
 const LONGEST: usize = 64 * 1024;
 
-/// Memory that is all zeros in the file, where it takes no room. As long as a process never touches it,
-/// it takes none there, either.
+/// Memory that is all zeros in the file and occupies no space there. It also occupies no space in a process
+/// that never touches it.
 struct Memory {
     text: [u8; LONGEST],
     values: [u8; LONGEST],
     names: [u8; LONGEST],
     hcas: MaybeUninit<Devices<'static>>,
     interfaces: MaybeUninit<Devices<'static>>,
-    /// Written before STATE is READY.
+    /// Initialized before STATE becomes READY.
     settled: MaybeUninit<Settled<'static>>,
 }
 
@@ -180,8 +181,8 @@ static MEMORY: Shared = Shared(UnsafeCell::new(Memory {
     settled: MaybeUninit::uninit(),
 }));
 
-/// Reads the decision, once for each process. A second NCCL of the process that asks meanwhile gets the
-/// process's environment: to wait could take forever in a child that was forked at this moment.
+/// Reads the decision once per process. If a second NCCL in the process asks meanwhile, it gets the process's
+/// environment: waiting could take forever in a child that was forked at this moment.
 fn prepare() {
     if STATE.compare_exchange(UNTOUCHED, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
         return;
@@ -200,7 +201,7 @@ fn prepare() {
     STATE.store(state, Ordering::Release);
 }
 
-/// Returns what was read; `None` if NCCL gets the process's environment alone.
+/// Returns what was read; `None` if NCCL gets only the process's environment.
 fn settled() -> Option<&'static Settled<'static>> {
     // SAFETY: When STATE is READY, it was written, and nothing writes any longer.
     (STATE.load(Ordering::Acquire) == READY).then(|| unsafe { (*MEMORY.0.get()).settled.assume_init_ref() })
@@ -234,7 +235,8 @@ extern "C" fn get(name: *const c_char) -> *const c_char {
     let (value, name) = unsafe { (getenv(name), CStr::from_ptr(name)) };
     let Some(settled) = settled() else { return value };
     let given = bytes_of(value);
-    // What a person sets in a process whose marker came with its start is not a copy, even if it is equal.
+    // If the marker came with the process's start, a value that a person set in the process is not a copy,
+    // even if it is equal.
     let marker = given
         .and_then(|given| variable(MARKER_C).filter(|marker| is_of_start(given) == is_of_start(marker)));
     match settled.answer(name.to_bytes(), given, marker) {
@@ -262,18 +264,18 @@ fn variable<'a>(name: &CStr) -> Option<&'a [u8]> {
     bytes_of(unsafe { getenv(name.as_ptr()) })
 }
 
-/// Returns whether the process was started with this text of its environment. What it sets itself is
-/// elsewhere, and so is everything where a program has moved its environment to show a title in its place.
+/// Returns whether the process was started with this text in its environment. A text that the process sets
+/// itself is elsewhere. So are all texts if a program has moved its environment to show a title in its place.
 fn is_of_start(text: &[u8]) -> bool {
-    // The kernel puts the texts that a program is started with between these two.
+    // The kernel puts the strings that a program is started with between these two addresses.
     // SAFETY: It has no memory to write to, and answers 0 for what it does not know.
     let [low, high] = [AT_RANDOM, AT_EXECFN].map(|kind| unsafe { getauxval(kind) });
     let place = text.as_ptr().addr() as c_ulong;
     low < place && place < high
 }
 
-/// Says in NCCL's log, once for each kind of variable, that a value was replaced. This is not a warning
-/// of NCCL's: such a text would become the process's last error.
+/// Says in NCCL's log, once for each kind of variable, that a value was replaced. It does not use an NCCL
+/// warning, because that text would become the process's last error.
 fn say_once(name: &CStr, value: *const c_char, decided: &CStr) {
     let kind = if name == c"NCCL_IB_HCA" { 1 } else { 2 };
     let logger = LOGGER.load(Ordering::Acquire);
@@ -299,7 +301,7 @@ fn say_once(name: &CStr, value: *const c_char, decided: &CStr) {
     }
 }
 
-/// A file descriptor of this library's own.
+/// A file descriptor that this library owns.
 struct File(c_int);
 
 impl Drop for File {
@@ -317,14 +319,14 @@ impl File {
         (file >= 0).then_some(File(file))
     }
 
-    /// Opens what the parts make up.
+    /// Opens the path that these parts form together.
     fn at(folder: &File, parts: &[&[u8]], flags: c_int) -> Option<File> {
         let mut memory = [0; PATH];
         let path = Arena::new(&mut memory).join(parts.iter().copied())?;
         File::open(folder, path, flags)
     }
 
-    /// Reads from the start to the end, or until there is no room.
+    /// Reads from the start to the end of the file, or until the buffer is full.
     fn read(&self, to: &mut [u8]) -> Option<usize> {
         let mut length = 0;
         loop {
@@ -341,7 +343,7 @@ impl File {
     }
 
     fn status(&self) -> Option<Status> {
-        // At least as large as `struct stat`, and as aligned.
+        // The buffer is at least as large as `struct stat` and has its alignment.
         let mut words = [0_u64; 32];
         // SAFETY: The kernel writes a `struct stat`, for which there is room.
         if unsafe { syscall(FSTAT, self.0, words.as_mut_ptr()) } != 0 {
@@ -371,7 +373,7 @@ impl Status {
     }
 }
 
-/// Returns whether the decision was made on this machine since it was started.
+/// Returns whether the decision was made on this machine since the last boot.
 fn is_of_this_boot(decision: &Decision) -> bool {
     if decision.boot.is_empty() {
         return true;
@@ -383,7 +385,7 @@ fn is_of_this_boot(decision: &Decision) -> bool {
     own.is_some_and(|own| own.trim_ascii() == decision.boot)
 }
 
-/// Reads the decision, if only root or this process's own user can have written it.
+/// Reads the decision if only root or this process's own user can have written it.
 fn read_decision(to: &mut [u8]) -> Option<usize> {
     let of_library = variable(ITSELF).and_then(|path| {
         let end = path.iter().rposition(|byte| *byte == b'/')?;
@@ -402,10 +404,10 @@ fn read_decision(to: &mut [u8]) -> Option<usize> {
     if is_trusted { file.read(to).filter(|length| *length < to.len()) } else { None }
 }
 
-/// Reads the HCAs of this node. `None` if there may be others.
+/// Reads this node's HCAs; returns `None` if there may be others.
 fn read_hcas(sys: &[u8], to: &mut Devices<'static>, names: &mut Arena<'static>) -> Option<()> {
     let folder = File::at(&mem::ManuallyDrop::new(HERE), &[sys, b"/class/infiniband"], O_DIRECTORY)?;
-    // Aligned as `struct linux_dirent64` is.
+    // The buffer has the alignment of `struct linux_dirent64`.
     let mut words = [0_u64; 512];
     loop {
         // SAFETY: There is room for that many bytes.
@@ -419,7 +421,7 @@ fn read_hcas(sys: &[u8], to: &mut Devices<'static>, names: &mut Arena<'static>) 
             unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), mem::size_of_val(&words)) };
         let mut rest = bytes.get(..length)?;
         while !rest.is_empty() {
-            // Inode, offset, length of the entry, kind, name.
+            // The entry contains: inode, offset, length of the entry, type, name.
             let size = usize::from(u16::from_le_bytes([*rest.get(16)?, *rest.get(17)?]));
             let name = CStr::from_bytes_until_nul(rest.get(19..size)?).ok()?;
             if !name.to_bytes().starts_with(b".") {
@@ -439,8 +441,8 @@ fn is_active(sys: &[u8], hca: &[u8], port: &[u8]) -> bool {
     length.and_then(|length| state.get(..length)).is_some_and(|state| state.starts_with(b"4:"))
 }
 
-/// Reads the interfaces of this process's network namespace. sysfs alone would not do: it shows the
-/// namespace in which it was mounted, and that may be the host's. `None` if there may be others.
+/// Reads the interfaces of this process's network namespace. sysfs alone is not sufficient: it shows the
+/// namespace in which it was mounted, which may be the host's. Returns `None` if there may be others.
 fn read_interfaces(
     decision: &Decision,
     to: &mut Devices<'static>,
@@ -451,7 +453,7 @@ fn read_interfaces(
     let length = File::at(&here, &[decision.proc, b"/self/net/dev"], 0)?.read(text)?;
     let text = text.get(..length).filter(|_| length < text.len())?;
     let folder = File::at(&here, &[decision.sys, b"/class/net"], O_DIRECTORY);
-    // Two lines of titles.
+    // The first two lines are headings.
     for line in text.split(|byte| *byte == b'\n').skip(2).filter(|line| !line.is_empty()) {
         let end = line.iter().position(|byte| *byte == b':')?;
         let name = names.join(core::iter::once(line.get(..end)?.trim_ascii_start()))?.to_bytes();
@@ -478,7 +480,7 @@ fn line(folder: &File, path: &[&[u8]], names: &mut Arena<'static>) -> Option<&'s
     Some(names.join(core::iter::once(line))?.to_bytes())
 }
 
-/// Returns the last name of a symbolic link's target.
+/// Returns the last path component of a symbolic link's target.
 fn end_of_link(folder: &File, path: &[&[u8]], names: &mut Arena<'static>) -> Option<&'static [u8]> {
     let (mut path_memory, mut target) = ([0; PATH], [0_u8; PATH]);
     let path = Arena::new(&mut path_memory).join(path.iter().copied())?;

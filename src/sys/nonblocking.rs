@@ -1,5 +1,5 @@
-//! Writes that never wait, on descriptors whose open description is blocking and is shared with
-//! other processes.
+//! Writes that never wait, on descriptors whose open file description is blocking and shared with other
+//! processes.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -8,20 +8,20 @@ use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::num::NonZeroUsize;
 
-/// In bytes: the most that is given to a pipe at once, which is what a pipe usually holds.
+/// In bytes: the most to give to a pipe at once, which is a pipe's usual capacity.
 const MOST: usize = 64 * 1024;
 
-/// Writes what a pipe has room for. `None` if the kernel has no way to do that without waiting.
+/// Writes as much as fits into a pipe. Returns `None` if the kernel cannot do that without waiting.
 ///
-/// It allocates nothing, so a signal handler may use it.
+/// Allocates nothing, so a signal handler may use it.
 pub(super) fn to_pipe(pipe: BorrowedFd, bytes: &[u8]) -> Option<Result<usize, Errno>> {
     [at_once, by_pages].into_iter().map(|way| way(pipe, bytes)).find(|result| {
-        // Other errors say that the kernel, or a seccomp filter, does not know this way.
+        // Other errors mean that the kernel or a seccomp filter does not support this way.
         matches!(result, Ok(_) | Err(Errno::EAGAIN | Errno::EINTR | Errno::EPIPE))
     })
 }
 
-/// Since Linux 6.4, and not for named pipes (`FMODE_NOWAIT` in `__do_pipe_flags` and `fifo_open`,
+/// Works since Linux 6.4, but not for named pipes (`FMODE_NOWAIT` in `__do_pipe_flags` and `fifo_open`,
 /// `fs/pipe.c`).
 fn at_once(pipe: BorrowedFd, bytes: &[u8]) -> Result<usize, Errno> {
     let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -30,8 +30,8 @@ fn at_once(pipe: BorrowedFd, bytes: &[u8]) -> Result<usize, Errno> {
     Errno::result(written).map(isize::unsigned_abs)
 }
 
-/// In every Linux, and not in gVisor. The pipe gets pages of memory instead of a copy, so these are
-/// fresh ones, which only the pipe has afterwards (`wait_for_space` in `fs/splice.c`).
+/// Works in every Linux, but not in gVisor. The pipe gets memory pages instead of a copy, so they are fresh
+/// pages that belong only to the pipe afterwards (`wait_for_space` in `fs/splice.c`).
 fn by_pages(pipe: BorrowedFd, bytes: &[u8]) -> Result<usize, Errno> {
     let bytes = bytes.get(..MOST).unwrap_or(bytes);
     let size = NonZeroUsize::new(bytes.len()).ok_or(Errno::EINVAL)?;
@@ -49,7 +49,7 @@ fn by_pages(pipe: BorrowedFd, bytes: &[u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Sends what a socket has room for.
+/// Sends as much as fits into a socket.
 pub(super) fn to_socket(socket: BorrowedFd, bytes: &[u8]) -> Result<usize, Errno> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the kernel only reads these bytes.
@@ -63,7 +63,7 @@ mod tests {
     use std::io::Read;
     use std::os::fd::AsFd;
 
-    /// Fills a pipe whose ends both wait, until there is no room, and reads it.
+    /// Fills a pipe with blocking ends until it is full, and reads it.
     fn fills(way: fn(BorrowedFd, &[u8]) -> Result<usize, Errno>) {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut sent = Vec::new();

@@ -1,4 +1,4 @@
-//! Processes by descriptor. Unlike a process number, a descriptor never means another process.
+//! Refers to processes by descriptor. Unlike a process ID, a descriptor never comes to mean another process.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::null;
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 /// A process, alive or dead.
 pub(crate) struct Pidfd(OwnedFd);
 
-/// poll(2) shows the descriptor as readable when the process has ended.
+/// poll(2) reports the descriptor as readable when the process has ended.
 impl AsFd for Pidfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -22,7 +22,7 @@ const PROCESS_GROUP: libc::c_uint = 1 << 2;
 
 impl Pidfd {
     /// # Errors
-    /// ESRCH when there is no such process, ENOSYS before Linux 5.3, EMFILE.
+    /// Fails with ESRCH if there is no such process, ENOSYS before Linux 5.3, or EMFILE.
     pub(crate) fn open(pid: Pid) -> Result<Pidfd, Errno> {
         // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
         unsafe {
@@ -34,16 +34,15 @@ impl Pidfd {
     /// Sends a signal to the process.
     ///
     /// # Errors
-    /// ESRCH when the process has been reaped, EPERM.
+    /// Fails with ESRCH if the process has been reaped, or EPERM.
     pub(crate) fn kill(&self, signal: i32) -> Result<(), Errno> {
         self.send(signal, null(), 0)
     }
 
-    /// Sends a signal, with the information that came with it, to the group that this process
-    /// leads.
+    /// Sends a signal, with the information that came with it, to the group that this process leads.
     ///
     /// # Errors
-    /// As for [`Pidfd::kill`], and EINVAL before Linux 6.9.
+    /// Fails as [`Pidfd::kill`] does, and with EINVAL before Linux 6.9.
     pub(super) fn kill_group_with(&self, signal: i32, info: &libc::siginfo_t) -> Result<(), Errno> {
         self.send(signal, info, PROCESS_GROUP)
     }

@@ -4,10 +4,10 @@ use std::io;
 
 use nix::libc;
 
-/// Fills the bytes from the kernel (getrandom(2)), which needs no file in the image.
+/// Fills the buffer with random bytes from the kernel (getrandom(2)), which needs no file in the image.
 ///
 /// # Errors
-/// ENOSYS, or EPERM from a sandbox.
+/// Fails with ENOSYS, or with EPERM from a sandbox.
 pub(crate) fn fill(bytes: &mut [u8]) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -1,8 +1,7 @@
-//! Signal masks, dispositions and delivery, real-time signals included.
+//! Signal masks, dispositions and delivery, including real-time signals.
 //!
-//! Raw system calls are used for sets of signals. nix's `Signal` has no real-time signals; and
-//! glibc keeps 32 and 33 to itself, so that its sigprocmask would not give the command the mask
-//! that was inherited.
+//! This module uses raw system calls for signal sets. nix's `Signal` has no real-time signals, and glibc
+//! reserves 32 and 33 for itself, so its sigprocmask would not give the command the inherited mask.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -15,14 +14,14 @@ use nix::unistd::{Pid, getpid, getppid};
 
 use super::pidfd::Pidfd;
 
-/// The largest signal's number (the kernel's `_NSIG`).
+/// The largest signal number (the kernel's `_NSIG`).
 pub const LARGEST: i32 = 64;
 
-/// A set of signals, as the kernel has it: bit n-1 for signal n.
+/// A set of signals in the kernel's format: bit n-1 for signal n.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mask(u64);
 
-/// The size of the kernel's set, which its system calls ask for.
+/// The size of the kernel's set, which its system calls require.
 const SIZE: usize = size_of::<Mask>();
 
 impl Mask {
@@ -37,8 +36,7 @@ impl Mask {
         self.0 & Mask::of(signal).0 != 0
     }
 
-    /// Changes the mask of the thread (`how` as for sigprocmask(2)) and returns the mask
-    /// before.
+    /// Changes the thread's mask (`how` as in sigprocmask(2)) and returns the previous mask.
     fn change(self, how: libc::c_int) -> Mask {
         let mut old = Mask::EMPTY;
         // SAFETY: both sets are valid and of the size that is passed; the call
@@ -55,8 +53,8 @@ impl Mask {
         pending
     }
 
-    /// Waits for a signal of the set, which must be blocked. A timeout of zero only looks
-    /// whether one is pending. `None` also if the wait was interrupted.
+    /// Waits for a signal of the set, which must be blocked. With a timeout of zero, only checks whether one
+    /// is pending. Returns `None` on a timeout, and also if the wait was interrupted.
     fn wait(self, timeout: Option<&libc::timespec>) -> Option<Received> {
         let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
         let timeout: *const libc::timespec = timeout.map_or(std::ptr::null(), |t| t);
@@ -72,7 +70,7 @@ impl Mask {
 
 const NOW: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// The mask that the process was started with, to be given to the command unchanged.
+/// The mask that the process was started with, which the command must get unchanged.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     mask: Mask,
@@ -85,19 +83,18 @@ impl Inherited {
     }
 }
 
-/// Blocks every signal, so that none is lost or kills before the loop that
-/// forwards them runs. A fault of our own still kills: the kernel does not
-/// let a fault be blocked.
+/// Blocks every signal, so that none is lost or kills this process before the loop that forwards them runs. A
+/// fault in this process still kills it: the kernel does not allow blocking a fault.
 pub fn block_all() -> Inherited {
     Inherited { mask: Mask::FULL.change(libc::SIG_SETMASK) }
 }
 
-/// Lets every signal through, for a command that is not the user's.
+/// Unblocks every signal, for a command that is not the user's.
 pub(crate) fn unblock_all() {
     Mask::EMPTY.change(libc::SIG_SETMASK);
 }
 
-/// The disposition of a signal that was inherited, to be restored.
+/// A signal's inherited disposition, which is restored later.
 #[derive(Clone, Copy)]
 pub struct Disposition {
     signal: i32,
@@ -119,8 +116,8 @@ impl Disposition {
     }
 }
 
-/// Sets a signal to its default action. An init that inherited an ignored
-/// SIGCHLD would never see a zombie, and hang.
+/// Sets a signal to its default action. An init that inherited an ignored SIGCHLD would never see a zombie
+/// and would hang.
 pub fn set_default(signal: i32) -> Disposition {
     // SAFETY: a zeroed sigaction is SIG_DFL without flags; `old` is filled by the call.
     unsafe {
@@ -142,11 +139,11 @@ impl Received {
         self.info.si_signo
     }
 
-    /// Sends this signal, or another one in its place, to the command, with the sender's value
-    /// if it had one (sigqueue(3)): the kernel lets a process pass on exactly that kind.
+    /// Sends this signal, or another one in its place, to the command, with the sender's value if there was
+    /// one (sigqueue(3)): the kernel lets a process pass on exactly that kind.
     ///
     /// # Errors
-    /// EPERM when the command has other credentials, ESRCH when it is gone.
+    /// Fails with EPERM if the command has other credentials, or ESRCH if it is gone.
     pub fn forward(&self, to: Target, signal: i32) -> Result<Forwarded, Errno> {
         if self.info.si_code != libc::SI_QUEUE {
             return match to {
@@ -173,7 +170,7 @@ impl Received {
     }
 }
 
-/// Who gets a signal.
+/// The recipient of a signal.
 #[derive(Debug, Clone, Copy)]
 pub enum Target {
     Process(Pid),
@@ -181,12 +178,12 @@ pub enum Target {
     Group(Pid),
 }
 
-/// What has arrived at the target.
+/// How much of the signal reached the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarded {
     Whole,
-    /// The signal without the sender's value: before Linux 6.9 the kernel cannot pass that on
-    /// to a group.
+    /// The signal without the sender's value: before Linux 6.9, the kernel cannot pass the value on to a
+    /// group.
     WithoutValue,
 }
 
@@ -195,16 +192,16 @@ fn kill_group(leader: Pid, signal: i32) -> Result<(), Errno> {
     if group == Err(Errno::ESRCH) || has_left_its_group(leader) { kill(leader, signal) } else { group }
 }
 
-/// Returns whether the command has left the group that it was given. Others may still be in that group.
+/// Returns whether the command has left its assigned group. Other processes may still be in that group.
 fn has_left_its_group(leader: Pid) -> bool {
     nix::unistd::getpgid(Some(leader)).is_ok_and(|group| group != leader)
 }
 
-/// Waits until a blocked signal arrives, or until this time; `None` when the time is up. Each
-/// call returns one signal.
+/// Waits until a blocked signal arrives or this time is reached; returns `None` on a timeout. Each call
+/// returns one signal.
 ///
 /// # Errors
-/// The kernel does not let this process wait (a seccomp filter).
+/// Fails if the kernel does not let this process wait (a seccomp filter).
 pub fn wait(until: Option<Instant>) -> Result<Option<Received>, Errno> {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -228,10 +225,10 @@ fn timespec(time: Duration) -> libc::timespec {
     }
 }
 
-/// Takes a pending blocked signal, if there is one.
+/// Takes a pending blocked signal, if any.
 ///
 /// # Errors
-/// As for [`wait`].
+/// Fails as [`wait`] does.
 pub fn take() -> Result<Option<Received>, Errno> {
     wait(Some(Instant::now()))
 }
@@ -239,7 +236,7 @@ pub fn take() -> Result<Option<Received>, Errno> {
 /// Returns a descriptor that is readable while a blocked signal is pending, for poll(2).
 ///
 /// # Errors
-/// EMFILE, ENFILE or ENOMEM.
+/// Fails with EMFILE, ENFILE or ENOMEM.
 pub fn pending_fd() -> Result<OwnedFd, Errno> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
     let all = Mask::FULL;
@@ -251,12 +248,12 @@ pub fn pending_fd() -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The signals that a write may raise: no process reads the pipe, or the file has reached the size
-/// limit of this process.
+/// The signals that a write may raise: if no process reads the pipe, or if the file has reached this
+/// process's size limit.
 const OF_WRITING: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// Runs something that writes, and discards the signals that the write raises. They are caused
-/// by rdma-init, and must neither kill it nor be forwarded.
+/// Calls a function that writes, and discards the signals that its writes raise. rdma-init causes them, so
+/// they must neither kill it nor be forwarded.
 pub fn without_signals_of_writing<T>(run: impl FnOnce() -> T) -> T {
     let pending = Mask::pending();
     let old =
@@ -269,9 +266,9 @@ pub fn without_signals_of_writing<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// From now on a write to a file that has become too long (`ulimit -f`) fails with EFBIG, and
-/// does not end this process. The command still gets what this process has inherited: an exec
-/// resets a signal with a handler to its default, and an ignored signal stays ignored.
+/// Makes a write to a file that has become too long (`ulimit -f`) fail with EFBIG from now on, instead of
+/// ending this process. The command still gets the inherited disposition: an exec resets a signal with a
+/// handler to its default, and an ignored signal stays ignored.
 pub fn survive_limit_of_files() {
     // SAFETY: both actions are fully initialized; the handler does what signal-safety(7) allows.
     unsafe {
@@ -286,8 +283,7 @@ pub fn survive_limit_of_files() {
     }
 }
 
-/// The handler of SIGXFSZ. A signal that another process has sent does what it would do without the
-/// handler.
+/// Handles SIGXFSZ. A signal that another process sent has the same effect as without the handler.
 extern "C" fn file_is_too_long(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel hands over a complete siginfo; of its own signal it names this process
     // as the sender. The rest are system calls with plain numbers.
@@ -299,7 +295,7 @@ extern "C" fn file_is_too_long(signal: i32, info: *mut libc::siginfo_t, _: *mut 
     }
 }
 
-/// `SIGTERM`, or `signal 42` for a real-time one.
+/// Returns `SIGTERM`, or `signal 42` for a real-time signal.
 pub fn name(signal: i32) -> String {
     match signal_hook::low_level::signal_name(signal) {
         Some(name) => name.to_owned(),
@@ -307,8 +303,7 @@ pub fn name(signal: i32) -> String {
     }
 }
 
-/// Returns a signal's number from its name as in kill(1), with or without `SIG`, in any case, or from a
-/// number.
+/// Parses a signal: a name as in kill(1), with or without `SIG` and in any case, or a number.
 pub fn parse(text: &str) -> Option<i32> {
     let text = text.trim().to_ascii_uppercase();
     if let Ok(number) = text.parse() {
@@ -330,13 +325,13 @@ pub fn parse(text: &str) -> Option<i32> {
         .or_else(|| relative("RTMAX", libc::SIGRTMAX(), 1))
 }
 
-/// Returns whether an init can receive this signal in order to forward it.
+/// Returns whether an init can receive this signal and forward it.
 pub fn reaches_init(signal: i32) -> bool {
     ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD].contains(&signal)
 }
 
-/// Asks the kernel to send this signal to this process when its parent ends. That holds for the
-/// rest of its life, also after an exec. If `parent` has ended already, sends the signal now.
+/// Asks the kernel to send this signal to this process when its parent ends. That applies for the rest of its
+/// life, even after an exec. If `parent` has already ended, sends the signal now.
 pub fn on_parent_death(signal: i32, parent: Pid) {
     // SAFETY: the request takes a plain number; one that is not a signal is refused.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
@@ -348,24 +343,24 @@ pub fn on_parent_death(signal: i32, parent: Pid) {
 /// Sends a signal.
 ///
 /// # Errors
-/// EPERM, ESRCH, or EINVAL for a number that is not a signal.
+/// Fails with EPERM, ESRCH, or EINVAL for a number that is not a signal.
 pub fn kill(pid: Pid, signal: i32) -> Result<(), Errno> {
     // SAFETY: kill takes plain numbers.
     Errno::result(unsafe { libc::kill(pid.as_raw(), signal) }).map(drop)
 }
 
-/// Returns a real-time signal that is not pending. If we take it for ourselves, no signal for the
-/// command is lost.
+/// Returns a real-time signal that is not pending. Using it for rdma-init therefore loses no signal for the
+/// command.
 pub(super) fn unused() -> i32 {
     let pending = Mask::pending();
     let mut signals = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
     signals.find(|signal| !pending.has(*signal)).unwrap_or(libc::SIGRTMAX())
 }
 
-/// A handler of signals, as sigaction(2) calls it with SA_SIGINFO.
+/// A signal handler, as sigaction(2) calls it with SA_SIGINFO.
 pub(super) type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// Installs a handler, which no other signal interrupts. Returns the disposition before.
+/// Installs a handler that no other signal interrupts. Returns the previous disposition.
 ///
 /// # Safety
 /// `handler` must do only what signal-safety(7) allows.
@@ -382,8 +377,8 @@ pub(super) unsafe fn catch(signal: i32, handler: Handler, flags: i32) -> Disposi
     }
 }
 
-/// Takes a signal for ourselves: installs a handler and unblocks the signal.
-/// Returns what to put back with [`give_back`].
+/// Installs a handler for a signal and unblocks the signal. Returns the disposition to restore with
+/// [`give_back`].
 ///
 /// # Safety
 /// `handler` must do only what signal-safety(7) allows.
@@ -395,14 +390,14 @@ pub(super) unsafe fn handle(signal: i32, handler: Handler) -> Disposition {
     disposition
 }
 
-/// Unblocks a signal, unless one is pending, which is for the command. Returns whether it was
-/// blocked and is no longer.
+/// Unblocks a signal, unless one is pending, because that one is for the command. Returns whether the signal
+/// was blocked and no longer is.
 pub(super) fn unblock(signal: i32) -> bool {
     !Mask::pending().has(signal) && Mask::of(signal).change(libc::SIG_UNBLOCK).has(signal)
 }
 
-/// Undoes [`handle`], and drops signals that are still on the way. The source of the signal
-/// must have stopped, and the caller restores the mask.
+/// Undoes [`handle`], and discards signals that are still pending. The signal's source must have stopped, and
+/// the caller restores the mask.
 pub(super) fn give_back(old: &Disposition) {
     Mask::of(old.signal).change(libc::SIG_BLOCK);
     Mask::of(old.signal).wait(Some(&NOW));

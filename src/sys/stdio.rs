@@ -1,5 +1,4 @@
-//! Standard descriptors: messages that never block, and descriptors that stay closed for the
-//! command.
+//! Standard descriptors: writes messages that never block, and keeps descriptors closed for the command.
 
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,25 +15,23 @@ use nix::unistd::write;
 use super::nonblocking;
 use super::signals::without_signals_of_writing;
 
-/// A pipe that poll(2) calls writable has room for at least this much (`PIPE_BUF`).
+/// The space that a pipe has at least if poll(2) reports it as writable (`PIPE_BUF`).
 const PIPE_BUF: usize = 4096;
 
-/// A stopped terminal has room for at least this much when poll(2) calls it
-/// writable.
+/// The space that a stopped terminal has at least if poll(2) reports it as writable.
 const TERMINAL_ROOM: usize = 1;
 
-/// Standard error as a sink that gives up rather than block or fail: whatever
-/// reads our messages must not be able to keep the command from starting, or
-/// PID 1 from reaping.
+/// Standard error as a sink that gives up rather than blocking or failing: a process that reads rdma-init's
+/// messages must not be able to keep the command from starting or PID 1 from reaping.
 #[derive(Debug, Clone)]
 pub struct Stderr {
     patience: Duration,
-    /// Set by the first write.
+    /// The first write sets it.
     gives_up: Arc<OnceLock<Instant>>,
 }
 
 impl Stderr {
-    /// `patience` is the longest time that all writes together wait for a reader.
+    /// Returns a sink whose writes together wait no longer than `patience` for a reader.
     pub fn with_patience(patience: Duration) -> Stderr {
         Stderr { patience, gives_up: Arc::default() }
     }
@@ -44,7 +41,7 @@ impl Stderr {
         Stderr::with_patience(Duration::ZERO)
     }
 
-    /// Writes what can be written and drops the rest.
+    /// Writes as much as possible and drops the rest.
     pub fn put(&self, bytes: &[u8]) {
         without_signals_of_writing(|| self.write(bytes));
     }
@@ -74,7 +71,7 @@ impl Stderr {
         }
     }
 
-    /// Returns how long this sink still waits for a reader.
+    /// Returns how much longer this sink waits for a reader.
     fn left(&self) -> Duration {
         let gives_up = self.gives_up.get_or_init(|| Instant::now() + self.patience);
         gives_up.saturating_duration_since(Instant::now())
@@ -96,16 +93,16 @@ impl Stderr {
     }
 }
 
-/// How to write to standard error without waiting. Other processes share its description, so it
-/// must not be made non-blocking.
+/// How to write to standard error without waiting. Other processes share its file description, so it must not
+/// be made non-blocking.
 enum Way {
-    /// A second open description of the same pipe or terminal, which is non-blocking.
+    /// A second, non-blocking open file description of the same pipe or terminal.
     Own(OwnedFd),
-    /// A pipe that this user cannot open again, as it belongs to another one (su, gosu, setpriv),
-    /// or as there is no /proc.
+    /// A pipe that this user cannot open again, because it belongs to another user (su, gosu, setpriv) or
+    /// because there is no /proc.
     Pipe,
     Socket,
-    /// poll(2) says when there is room for this much. Another writer may take it before us.
+    /// poll(2) tells when there is room for this much. Another writer may fill it first.
     Limited(usize),
 }
 
@@ -138,9 +135,8 @@ impl std::io::Write for Stderr {
     }
 }
 
-/// Fills closed standard descriptors until the exec, so that no file that we
-/// open lands there and gets our messages. Close-on-exec: the command finds
-/// them closed, as they were.
+/// Fills closed standard descriptors until the exec, so that no file that rdma-init opens gets their numbers
+/// and then its messages. They are close-on-exec: the command finds them closed, as they were.
 pub(crate) fn reserve_closed() {
     for number in 0..=2 {
         // SAFETY: only F_GETFD is asked of the number, which may be closed.
@@ -149,20 +145,20 @@ pub(crate) fn reserve_closed() {
             // This needs no /dev/null, and reads and writes fail as on a closed descriptor.
             && let Ok(place) = open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
         {
-            // The kernel gives the lowest free number, which is this one.
+            // The kernel returns the lowest free number, which is this one.
             std::mem::forget(place);
         }
     }
 }
 
-/// Standard input without the buffer of the standard library's.
+/// Returns standard input without the standard library's buffer.
 pub(crate) fn stdin() -> BorrowedFd<'static> {
     // SAFETY: the descriptor is always open, because `reserve_closed` fills it.
     unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
 }
 
-/// Closes every descriptor from 3 up, except these. PID 1 must not keep files, pipes and
-/// sockets alive that were meant for the command.
+/// Closes every descriptor from 3 up except these. PID 1 must not keep files, pipes and sockets open that
+/// were meant for the command.
 pub(crate) fn close_inherited(keep: &mut [i32]) {
     keep.sort();
     let mut first = 3u32;
@@ -187,7 +183,7 @@ fn close_range(first: u32, last: u32) {
     }
 }
 
-/// For Linux before 5.9, or under a seccomp filter that does not know the call.
+/// Closes the range one by one, for Linux before 5.9 or a seccomp filter that does not allow the call.
 fn close_one_by_one(first: u32, last: u32) {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
     let open: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

@@ -1,6 +1,5 @@
-//! What a process without an init does instead of the rest of its preparation, if no PID 1
-//! could do it: when the time is up, or after a crash, it becomes the command anyway, or
-//! refuses to.
+//! What a process without an init does instead of the rest of its preparation, because there is no PID 1 to
+//! do it: if the time expires, or after a crash, it becomes the command anyway or refuses to.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
@@ -18,9 +17,9 @@ use super::stdio::Stderr;
 /// Why the preparation does not finish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The time is up.
+    /// The time expired.
     Late,
-    /// It crashed, by this signal.
+    /// The preparation crashed with this signal.
     Signal(i32),
 }
 
@@ -38,7 +37,7 @@ impl Cause {
     };
 }
 
-/// Something for each cause, made in advance: a handler must not allocate.
+/// A value for each cause, created in advance: a handler must not allocate.
 #[derive(Debug)]
 pub(crate) struct ForEach<T>([T; Cause::ALL.len()]);
 
@@ -52,7 +51,7 @@ impl<T> ForEach<T> {
     }
 }
 
-/// What the handlers need, leaked so that it outlives everything.
+/// What the handlers need. It is leaked so that it is never freed.
 struct Rescue {
     image: PreparedExec,
     inherited: Inherited,
@@ -62,12 +61,12 @@ struct Rescue {
     stderr: Stderr,
 }
 
-/// What is done instead of starting the command.
+/// What happens instead of starting the command.
 pub(crate) struct Refused {
     /// The code to exit with.
     pub code: i32,
     pub reasons: ForEach<Reason>,
-    /// The message for standard error if the words cannot be left.
+    /// The message for standard error if the last words cannot be written.
     pub failed: String,
 }
 
@@ -79,13 +78,13 @@ pub(crate) struct Reason {
     pub words: LastWords,
 }
 
-/// The command as it is started with what was decided.
+/// The command, prepared with the decided values.
 pub(crate) struct Decided {
     pub image: PreparedExec,
     pub messages: ForEach<String>,
 }
 
-/// Something that the handlers get. It is made in advance; null means that there is none.
+/// A value for the handlers. It is created in advance; null means that there is none.
 struct Given<T>(AtomicPtr<T>);
 
 impl<T> Given<T> {
@@ -93,7 +92,7 @@ impl<T> Given<T> {
         Given(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// The value before is leaked, because a handler may be about to use it. There are few.
+    /// Leaks the previous value, because a handler may be about to use it. There are few such values.
     fn give(&self, value: Option<T>) {
         let new = value.map_or(std::ptr::null_mut(), |value| Box::into_raw(Box::new(value)));
         self.0.store(new, Ordering::SeqCst);
@@ -111,17 +110,17 @@ static REFUSED: Given<Refused> = Given::nothing();
 static DECIDED: Given<Decided> = Given::nothing();
 static RESCUE: Given<Rescue> = Given::nothing();
 
-/// A process that is taken over when its time is up or it crashes, until [`Guarded::cancel`].
+/// A process that is taken over if its time expires or it crashes, until [`Guarded::cancel`].
 pub(crate) struct Guarded {
-    /// Without a timer, or without handlers, the rest holds nevertheless.
+    /// If there is no timer, or no handlers, the rest still works.
     timer: Option<Timer>,
     crash: Option<Handlers>,
     inherited: Inherited,
 }
 
 impl Guarded {
-    /// After this time, or after a crash, unless canceled, the process becomes `image`, whatever
-    /// it is doing: a system call that hangs is interrupted, and a loop is left.
+    /// Makes the process become `image` after this time or after a crash, unless canceled, whatever it is
+    /// doing: the take-over interrupts a hanging system call and leaves a loop.
     pub(crate) fn start(
         after: Duration,
         image: PreparedExec,
@@ -147,8 +146,7 @@ impl Guarded {
         guarded
     }
 
-    /// Stops the timer, and restores the mask and the dispositions of the signals, which the
-    /// command inherits.
+    /// Stops the timer, and restores the signal mask and the dispositions, which the command inherits.
     pub(crate) fn cancel(&self) {
         RESCUE.give(None);
         children::remember_all(false);
@@ -161,12 +159,12 @@ impl Guarded {
         self.inherited.restore();
     }
 
-    /// Sets what happens in such a case: this refusal, or with `None` the command is started.
+    /// Sets what a take-over does: this refusal, or with `None`, starting the command.
     pub(crate) fn refuse(&self, refused: Option<Refused>) {
         REFUSED.give(refused);
     }
 
-    /// From now on, the command is started like this in such a case, whatever was set before.
+    /// Makes a take-over start the command in this form from now on, regardless of earlier settings.
     pub(crate) fn decide(&self, decided: Decided) {
         DECIDED.give(Some(decided));
     }
@@ -179,12 +177,12 @@ impl Guarded {
     }
 }
 
-/// Becomes the command or ends the process. Returns only if nothing is to be taken over.
+/// Becomes the command or ends the process. Returns only if there is nothing to take over.
 ///
-/// Handlers of signals call this. It does only what signal-safety(7) allows, on memory that was
-/// made in advance: execve, sigaction, sigprocmask, pipe2, _Fork, open, fstat, pread, ftruncate,
-/// poll, read, write, kill, waitpid, clock_gettime, nanosleep and _exit; and mmap, munmap, pwritev2
-/// and vmsplice, which are nothing but system calls.
+/// Signal handlers call this. It does only what signal-safety(7) allows, on memory that was allocated in
+/// advance: execve, sigaction, sigprocmask, pipe2, _Fork, open, fstat, pread, ftruncate, poll, read, write,
+/// kill, waitpid, clock_gettime, nanosleep and _exit; and mmap, munmap, pwritev2 and vmsplice, which are mere
+/// system calls.
 pub(super) fn take_over(cause: Cause) {
     let Some(rescue) = RESCUE.take() else { return };
     children::end();

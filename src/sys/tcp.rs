@@ -6,32 +6,32 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::libc;
 
-/// Counts since the connection was begun.
+/// Counts since the start of the connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// In bytes: the longest data in one packet that this end sends.
+    /// In bytes: the longest data that this end sends in one packet.
     pub segment: u32,
     /// The bytes of data that the other end has acknowledged.
     pub acknowledged: u64,
-    /// The packets that this end has sent, those that it has sent again among them.
+    /// The packets that this end has sent, including retransmissions.
     pub packets: u64,
     pub again: u64,
 }
 
-/// In bytes: the part of `struct tcp_info` that Linux 4.2 and later fill. Its fields never move
+/// In bytes: the part of `struct tcp_info` that Linux 4.2 and later fill in. Its fields never move
 /// (`include/uapi/linux/tcp.h`).
 const LENGTH: usize = 144;
 
-/// Where the fields are in it.
+/// The offsets of the fields.
 const SND_MSS: usize = 16;
 const TOTAL_RETRANS: usize = 100;
 const BYTES_ACKED: usize = 120;
 const SEGS_OUT: usize = 136;
 
-/// Asks the kernel (tcp(7), `TCP_INFO`).
+/// Asks the kernel for the counts (tcp(7), `TCP_INFO`).
 ///
 /// # Errors
-/// ENOPROTOOPT of a kernel, or a sandbox, that does not count this.
+/// Fails with ENOPROTOOPT if a kernel or a sandbox does not count this.
 pub(crate) fn counts(stream: &TcpStream) -> Result<Counts, Errno> {
     let mut info = [0u8; LENGTH];
     let mut length = LENGTH as libc::socklen_t;
@@ -78,7 +78,7 @@ mod tests {
         second.write_all(&[7; 8]).unwrap();
         first.read_exact(&mut [0; 8]).unwrap();
         let counts = counts(&first).unwrap();
-        // The connection itself counts as one byte on some kernels.
+        // On some kernels, the connection itself counts as one byte.
         assert!((5000..=5001).contains(&counts.acknowledged), "{counts:?}");
         assert!(counts.segment > 500 && counts.packets >= 2 && counts.again == 0, "{counts:?}");
     }

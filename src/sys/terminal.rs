@@ -1,4 +1,4 @@
-//! A line at the bottom of the terminal at standard error, which is rewritten again and again.
+//! A line at the bottom of the terminal at standard error that is rewritten repeatedly.
 
 use std::io::IsTerminal;
 
@@ -18,11 +18,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// `None` if standard error is not a terminal, or if its kind (the variable `TERM`) is unknown
-    /// or cannot clear a line.
+    /// Returns `None` if standard error is not a terminal, or if its type (the variable `TERM`) is unknown or
+    /// cannot clear a line.
     pub(crate) fn at_stderr(kind: Option<&str>) -> Option<Line> {
         let can_clear = kind.is_some_and(|kind| !kind.is_empty() && kind != "dumb");
-        // A stopped terminal costs lines, but no time.
+        // A stopped terminal loses lines, but causes no delay.
         (can_clear && std::io::stderr().is_terminal()).then(|| Line { stderr: Stderr::at_once() })
     }
 
@@ -34,9 +34,9 @@ impl Line {
         if said == -1 || size.ws_col == 0 { USUAL } else { usize::from(size.ws_col) }
     }
 
-    /// Writes the line anew. A text that does not fit is cut.
+    /// Rewrites the line. Cuts a text that does not fit.
     pub(crate) fn show(&self, text: &str) {
-        // The last column stays free, because some terminals go on to the next line after it.
+        // The last column stays free, because some terminals wrap to the next line after it.
         let text: String = text.chars().take(self.columns().saturating_sub(1)).collect();
         self.stderr.put(format!("{START}{text}{CLEAR}").as_bytes());
     }

@@ -1,5 +1,5 @@
-//! A child process that reports to its parent over a socket. A hang or crash there affects only
-//! that process.
+//! A child process that reports to its parent over a socket. If it hangs or crashes, only that process is
+//! affected.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
@@ -15,15 +15,15 @@ use super::stdio::close_inherited;
 use super::{capabilities, fork, signals};
 use crate::exit;
 
-/// What the test of a port may need: to open a device that only root may open, and to pin memory.
+/// The capabilities that a port's test may need: to open a device that only root may open, and to pin memory.
 const CAPABILITIES: [Capability; 2] = [Capability::CAP_DAC_OVERRIDE, Capability::CAP_IPC_LOCK];
 
-/// Starts a child that works with its end of a socket, and exits with 0 if the work returns `true`. The
-/// child dies with its parent, has only these descriptors and the standard ones, and keeps few capabilities.
-/// Reading the parent's end does not block.
+/// Starts a child that works with its end of a socket, and exits with 0 if the work returns `true`. The child
+/// dies with its parent, has only these descriptors and the standard ones, and keeps few capabilities. The
+/// returned end of the socket is non-blocking.
 ///
 /// # Errors
-/// As for [`fork::spawn`] and socketpair(2).
+/// Fails as [`fork::spawn`] and socketpair(2) do.
 pub(crate) fn start(
     keep: &[RawFd],
     work: impl FnOnce(UnixStream) -> bool,
@@ -37,7 +37,7 @@ pub(crate) fn start(
         signals::on_parent_death(SIGKILL, parent);
         close_inherited(&mut kept);
         capabilities::keep_only(&CAPABILITIES);
-        // A panic must not unwind into what the parent was doing.
+        // A panic must not unwind into the parent's code.
         match catch_unwind(AssertUnwindSafe(|| work(its))) {
             Ok(true) => 0,
             Ok(false) | Err(_) => exit::FAILED,
@@ -51,11 +51,11 @@ pub(crate) fn start(
 pub(crate) enum ReadState {
     More,
     All,
-    /// The bytes were not taken.
+    /// `take` did not accept the bytes.
     TooMuch,
 }
 
-/// Reads what the child has reported by now. `take` returns whether it takes the bytes.
+/// Reads what the child has reported so far. `take` returns whether it accepts the bytes.
 pub(crate) fn read(socket: &mut UnixStream, mut take: impl FnMut(&[u8]) -> bool) -> ReadState {
     let mut buffer = [0; 4096];
     loop {

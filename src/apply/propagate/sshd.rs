@@ -1,6 +1,5 @@
-//! Variables for sshd(8), which gives its sessions neither its own environment nor, unless configured
-//! to, that of a file. They go into `SetEnv` in a file of its configuration, or into
-//! `~/.ssh/environment`.
+//! Writes variables for sshd(8), which passes its sessions neither its own environment nor, unless configured
+//! to, that of a file. They go into `SetEnv` in a file of its configuration, or into `~/.ssh/environment`.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -13,10 +12,11 @@ const MAIN: &str = "/etc/ssh/sshd_config";
 const FOLDER: &str = "/etc/ssh/sshd_config.d";
 const OWN: &str = "rdma-init.conf";
 
-/// In bytes; sshd starts no session if its configuration has more than 256 KiB (`msg.c`).
+/// In bytes: the longest configuration; sshd starts no session if its configuration has more than 256 KiB
+/// (`msg.c`).
 const LONGEST: usize = 128 * 1024;
 
-/// The most files of the directory that are read.
+/// The most files to read from the directory.
 const MOST: usize = 256;
 
 pub(super) fn write(target: PropagationTarget, variables: &[(&str, &str)], problems: &mut Vec<String>) {
@@ -24,14 +24,14 @@ pub(super) fn write(target: PropagationTarget, variables: &[(&str, &str)], probl
         Ok(()) => return,
         Err(why) => why,
     };
-    // The line of an earlier start is removed, even if the new one cannot be put there.
+    // Removes an earlier start's line, even if the new one cannot be written.
     let _ = put(target, "");
-    // Readable for this user alone, as sshd demands of files in this directory.
+    // Only this user may read it, as sshd requires of files in this directory.
     let of_user = target.home.map(|home| home.join(".ssh"));
     let lines = lines(variables, formats::ssh_environment, problems);
     let written = of_user.ok_or_else(|| "this user has no home directory".to_owned()).and_then(|folder| {
         let path = target.root.join(folder.strip_prefix("/").unwrap_or(&folder));
-        // If the directory already exists, its mode is what its owner wants.
+        // If the directory already exists, it keeps the mode that its owner chose.
         let _ = DirBuilder::new().mode(0o700).create(&path);
         amend(&path.join("environment"), 0o600, InPlace::Yes, |old| block::with(old, &lines, keys))
             .map_err(|kept| format!("{}/environment: {kept}", folder.display()))
@@ -45,8 +45,8 @@ pub(super) fn write(target: PropagationTarget, variables: &[(&str, &str)], probl
     }
 }
 
-/// Writes a file of sshd's configuration, if the configuration includes such files and no other
-/// line is lost: of several `SetEnv`, only the first counts.
+/// Writes a file of sshd's configuration, if the configuration includes such files and no other line loses
+/// its effect: if there are several `SetEnv` lines, only the first counts.
 fn drop_in(
     target: PropagationTarget,
     variables: &[(&str, &str)],
@@ -82,7 +82,7 @@ fn drop_in(
 }
 
 /// # Errors
-/// Why the file cannot be read.
+/// Returns why the file cannot be read.
 fn main_file(root: &Path) -> Result<String, String> {
     let reader = Reader::new(root);
     if let Some(text) = reader.text(MAIN) {
@@ -94,7 +94,7 @@ fn main_file(root: &Path) -> Result<String, String> {
     })
 }
 
-/// Writes the line into our own file; an empty line removes it.
+/// Writes the line into rdma-init's own file; an empty line removes it.
 fn put(target: PropagationTarget, line: &str) -> Result<(), String> {
     let path = target.root.join(FOLDER.trim_start_matches('/')).join(OWN);
     amend(&path, 0o644, InPlace::Yes, |old| block::with(old, line, |_| Vec::new()))
@@ -104,7 +104,7 @@ fn put(target: PropagationTarget, line: &str) -> Result<(), String> {
 /// Returns the paths of the other files in the directory.
 ///
 /// # Errors
-/// Why some of the files cannot be read.
+/// Returns why some of the files cannot be read.
 fn own_files(root: &Path) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(root.join(FOLDER.trim_start_matches('/'))).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -116,33 +116,33 @@ fn own_files(root: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the files of sshd's configuration, one after the other, as far as they can be read.
+/// Returns the files of sshd's configuration in order, skipping unreadable ones.
 fn texts(root: &Path, paths: Vec<String>) -> impl Iterator<Item = (String, String)> {
     paths.into_iter().filter_map(move |path| configuration(root, &path).map(|text| (path, text)))
 }
 
-/// Returns whether sshd lets the variables of `~/.ssh/environment` through.
+/// Returns whether sshd passes on the variables in `~/.ssh/environment`.
 fn permits_user_environment(root: &Path) -> bool {
     let own = texts(root, own_files(root).unwrap_or_default()).map(|(_, text)| text);
     let mut said = own.chain(configuration(root, MAIN)).flat_map(|text| {
-        // Below a `Match`, the keyword does not count.
+        // Below a `Match`, the keyword does not apply.
         let lines = lines_of(&text).into_iter().take_while(|(word, _)| word != "match");
         lines.filter(|(word, _)| word == "permituserenvironment").collect::<Vec<_>>()
     });
-    // The first one counts: yes, no, or a list of patterns.
+    // The first line counts: yes, no, or a list of patterns.
     let Some((_, values)) = said.next() else { return false };
     let patterns = values.first().map(String::as_str).unwrap_or_default().split(',');
     patterns.into_iter().any(|pattern| ["yes", "*", "NCCL_*"].contains(&pattern))
 }
 
-/// Returns whether an `Include` of this pattern takes in the files of the directory. A pattern without a
-/// directory is below `/etc/ssh`.
+/// Returns whether an `Include` with this pattern includes the directory's files. A pattern without a
+/// directory is relative to `/etc/ssh`.
 fn takes_in(pattern: &str) -> bool {
     let below = pattern.strip_prefix("/etc/ssh/").unwrap_or(pattern);
     matches!(below, "sshd_config.d/*.conf" | "sshd_config.d/*")
 }
 
-/// Returns the keyword of each line in small letters, because case does not count, and its arguments.
+/// Returns each line's keyword in lower case, because case does not matter, and its arguments.
 fn lines_of(text: &str) -> Vec<(String, Vec<String>)> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let words = lines.map(|line| {
@@ -253,7 +253,7 @@ mod tests {
             assert!(environment.contains("\nNCCL_IB_HCA==mlx5_1,mlx5_2\nNCCL_IB_TC=106\n"), "{environment}");
             assert_eq!(machine.read("etc/ssh/sshd_config.d/rdma-init.conf"), None);
         }
-        // A file that was written earlier is removed when there is a reason not to write one.
+        // A file from an earlier start is removed if there is a reason not to write one.
         let many = Machine::new(INCLUDES);
         for number in 0..=MOST {
             fs::write(many.0.path().join(format!("etc/ssh/sshd_config.d/{number}.conf")), "").unwrap();

@@ -16,7 +16,7 @@ fn command(script: &str) -> PreparedExec {
     PreparedExec::new(["/bin/sh", "-c", script].map(c).to_vec(), Vec::new())
 }
 
-/// Runs this in a separate process, which must become something else. Returns its exit code.
+/// Runs `work` in a separate process, which must become another program. Returns its exit code.
 fn in_process(work: impl FnOnce(Inherited)) -> i32 {
     let pid = fork::spawn(|| {
         let inherited = block_all();
@@ -36,7 +36,7 @@ fn in_process(work: impl FnOnce(Inherited)) -> i32 {
     }
 }
 
-/// A fault as that of a bug: the signal comes from this very process.
+/// Raises a signal as a bug would: the signal comes from this process itself.
 fn crash(signal: i32) {
     // SAFETY: a plain number.
     unsafe { libc::raise(signal) };
@@ -59,13 +59,13 @@ fn what_was_cancelled_is_not_taken_over() {
     let code = in_process(|inherited| {
         let guarded = Guarded::start(LONG, command("exit 7"), inherited, ForEach::cause(|_| String::new()));
         guarded.cancel();
-        // Not SIGSEGV: the test harness catches that.
+        // The test cannot use SIGSEGV, because the test harness catches it.
         crash(libc::SIGABRT);
     });
     assert_eq!(code, 128 + libc::SIGABRT);
 }
 
-/// A child has the handlers of its parent, and must not become the command, too.
+/// A child has its parent's handlers, but must not become the command, too.
 #[test]
 fn a_child_that_crashes_ends() {
     let code = in_process(|inherited| {
@@ -83,7 +83,7 @@ fn children_end_with_the_preparation() {
     let code = in_process(|inherited| {
         let _guarded = Guarded::start(LONG, command("exit 7"), inherited, ForEach::cause(|_| String::new()));
         for _ in 0..3 {
-            // The child has the other end of the pipe until it ends; the command does not have it.
+            // The child keeps the other end of the pipe open until it ends; the command does not have it.
             let _ = fork::spawn(|| fork::wait_to_be_killed());
         }
         crash(libc::SIGSEGV);
