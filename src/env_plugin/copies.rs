@@ -1,5 +1,5 @@
-//! Values in an environment that a start filled in, as their marker says: on another node, from which a tool
-//! copied them, or here.
+//! Finds values in an environment that a start filled in, according to their marker: a start on another node,
+//! whose values a tool copied, or this container's.
 
 use super::answer::{MARKER, lists, read_marker};
 use super::decision;
@@ -7,20 +7,20 @@ use crate::facts::environment::{Environment, Filled};
 use crate::facts::identity::Identity;
 use crate::finding::Source;
 
-/// Returns the variables that are copies of another start's, and the marker that says so.
+/// Returns the variables that were copied from another start, and the marker that shows it.
 pub(crate) fn of(environment: &Environment) -> Vec<Filled> {
     with_marker(environment, |marker| of_another(environment, marker, &decision::node()))
 }
 
-/// Returns the variables that this container's start filled in, and the marker that says so. A process that
-/// does not find the state knows them by it.
+/// Returns the variables that this container's start filled in, and the marker that shows it. A process that
+/// does not find the state recognizes them by the marker.
 pub(crate) fn of_own_start(environment: &Environment) -> Vec<Filled> {
     with_marker(environment, |marker| of_start(environment, marker, &decision::node()))
 }
 
 fn with_marker(environment: &Environment, read: impl Fn(&str) -> Vec<Filled>) -> Vec<Filled> {
     match environment.get(MARKER) {
-        // A node that does not recognize its own marker takes its own values for copies.
+        // A node that cannot recognize its own marker would take its own values for copies.
         Some(marker) if Identity::own().is_whole() => read(marker),
         _ => Vec::new(),
     }

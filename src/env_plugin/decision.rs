@@ -1,5 +1,5 @@
-//! The decision for this node, as the shared object reads it, and the marker that travels with the
-//! values.
+//! The decision for this node, in the format that the shared object reads, and the marker that travels with
+//! the values.
 
 use std::fmt::Write;
 use std::fs;
@@ -18,14 +18,14 @@ use crate::plan::{Plan, Setting, SettingOutcome};
 
 const PREFIX: &str = "NCCL_";
 
-/// This start of this container, in a word that reveals nothing else about it.
+/// Returns a word that identifies this start of this container and reveals nothing else about it.
 pub(crate) fn node() -> String {
     name(Identity::own(), fs::metadata("/").map(|root| (root.dev(), root.ino())).ok())
 }
 
-/// The mount namespace has no part in it: a process of the container may have its own (`unshare --mount`).
-/// The root directory, identified by its file system and inode, distinguishes containers that share a PID
-/// namespace.
+/// Returns a hash of the identity. It omits the mount namespace, because a process in the container may have
+/// its own (`unshare --mount`). The root directory's file system and inode distinguish containers that share
+/// a PID namespace.
 fn name(identity: &Identity, root: Option<(u64, u64)>) -> String {
     let Identity { boot, namespace, mounts: _, init_started } = identity;
     let hash = Hash::hash(format!("{boot} {namespace} {init_started:?} {root:?}").as_bytes());
@@ -35,9 +35,9 @@ fn name(identity: &Identity, root: Option<(u64, u64)>) -> String {
     })
 }
 
-/// Returns the decision. It contains no value from a file that is not world-readable.
+/// Returns the decision. It contains no values from files that are not world-readable.
 pub(crate) fn text(plan: &Plan, facts: &Facts, node: &str) -> String {
-    // A boot ID that cannot be read matches no ID that a process could read.
+    // If the boot ID cannot be read, this text matches no ID that a process could read.
     let boot = Some(Identity::own().boot.as_str()).filter(|boot| !boot.is_empty()).unwrap_or("-");
     let mut lines = vec!["rdma-init env plugin 1".to_owned(), format!("node {node}"), format!("boot {boot}")];
     let filled: Vec<(&str, &str)> = of_nccl(plan).collect();
@@ -75,8 +75,8 @@ pub(crate) fn text(plan: &Plan, facts: &Facts, node: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns the value of [`MARKER`], which says which variables this node filled in, among them the one that
-/// names the shared object. A conf file can hold it.
+/// Returns the value of [`MARKER`], which lists the variables that this node filled in, including the one
+/// that names the shared object. The marker fits into a conf file.
 pub(crate) fn marker(plan: &Plan, node: &str, library: &str) -> String {
     let mut marker = format!("1:{node}:");
     let of_others = own(plan).filter(|(name, _)| !is_asked(name));
@@ -92,12 +92,12 @@ pub(crate) fn marker(plan: &Plan, node: &str, library: &str) -> String {
     marker
 }
 
-/// Returns the variables of NCCL, or RCCL, that rdma-init itself fills in.
+/// Returns the NCCL or RCCL variables that rdma-init itself fills in.
 fn of_nccl(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
     own(plan).filter(|(name, value)| is_asked(name) && conf::fits(name, value))
 }
 
-/// Returns the variables that rdma-init itself fills in. What its configuration sets is the user's.
+/// Returns the variables that rdma-init itself fills in. Variables from its configuration are the user's.
 fn own(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
     let is_own = |name: &str| {
         let setting = plan.settings.iter().find(|setting| setting.variable == name);
@@ -106,7 +106,8 @@ fn own(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
     plan.public().filter(move |(name, _)| is_own(name))
 }
 
-/// A variable that rdma-init must not set (`keep`) has no value of the user's.
+/// Returns whether the user set the variable. A variable that rdma-init must not set (`keep`) has no user
+/// value.
 fn is_of_user(setting: &Setting) -> bool {
     let is_set = match setting.outcome {
         SettingOutcome::User => true,
@@ -116,7 +117,7 @@ fn is_of_user(setting: &Setting) -> bool {
     is_set && is_asked(&setting.variable)
 }
 
-/// Returns the value in a world-readable conf file of the user.
+/// Returns the value if it is in the user's world-readable conf file.
 fn of_conf_file<'a>(setting: &'a Setting, facts: &Facts) -> Option<&'a str> {
     setting.source.conf_file()?;
     let is_private =
@@ -173,7 +174,7 @@ mod tests {
         let mut memory = vec![0; 4096];
         let settled =
             Settled::new(&decision, Present::default(), &|_, _| false, &mut Arena::new(&mut memory)).unwrap();
-        // What the user of this node has set counts in place of a copy of another node's value.
+        // A value that this node's user set replaces a copy of another node's value.
         let hash = answer::hash(b"copied").map(char::from).iter().collect::<String>();
         let of_copy = |name: &str| {
             let marker = format!("1:ffff:{name}={hash}");
@@ -183,7 +184,7 @@ mod tests {
             let answer = of_copy(name);
             assert!(matches!(answer, Answer::Decided(now) if now.to_bytes() == wanted.as_bytes()), "{name}");
         }
-        // Only NCCL may know a private value. A variable of `keep` has none.
+        // Only NCCL may know a private value. A variable in `keep` has no value.
         assert_eq!((of_copy("PROTO"), of_copy("IB_SL")), (Answer::OfProcess, Answer::Unset));
         let filled: Vec<(&str, &str)> = of_nccl(&plan).collect();
         assert!(filled.iter().any(|(name, _)| *name == "NCCL_IB_HCA"), "{filled:?}");
@@ -225,7 +226,7 @@ mod tests {
             of(Identity { boot: "c".to_owned(), ..own.clone() }),
             of(Identity { namespace: "pid:[4]".to_owned(), ..own.clone() }),
             of(Identity { init_started: Some(8), ..own.clone() }),
-            // The containers of a Pod may share a PID namespace, and PID 1 with it.
+            // A Pod's containers may share a PID namespace, including PID 1.
             name(&unshared, Some((41, 2))),
             name(&unshared, Some((40, 3))),
         ] {

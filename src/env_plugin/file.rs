@@ -1,11 +1,12 @@
-//! Whether the shared object that a start has left can still be loaded.
+//! Checks whether the shared object that a start wrote can still be loaded.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Returns whether the file at the path that NCCL was given is whole. If it is not, the dynamic loader refuses it,
-/// and NCCL continues without it: it reads the program headers first, which are a library's last bytes.
+/// Returns whether the file at the path that NCCL was given is complete. If it is not, the dynamic loader
+/// refuses it, and NCCL continues without it: the loader first reads the program headers, which are the
+/// library's last bytes.
 pub(crate) fn is_whole(path: &Path) -> bool {
     let mut header = [0; 64];
     let Ok(mut file) = File::open(path) else { return false };
@@ -14,7 +15,7 @@ pub(crate) fn is_whole(path: &Path) -> bool {
     is_read && end(&header).is_some_and(|end| end <= length)
 }
 
-/// The end of the program headers: `e_phoff + e_phnum * e_phentsize` of elf(5).
+/// Returns the end of the program headers: `e_phoff + e_phnum * e_phentsize` of elf(5).
 fn end(header: &[u8; 64]) -> Option<u64> {
     let half = |at: usize| Some(u64::from(u16::from_le_bytes(*header.get(at..)?.first_chunk()?)));
     let start = u64::from_le_bytes(*header.get(32..)?.first_chunk()?);

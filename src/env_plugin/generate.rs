@@ -1,5 +1,5 @@
-//! Part of the build: compiles the shared object that NCCL loads. The program itself is static, so the
-//! build script calls the compiler.
+//! Part of the build: compiles the shared object that NCCL loads. The program itself is static, so the build
+//! script runs the compiler.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,20 +18,20 @@ pub fn compile(compiler: &Compiler) {
     command.args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "nccl_env", "--target"]);
     let library = Path::new(&folder).join("libnccl-env.so");
     command.arg(target).arg("-o").arg(&library);
-    // The C library of the container it is, whatever the program itself is linked with.
+    // The library uses the container's C library, regardless of what the program itself is linked with.
     for option in ["target-feature=-crt-static", "relocation-model=pic", "panic=abort"] {
         command.args(["-C", option]);
     }
     for option in ["opt-level=s", "lto=fat", "codegen-units=1", "strip=symbols", "link-arg=-nostartfiles"] {
         command.args(["-C", option]);
     }
-    // At its end a process of NCCL's closes the library, while other threads may still ask.
+    // When an NCCL process ends, it closes the library while other threads may still call it.
     command.args(["-C", "link-arg=-Wl,-z,nodelete"]);
     command.arg("-C").arg(format!("linker={}", compiler.program));
     for option in &compiler.options {
         command.arg("-C").arg(format!("link-arg={option}"));
     }
-    // Where the core library is, if not beside the compiler.
+    // This passes the location of the core library, if it is not beside the compiler.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     command.args(flags.split('\u{1f}').filter(|flag| flag.starts_with("--sysroot=")));
     let status = command.arg(SOURCE).status();
@@ -45,17 +45,17 @@ const LOAD: u32 = 1;
 const NOTE: u32 = 4;
 const HEADERS: u32 = 6;
 
-/// Returns the library with its program headers as its last bytes. The dynamic loader reads them before it maps
-/// anything, so it refuses a library that has lost its end. With the headers at the beginning, it would map parts
-/// that the file does not have, and touching them ends the process (SIGBUS).
+/// Returns the library with its program headers as its last bytes. The dynamic loader reads them before it
+/// maps anything, so it refuses a library whose end is missing. If the headers were at the beginning, the
+/// loader would map parts that the file does not have, and touching them would end the process (SIGBUS).
 fn with_headers_at_the_end(mut library: Vec<u8>) -> Vec<u8> {
     let half = |at: usize| usize::from(u16::from_le_bytes(library[at..at + 2].try_into().expect("2 bytes")));
     let (start, size) = (number(&library, 32), half(54));
     let mut headers: Vec<Vec<u8>> =
         library[start..start + half(56) * size].chunks(size).map(<[u8]>::to_vec).collect();
     let kind = |header: &[u8]| u32::from_le_bytes(header[..4].try_into().expect("4 bytes"));
-    // In memory, programs look for the headers where they were. GNU ld writes no header that says so; the note,
-    // an id of the build, gives way.
+    // In memory, programs look for the headers at their original place. GNU ld writes no header that locates
+    // them, so the note, which contains the build ID, is replaced.
     if !headers.iter().any(|header| kind(header) == HEADERS) {
         let length = headers.len() * size;
         let has_headers = |header: &&Vec<u8>| {

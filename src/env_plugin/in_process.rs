@@ -1,5 +1,5 @@
-//! Which of a process's variables of NCCL are its own, this node's, or copies of another's, and what NCCL
-//! gets for each.
+//! Determines which of a process's NCCL variables are its own, this node's, or copies of another node's, and
+//! what NCCL gets for each.
 
 use std::collections::BTreeSet;
 
@@ -7,43 +7,42 @@ use super::answer::{Answer, MARKER, Settled, is_copy};
 use crate::facts::environment::Environment;
 use crate::libraries::nccl::env_plugin::is_asked;
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// This container's start filled it in.
     Start,
-    /// The user of this container set it for the start: in its environment, or in the configuration.
+    /// This container's user set it for the start, in its environment or in the configuration.
     OfUser,
     /// Another start filled it in, and a tool copied it.
     Copy,
     /// It names only devices that this node does not have.
     Foreign,
-    /// The parent of the process, or its program.
+    /// The process's parent or its program set it.
     Process,
     /// The process does not have the variable.
     Absent,
 }
 
-/// A variable of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Variable {
     pub name: String,
     pub value: Option<String>,
     pub origin: Origin,
-    /// What NCCL gets; `None` if it decides by itself.
+    /// The value that NCCL gets; `None` if NCCL decides itself.
     pub given: Option<String>,
 }
 
-/// What is known of this container.
+/// What is known about this container.
 pub(crate) struct Here<'a> {
     pub node: &'a str,
-    /// What its start filled in.
+    /// The variables that its start filled in.
     pub filled: &'a [(&'a str, &'a str)],
-    /// What the user had set for the start.
+    /// The variables that the user set for the start.
     pub of_user: &'a [(&'a str, &'a str)],
-    /// What NCCL's conf files have for the variables that the process lacks, in the order in which they count.
+    /// The values in NCCL's conf files for the variables that the process lacks, in order of precedence.
     pub conf: &'a [(&'a str, &'a str)],
-    /// If NCCL asks the plugin in the process: what it answers.
+    /// The plugin's answers, if NCCL asks the plugin in the process.
     pub settled: Option<&'a Settled<'a>>,
 }
 
@@ -56,8 +55,8 @@ pub(crate) fn variables(process: &Environment, here: &Here) -> Vec<Variable> {
 
 fn variable(name: &str, process: &Environment, here: &Here) -> Variable {
     let value = process.get(name);
-    // NCCL puts the lines of its conf files into the environment first. A marker there says nothing of what the
-    // process was started with, and the other way around.
+    // NCCL first puts the lines of its conf files into the environment. A marker in a conf file says nothing
+    // about the process's original environment, and vice versa.
     let read = value.or_else(|| find(here.conf, name));
     let of_conf = || find(here.conf, MARKER).filter(|_| process.get(MARKER).is_none());
     let marker = if value.is_some() { process.get(MARKER) } else { of_conf() };
@@ -136,12 +135,12 @@ mod tests {
             row("NCCL_IB_HCA", Origin::Copy, "=mlx5_1"),
             row("NCCL_IB_TC", Origin::Absent, "106"),
             row("NCCL_NTHREADS", Origin::OfUser, "256"),
-            // Only a conf file has it, and its first line counts.
+            // Only a conf file contains it, and its first line counts.
             row("NCCL_PROTO", Origin::Absent, "LL"),
             row("NCCL_SOCKET_IFNAME", Origin::Foreign, "=eth0"),
         ];
         assert_eq!(rows(Some(&settled)), wanted);
-        // Without the plugin, NCCL takes what is there.
+        // Without the plugin, NCCL uses the existing value.
         let without = rows(None);
         assert_eq!(without[2], row("NCCL_IB_HCA", Origin::Copy, "=mlx5_7"));
         assert_eq!(without[6], row("NCCL_SOCKET_IFNAME", Origin::Process, "bond0"));

@@ -1,5 +1,4 @@
-//! The env plugin: a shared object that NCCL 2.28.7 and later ask for each variable, in every
-//! process.
+//! The env plugin: a shared object that NCCL 2.28.7 and later query for each variable, in every process.
 
 pub mod answer;
 pub(crate) mod copies;
@@ -10,7 +9,7 @@ pub(crate) mod in_process;
 /// The shared object for this program's architecture; `src/sys/nccl_env_plugin.rs` is its source.
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnccl-env.so"));
 
-/// Its name in the directory of the state, and that of the decision beside it.
+/// The names of the shared object and of the decision in the state directory.
 pub const LIBRARY_FILE: &str = "libnccl-env.so";
 pub const DECISION_FILE: &str = "nccl-env";
 
@@ -19,7 +18,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Returns the texts of the file, among them what its dynamic section names.
+    /// Returns the texts in the file, including the names in its dynamic section.
     fn texts() -> BTreeSet<&'static str> {
         LIBRARY.split(|byte| *byte == 0).filter_map(|text| str::from_utf8(text).ok()).collect()
     }
@@ -29,7 +28,7 @@ mod tests {
         assert!(LIBRARY.len() < 100_000, "{}", LIBRARY.len());
         let texts = texts();
         let versions: Vec<&str> = texts.iter().filter_map(|text| text.strip_prefix("GLIBC_")).collect();
-        // A linker of today may also ask for an ability, such as `GLIBC_ABI_DT_RELR`.
+        // A current linker may also require a capability, such as `GLIBC_ABI_DT_RELR`.
         let is_old = |version: &&str| {
             let minor =
                 version.strip_prefix("2.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! Makes a plan with its findings for a host, for every command and for the start itself.
+//! Makes a plan with its findings for a host, for every command and for the start.
 
 use std::path::Path;
 
@@ -18,11 +18,10 @@ use crate::profiles::Profiles;
 use crate::state::FOLDER;
 use crate::state::run::Run;
 
-/// Returns the plan with all findings that need nothing but the facts.
+/// Returns the plan with all findings that need only the facts.
 ///
-/// Variables that this container's start has filled in stand, as everything in the environment
-/// does. They are not the user's wish: if they would be decided the same today, the plan is
-/// made without them.
+/// Variables that this container's start filled in stay, like everything in the environment. They are not the
+/// user's wish: if the decision would be the same today, the plan is made without them.
 pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     if facts.settings.0.iter().any(leads_to_own_plugin) {
         let mut without = facts.clone();
@@ -52,8 +51,8 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     plan
 }
 
-/// As [`decide`], for this container, which shows whether the env plugin may be in the directory of the
-/// state.
+/// Does the same as [`decide`] for this container, where it can check whether the state directory may contain
+/// the env plugin.
 pub fn decide_here(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let mut plan = decide(facts, profiles, config);
     if plan.env_plugin == EnvPlugin::Used && !may_hold_code(&config.state_dir) {
@@ -62,13 +61,13 @@ pub fn decide_here(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan 
     plan
 }
 
-/// Returns whether a start, here or on another node, put this variable there for our env plugin. It is not a
-/// wish of the user.
+/// Returns whether a start, here or on another node, set this variable for rdma-init's env plugin. The user
+/// did not set it.
 fn leads_to_own_plugin(setting: &UserSetting) -> bool {
     setting.variable == MARKER || names_own_plugin(setting)
 }
 
-/// As [`leads_to_own_plugin`], for the variable that names it.
+/// Does the same as [`leads_to_own_plugin`], only for the variable that names the plugin.
 pub(super) fn names_own_plugin(setting: &UserSetting) -> bool {
     let usual = Path::new(FOLDER).join(LIBRARY_FILE);
     let is_ours = setting.origin == Source::AtStart || Path::new(&setting.value) == usual;
@@ -79,7 +78,7 @@ fn is_of_plugin(variable: &str) -> bool {
     [MARKER, VARIABLE].contains(&variable)
 }
 
-/// Reports what has become wrong of what a start filled in, on this host as it is now.
+/// Reports which of a start's filled values are now wrong on this host.
 pub fn changed_since(run: &Run, facts: Facts, profiles: &Profiles, config: &Config) -> Option<Finding> {
     let filled_at_start: Vec<Filled> = run.filled_itself().collect();
     let origin = |name: &str| {
@@ -109,7 +108,8 @@ mod tests {
     use serde_json::json;
     use std::net::IpAddr;
 
-    /// RoCE HCAs, each with an interface, ten routes for each of them, and a default route.
+    /// Returns facts with RoCE HCAs, an interface for each, ten routes for each interface, and a default
+    /// route.
     fn hcas(count: usize) -> Facts {
         let pci = |n: usize| Some(format!("0000:{:02x}:{:02x}.0", n / 32, n % 32));
         let route = |interface: usize, destination: String| {
@@ -146,13 +146,13 @@ mod tests {
         facts
     }
 
-    /// Variables that no library knows.
+    /// Returns facts with variables that no library recognizes.
     fn variables(prefix: &str, count: usize) -> Facts {
         let setting = |n| UserSetting::new(&format!("{prefix}_ODD_{n}"), "1", Source::Environment);
         Facts { settings: Settings((0..count).map(setting).collect()), ..hcas(2) }
     }
 
-    /// Returns how many times as many comparisons are made for twice as much.
+    /// Returns the factor by which the number of comparisons grows if the input doubles.
     fn growth(host: impl Fn(usize) -> Facts, options: &Options) -> f64 {
         let profiles = Profiles::load(None).unwrap();
         let steps = |count| {
@@ -162,7 +162,7 @@ mod tests {
         steps(128) as f64 / steps(64) as f64
     }
 
-    /// Each of the HCAs carries a default route, and its GIDs have the names of the interfaces.
+    /// Returns facts in which each HCA carries a default route and its GIDs name the interfaces.
     fn with_default_routes(count: usize) -> Facts {
         let mut facts = hcas(count);
         facts.net.routes.retain(|route| !route.is_default());

@@ -1,4 +1,4 @@
-//! `rdma-init exec`: a command with the variables that the container was started with.
+//! `rdma-init exec`: runs a command with the variables that the container was started with.
 
 use std::ffi::CString;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use crate::state::preparation;
 use crate::sys::exec::PreparedExec;
 use crate::text::duration;
 
-/// The time between two looks whether the container's start is done.
+/// The interval for checking whether the container's start is done.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Does everything up to the exec. A start that is under way is waited for, for this time at most.
+/// Does everything up to the exec. Waits at most this long for a start that is under way.
 ///
 /// # Errors
-/// A sentence for the user: a profile is wrong.
+/// Returns a sentence for the user if a profile is wrong.
 pub fn enter(
     config: &Config,
     log: &Log,
@@ -54,8 +54,8 @@ pub fn enter(
     if config.memlock != Demand::Off {
         raise_memlock();
     }
-    // A variable that the entering process has already may be meant to differ, but not a copy of what
-    // another node filled in.
+    // A variable that the entering process already has may differ on purpose, but not if it is a copy of a
+    // value that another node filled in.
     let copied = copies::of(&known);
     let known = known.without(&copied);
     let new = given.iter().filter(|(name, _)| known.get(name).is_none());
@@ -71,21 +71,21 @@ pub fn enter(
     })
 }
 
-/// Why there is no state.
+/// Why no state was found.
 struct Missing {
-    /// The directories whose state cannot be used.
+    /// The directories whose state is unusable.
     without: Vec<Without>,
     late: Option<Late>,
 }
 
-/// A start that was not waited for to its end.
+/// A start whose end `exec` did not wait for.
 struct Late {
     after: Duration,
-    /// What it is doing, if it has left that.
+    /// What the start is doing, if it recorded that.
     phase: Option<At>,
 }
 
-/// How long a start is waited for before that is said. Most starts are done then.
+/// How long to wait for a start before a message says so. Most starts are done by then.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Finds the state, and waits for a start that is not done yet.
@@ -94,14 +94,14 @@ fn wait(config: &Config, log: &Log, most: Option<Duration>) -> Result<Found, Mis
     let mut usual = usual_start(config);
     let mut is_said = false;
     loop {
-        // Asked before the state is looked for, because the state is written before the
-        // preparation ends.
+        // This must come before the search for the state, because the state is written before the preparation
+        // ends.
         let UnderWay { is_under_way, phase, rest } = UnderWay::now(config);
         let elapsed = began.elapsed();
         usual = usual.max(rest.map_or(Duration::ZERO, |rest| elapsed.saturating_add(rest)));
         let longest = bound(usual, most, is_under_way);
         let may_come = elapsed < longest && config.state_dir != StateDir::Nowhere;
-        // The directory may come up in one of several places, and no event reports that.
+        // The directory may appear in one of several places, and no event reports that.
         match find(&config.state_dir) {
             Ok(found) => return Ok(found),
             Err(_) if may_come => {
@@ -121,19 +121,20 @@ fn wait(config: &Config, log: &Log, most: Option<Duration>) -> Result<Found, Mis
     }
 }
 
-/// What is known of a start that is under way.
+/// What is known about a start that is under way.
 struct UnderWay {
-    /// `None` if that cannot be known.
+    /// `None` if that cannot be determined.
     is_under_way: Option<bool>,
-    /// What it is doing, if it has left that.
+    /// What the start is doing, if it recorded that.
     phase: Option<At>,
-    /// How long it can still take, if it is another one than PID 1's.
+    /// How much longer it may take, if it is not PID 1's start.
     rest: Option<Duration>,
 }
 
 impl UnderWay {
     fn now(config: &Config) -> UnderWay {
-        // The start may have options that this process does not know, so it says how long it may take.
+        // The start may have options that this process does not know, so the start states how long it may
+        // take.
         if let Some(phase) = phase::find(&config.state_dir) {
             let rest = phase.longest.saturating_sub(phase.age);
             return UnderWay { is_under_way: Some(true), rest: Some(rest), phase: Some(phase) };
@@ -147,14 +148,14 @@ impl UnderWay {
     }
 }
 
-/// Returns how long a start below a PID 1 of ours can still take, by the options of this process.
+/// Returns how much longer a start below rdma-init as PID 1 may take, according to this process's options.
 fn usual_start(config: &Config) -> Duration {
     let age = preparation::age_of_our_init();
     age.map_or(Duration::ZERO, |age| config.longest_preparation().saturating_sub(age))
 }
 
-/// Returns how long to wait, from the beginning on. What the user asks for counts if a start is known to be
-/// under way; if that cannot be known, a start that must be over by now is not waited for.
+/// Returns how long to wait in total. The user's limit applies if a start is known to be under way. If that
+/// cannot be determined, the wait ends when the start must be over.
 fn bound(usual: Duration, most: Option<Duration>, is_under_way: Option<bool>) -> Duration {
     match is_under_way {
         Some(true) => most.unwrap_or(usual),
@@ -164,7 +165,7 @@ fn bound(usual: Duration, most: Option<Duration>, is_under_way: Option<bool>) ->
 }
 
 fn waiting(longest: Duration, phase: Option<&At>) -> String {
-    // Times of years are useless.
+    // A limit of a week or more is not worth mentioning.
     let bound = match longest < Duration::from_secs(7 * 24 * 3600) {
         true => format!(", for {} at most (--wait)", duration(Duration::from_secs(longest.as_secs()))),
         false => String::new(),
@@ -177,7 +178,7 @@ fn phase_of(phase: Option<&At>) -> String {
 }
 
 impl Missing {
-    /// Returns why the variables are decided anew, and what to do so that they are not.
+    /// Returns why the variables are decided again, and how to avoid that.
     fn why_afresh(&self) -> String {
         let Some(Late { after, phase }) = &self.late else { return self.why_nothing() };
         let after = match after.is_zero() {
@@ -211,7 +212,7 @@ mod tests {
         let of = |most: Option<u64>, is_under_way| bound(seconds(10), most.map(seconds), is_under_way);
         assert_eq!(of(None, Some(true)), seconds(10));
         assert_eq!([1, 0, 1000].map(|most| of(Some(most), Some(true))), [1, 0, 1000].map(seconds));
-        // No start is under way, or that cannot be known.
+        // No start is under way, or that cannot be determined.
         assert_eq!([None, Some(1000)].map(|most| of(most, Some(false))), [seconds(0); 2]);
         assert_eq!([None, Some(1), Some(1000)].map(|most| of(most, None)), [10, 1, 10].map(seconds));
     }

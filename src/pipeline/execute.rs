@@ -1,4 +1,4 @@
-//! Becoming the command.
+//! Replaces this process with the command.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -16,19 +16,19 @@ use crate::log::say;
 use crate::sys::environ;
 use crate::sys::exec::PreparedExec;
 
-/// Becomes the command. If that fails, says so and returns the exit code.
+/// Executes the command. If that fails, reports it and returns the exit code.
 pub fn execute(mut image: PreparedExec, command: &[CString]) -> i32 {
     let error = image.exec();
     failed(error, command, &image)
 }
 
-/// As [`execute`], with the command as it would have started without rdma-init.
+/// Does the same as [`execute`], with the command as it would have started without rdma-init.
 pub fn execute_untouched(command: Vec<CString>) -> i32 {
     execute(PreparedExec::new(command.clone(), environ::entries()), &command)
 }
 
-/// As [`execute`], with variables that were filled in, for which the kernel may have no room.
-/// The command then starts without them, or not at all if there is a `refusal`.
+/// Does the same as [`execute`], with the filled variables, for which the kernel may lack room. In that case,
+/// starts the command without them, or not at all if there is a `refusal`.
 pub fn execute_filled(mut image: PreparedExec, command: &[CString], refusal: Option<Refusal>) -> i32 {
     let error = image.exec();
     if error != Errno::E2BIG {
@@ -37,7 +37,7 @@ pub fn execute_filled(mut image: PreparedExec, command: &[CString], refusal: Opt
     unfilled("the environment has no room for the variables that were filled in", command, refusal)
 }
 
-/// Executes the command without those variables, for this reason; refuses if there is a `refusal`.
+/// Executes the command without those variables for this reason; refuses if there is a `refusal`.
 fn unfilled(what: &str, command: &[CString], refusal: Option<Refusal>) -> i32 {
     if let Some(refusal) = refusal {
         refuse(&refusal.because(what), refusal.code);
@@ -47,12 +47,12 @@ fn unfilled(what: &str, command: &[CString], refusal: Option<Refusal>) -> i32 {
     execute(PreparedExec::new(command.to_vec(), environ::entries()), command)
 }
 
-/// What the command gets if the preparation has come this far, but did not finish.
+/// What the command gets if the preparation reached this point but did not finish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialPreparation {
-    /// The limit of pinned memory is to be raised.
+    /// Whether to raise the limit on pinned memory.
     pub raises_memlock: bool,
-    /// Names and values of the variables that are filled in.
+    /// The names and values of the filled variables.
     pub filled: Vec<(String, String)>,
 }
 
@@ -61,13 +61,13 @@ impl PartialPreparation {
         self.filled.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// For the init of the command to keep, and for [`execute_decided`] to read.
+    /// Returns the bytes that the command's init keeps and [`execute_decided`] reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         json::line(self)
     }
 }
 
-/// Becomes the command with what was decided, in a process that has not prepared anything itself.
+/// Executes the command with the decision, in a process that has not prepared anything itself.
 pub fn execute_decided(decision: &[u8], command: Vec<CString>, refusal: Option<Refusal>) -> i32 {
     let Ok(decided) = json::read::<PartialPreparation>(decision) else {
         return unfilled("the variables that were filled in cannot be read", &command, refusal);
@@ -79,7 +79,7 @@ pub fn execute_decided(decision: &[u8], command: Vec<CString>, refusal: Option<R
     execute_filled(image, &command, refusal)
 }
 
-/// Raises the limit of pinned memory of this process without a message.
+/// Raises this process's limit on pinned memory without a message.
 pub(super) fn raise_memlock() {
     if let Some(before) = limits::read().memlock {
         memlock::raise(before, &process::read(&Reader::new(Path::new("/"))));

@@ -35,30 +35,30 @@ use crate::state::{NCCL_CONF, StateDir};
 use crate::sys::user;
 use crate::text::{grouped, visible};
 
-/// What is left.
+/// The decision to save.
 pub(super) struct Decided<'a> {
     pub facts: &'a Facts,
     pub plan: &'a Plan,
     pub memlock: Option<&'a Memlock>,
     /// Whether the self-test passed, if there was one.
     pub verdict: Option<bool>,
-    /// Whether PID 1 is our own init.
+    /// Whether rdma-init's own init is PID 1.
     pub by_init: bool,
     pub unwatched: Option<Unwatched>,
 }
 
-/// What a start has left.
+/// What a start saved.
 #[derive(Default)]
 pub(super) struct Remains {
-    /// The bytes that our own init is to confirm.
+    /// The bytes for rdma-init's own init to confirm.
     pub state: Vec<u8>,
-    /// Variables that lead NCCL to the env plugin, which the command gets too.
+    /// Variables that make NCCL load the env plugin; the command gets them, too.
     pub of_plugin: Vec<(String, String)>,
 }
 
-/// Writes the state directory, in a container `/etc/nccl.conf` and its like, and every other place where the
-/// variables are wanted (`propagate`). Says what cannot be written, if a user could miss it;
-/// the command starts anyway.
+/// Writes the state directory, `/etc/nccl.conf` and similar files in a container, and every other place where
+/// the user wants the variables (`propagate`). Says what cannot be written if a user could miss it; the
+/// command starts anyway.
 #[must_use]
 pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
     let filled: Vec<(&str, &str)> = decided.plan.public().collect();
@@ -77,7 +77,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
             };
             return Remains { of_plugin, ..Remains::default() };
         }
-        // The state may be another user's, who must not keep us from writing where no other user
+        // The state may belong to another user, who must not keep this start from writing where no other user
         // can.
         doubtful => doubtful.and_then(|found| found.folder),
     };
@@ -93,7 +93,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
         log.note(NO_PLUGIN);
     }
     let filled: Vec<(&str, &str)> = filled.into_iter().chain(pairs(&of_plugin)).collect();
-    // A process that enters has not inherited the variables of the environment, either.
+    // A process that enters has not inherited the environment's variables, either.
     let given: Vec<(&str, &str)> = filled.iter().copied().chain(decided.plan.inherited()).collect();
     tell_of_strangers(&refused, log);
     if left.is_some() || standing.is_some() || filled.is_empty() {
@@ -140,7 +140,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
             visible(&old)
         ));
     }
-    // sshd takes the home directory from the user database.
+    // sshd uses the home directory in the user database.
     let home = config
         .propagate
         .ssh
@@ -158,8 +158,8 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
     Remains { state, of_plugin: of_plugin.into_iter().chain(silenced).collect() }
 }
 
-/// Returns what keeps NCCL from asking the plugin of another start, if this one must use none: the
-/// command may inherit the variable that names it, and the conf file may have it as well.
+/// Returns the variable that keeps NCCL from loading another start's plugin, if this start must use none: the
+/// command may inherit the variable that names it, and the conf file may contain it as well.
 fn silenced(decided: &Decided, is_in_conf: bool) -> Vec<(String, String)> {
     let is_off = decided.plan.env_plugin == EnvPlugin::NotUsed(NotUsedReason::Off);
     // Only the user's own value is a setting of the plan.
@@ -171,8 +171,8 @@ fn silenced(decided: &Decided, is_in_conf: bool) -> Vec<(String, String)> {
     }
 }
 
-/// Returns the variables that lead NCCL to this shared object, and mark what this node filled in; none if
-/// NCCL is not to ask.
+/// Returns the variables that make NCCL load this shared object and that mark the values that this node
+/// filled in; an empty list if NCCL should not load it.
 fn of_plugin(plan: &Plan, library: Option<&Path>) -> Vec<(String, String)> {
     match library.and_then(Path::to_str).filter(|_| plan.env_plugin == EnvPlugin::Used) {
         Some(library) => {
@@ -183,7 +183,7 @@ fn of_plugin(plan: &Plan, library: Option<&Path>) -> Vec<(String, String)> {
     }
 }
 
-/// Returns the same as the start that stands gave them to its command.
+/// Returns the same variables as the standing start gave its command.
 fn of_start(run: &Run) -> Vec<(String, String)> {
     let given = |name: &str| Some((name.to_owned(), run.filled.get(name)?.clone()));
     [VARIABLE, MARKER].into_iter().filter_map(given).collect()
@@ -196,16 +196,16 @@ fn pairs(variables: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-/// Writes into vLLM's list what this node was given, so that Ray's workers on other nodes keep
-/// their own values. Returns what to say if that fails.
+/// Writes the names of this node's variables into vLLM's list, so that Ray's workers on other nodes keep
+/// their own values. Returns the message if that fails.
 fn keep_apart(config: &Config, decided: &Decided, root: &Path) -> Option<String> {
     let list = decided.facts.node_list.as_ref().filter(|list| list.holds != Holds::NoList)?;
-    // What the configuration sets is the user's, and vLLM may copy it.
+    // Variables from the configuration are the user's, and vLLM may copy them.
     let is_ours = |setting: &&Setting| {
         setting.outcome == SettingOutcome::Filled && setting.source != Source::Configuration
     };
     let filled = decided.plan.settings.iter().filter(is_ours);
-    // If the values do not go there, what speaks of them is not to go there either.
+    // If the values must not be copied, the variables that describe them must not be copied, either.
     let of_plugin = match decided.plan.env_plugin {
         EnvPlugin::Used => &[VARIABLE, MARKER][..],
         EnvPlugin::NotUsed(_) => &[],
@@ -217,7 +217,7 @@ fn keep_apart(config: &Config, decided: &Decided, root: &Path) -> Option<String>
     Some(not_kept_apart(&list.path, &why, &names))
 }
 
-/// The path comes from the environment.
+/// Returns the message that the list cannot be written. The list's path comes from the environment.
 fn not_kept_apart(list: &str, why: &str, names: &[&str]) -> String {
     format!(
         "vLLM's list of the variables that stay each node's own ({}) cannot be written: {}. vLLM on Ray then gives the workers on other nodes {} of this one. Put these names into the list, in the image or on the mount.",
@@ -227,16 +227,16 @@ fn not_kept_apart(list: &str, why: &str, names: &[&str]) -> String {
     )
 }
 
-/// What our own init holds of `plan.json`.
+/// The part of `plan.json` that rdma-init's own init keeps.
 #[derive(Serialize)]
 struct HeldState<'a> {
     schema: &'static str,
     run: &'a Run,
 }
 
-/// Tells of files that have the names of ours and are not ours. In the first of the known
-/// directories they are an error: an image may be configured to read them there. If containers
-/// share a directory on purpose, they see each other's state there, which is worth a warning.
+/// Reports files that have the names of rdma-init's files but that this start did not write. In the first of
+/// the known directories they are an error: an image may be configured to read them there. If containers
+/// share a directory on purpose, they see each other's state there, so this is a warning.
 fn tell_of_strangers(refused: &[RefusedFolder], log: &Log) {
     let known = refused.first().filter(|refused| !refused.strange.is_empty());
     if let Some(RefusedFolder { folder, why, strange, origin }) = known {
@@ -273,8 +273,8 @@ fn nowhere(refused: &[RefusedFolder], by_init: bool) -> String {
     }
 }
 
-/// Returns which variables processes that enter will not get, because nothing proves to them whose
-/// state it is.
+/// Returns the message about the variables that entering processes will not get, because nothing proves to
+/// them whose state it is.
 fn loss(left: &WrittenFiles, given: &[(&str, &str)], by_init: bool) -> Option<String> {
     let lost: Vec<&str> =
         given.iter().filter(|(name, value)| !is_harmless(name, value)).map(|(name, _)| *name).collect();
@@ -293,26 +293,26 @@ fn loss(left: &WrittenFiles, given: &[(&str, &str)], by_init: bool) -> Option<St
     ))
 }
 
-/// Returns whether the state of an earlier start has to stay: that of the container's own start, or
-/// that of another command that still runs.
+/// Returns whether an earlier start's state must stay: that of the container's own start, or that of another
+/// command that is still running.
 fn stands(run: &Run) -> bool {
     run.by_init || run.pid != nix::unistd::getpid().as_raw() && run.is_running()
 }
 
-/// Returns whether the image already names this file to NCCL, as the advice would say.
+/// Returns whether the image already points NCCL to this file, as the advice would suggest.
 fn is_read_anyway(facts: &Facts, state: Option<&Path>) -> bool {
     let named = facts.settings.get("NCCL_CONF_FILE").map(|setting| Path::new(&setting.value));
     named.is_some() && named == state
 }
 
-/// Returns whether NCCL is configured to read this file, by a variable or a link.
+/// Returns whether NCCL is configured, by a variable or a link, to read this file.
 fn is_read(facts: &Facts, file: &Path) -> bool {
     let is_linked = || std::fs::read_link("/etc/nccl.conf").is_ok_and(|target| target == file);
     is_read_anyway(facts, Some(file)) || is_linked()
 }
 
 fn run(decided: &Decided, pid_started: Option<u64>, of_plugin: &[(String, String)]) -> Run {
-    // The values are then in the plan's findings, too.
+    // If there are private values, the plan's findings contain them, too.
     let is_private = decided.facts.has_private_values();
     let mut run = Run {
         identity: Identity::own().clone(),
@@ -347,8 +347,7 @@ fn files(
     let decision = || decision::text(decided.plan, decided.facts, &decision::node()).into_bytes();
     state::StateFiles {
         env_sh: text(&filled, EnvFormat::Sh).into_bytes(),
-        // The lines are in a marked block, because the next start may have to read this
-        // file.
+        // The lines are in a marked block, because the next start may have to read this file.
         nccl_conf: block::with("", &text(&filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
         plan: json(&if is_private { plan.without_plan() } else { plan }),
         facts: json(&document::Document::new(decided.facts)),
@@ -357,7 +356,7 @@ fn files(
     }
 }
 
-/// Variables that the format cannot hold are left out, as for `rdma-init env`.
+/// Returns the variables as text. Leaves out those that the format cannot represent, as `rdma-init env` does.
 fn text(filled: &[(&str, &str)], format: EnvFormat) -> String {
     let mut text = Vec::new();
     let _ = environment::write(&mut text, filled, format);
@@ -366,7 +365,7 @@ fn text(filled: &[(&str, &str)], format: EnvFormat) -> String {
 
 fn json(document: &impl Serialize) -> Vec<u8> {
     let mut text = Vec::new();
-    // A write into memory cannot fail.
+    // A write to memory cannot fail.
     let _ = crate::json::write(&mut text, document);
     text
 }

@@ -1,5 +1,5 @@
-//! Waits for the name in `MASTER_ADDR`: the DNS entry of a first node that is still starting comes late, and
-//! a library that has once learned that a name does not exist may give up, or keep that answer.
+//! Waits for the name in `MASTER_ADDR`: the DNS entry of a first node that is still starting appears late,
+//! and a library that has once received a negative answer may give up or cache that answer.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::log::Log;
 use crate::resolve;
 use crate::text::duration as shown;
 
-/// DNS does not announce a new name, so it is asked again after this time.
+/// DNS does not announce a new name, so rdma-init asks again after this time.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long one answer may take.
@@ -25,8 +25,8 @@ pub(super) struct Awaited {
     limit: Duration,
 }
 
-/// Returns what this node may have to wait for; `None` on the first node, which others look for, and if the
-/// name is known to resolve. Most hosts without RDMA have not looked it up yet.
+/// Returns the name that this node may have to wait for; `None` on the first node, which the others look for,
+/// and if the name is known to resolve. Most hosts without RDMA have not looked it up yet.
 pub(super) fn awaited(config: &Config, facts: &Facts) -> Option<Awaited> {
     let limit = config.wait_for_master.filter(|limit| !limit.is_zero())?;
     let found = facts.names.as_ref().and_then(|names| names.master.as_ref());
@@ -37,7 +37,7 @@ pub(super) fn awaited(config: &Config, facts: &Facts) -> Option<Awaited> {
 }
 
 impl Awaited {
-    /// Waits until the name resolves, or the time is over.
+    /// Waits until the name resolves or the time expires.
     pub(super) fn wait(&self, under_way: &UnderWay, log: &Log) {
         let started = Instant::now();
         let Some(end) = started.checked_add(self.limit) else { return };

@@ -51,8 +51,8 @@ use crate::sys::signals;
 /// The result of the preparation.
 #[must_use]
 pub enum Prepared {
-    /// The command, ready to be executed, and what is left to its init: the note for the end,
-    /// and the state for processes that enter. `under_way` ends when that state counts.
+    /// The command, ready to be executed, and what its init gets: the note for the end, and the state for
+    /// processes that enter. `under_way` ends when that state applies.
     Command {
         image: PreparedExec,
         filled: bool,
@@ -60,20 +60,20 @@ pub enum Prepared {
         state: Vec<u8>,
         under_way: Option<Box<UnderWay>>,
     },
-    /// This process has to supervise the command, and a child has to prepare it.
+    /// This process must supervise the command, and a child must prepare it.
     Supervise(Box<Orders>),
-    /// The command must not be started. `public` is the reason for others; it holds no value
-    /// that is not world-readable.
+    /// The command must not be started. `public` is the reason for others; it contains only world-readable
+    /// values.
     Refused { reason: String, public: String, code: i32 },
     /// There is nothing to start: exit with this code.
     Exit(i32),
 }
 
-/// Does everything up to the exec. `decided` is called with what the command will get, as
-/// soon as nothing can prevent the start of the command.
+/// Does everything up to the exec. Calls `decided` with what the command will get, as soon as nothing can
+/// prevent the command's start.
 ///
 /// # Errors
-/// A sentence for the user: the configuration or a profile is at fault.
+/// Returns a sentence for the user if the configuration or a profile is wrong.
 pub fn prepare(
     config: &Config,
     log: &Log,
@@ -85,7 +85,7 @@ pub fn prepare(
     let mut known = Environment::new(&inherited);
     let profiles = read::profiles(config)?;
     let under_way = UnderWay::of(config);
-    // If PID 1 is our own init, this is the container's start.
+    // If rdma-init's own init is PID 1, this is the container's start.
     let mut filled = match keeper {
         LookedAfterBy::Pid1 => Vec::new(),
         LookedAfterBy::Subreaper | LookedAfterBy::NoProcess => {
@@ -134,7 +134,7 @@ pub fn prepare(
         let public = facts.settings.without_private_values(&reason);
         Ok(Prepared::Refused { reason, public, code: config.refuse_exit_code })
     };
-    // The other nodes wait for this one, and must learn what is wrong with it.
+    // The other nodes wait for this one and must learn what is wrong with it.
     let early = if config.preflight == Demand::Off { refusal(config, &plan) } else { None };
     if let Some(reason) = early {
         return refused(reason);
@@ -201,7 +201,7 @@ pub fn prepare(
     Ok(Prepared::Command { image, filled, note, state: left.state, under_way: Some(Box::new(under_way)) })
 }
 
-/// Returns what a start says of values that it decides anew.
+/// Returns what a start says about values that it decides again.
 fn said_of_copies(copied: &[Filled]) -> String {
     let names = copied.iter().map(|copy| copy.variable.as_str()).filter(|name| *name != MARKER);
     format!(
@@ -210,8 +210,8 @@ fn said_of_copies(copied: &[Filled]) -> String {
     )
 }
 
-/// For a process without an init: does what is left of the init's configuration, and says what
-/// is lost.
+/// Applies the remaining parts of the init's configuration in a process without an init, and says which parts
+/// have no effect.
 pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     if let Some(signal) = config.parent_death_signal {
         signals::on_parent_death(signal, parent);
@@ -225,8 +225,8 @@ pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     }
 }
 
-/// Raises the limit, whatever the fabric: another library may pin memory too. The result
-/// is reported only if RDMA is used.
+/// Raises the limit regardless of the fabric: another library may pin memory, too. Reports the result only if
+/// RDMA is used.
 fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Memlock> {
     if config.memlock == Demand::Off {
         return None;
@@ -258,8 +258,8 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     None
 }
 
-/// Tests limits, image and fabric, if that is wanted, and reports the result. Only a preflight reports
-/// on the other nodes and this node together.
+/// Tests limits, image and fabric if the user wants that, and reports the result. Only a preflight reports on
+/// other nodes together with this one.
 fn test(config: &Config, facts: &Facts, plan: &Plan, under_way: &UnderWay, log: &Log) -> Option<Report> {
     if (config.self_test, config.preflight) == (Demand::Off, Demand::Off) {
         return None;

@@ -1,4 +1,4 @@
-//! What to say when the command could not be executed.
+//! Explains why the command could not be executed.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use crate::facts::program::{self, Program, Starter};
 use crate::sys::exec::PreparedExec;
 use crate::text::visible;
 
-/// Returns the sentence to say, and the exit code.
+/// Returns the message and the exit code.
 pub fn exec_failed(command: &OsStr, error: Errno, image: &PreparedExec) -> (String, i32) {
     let name = visible(&String::from_utf8_lossy(command.as_bytes()));
     let reader = Reader::new(Path::new("/"));
@@ -48,7 +48,7 @@ pub fn exec_failed(command: &OsStr, error: Errno, image: &PreparedExec) -> (Stri
     (format!("cannot run {shown}: {advice} ({error:?}).{of_image}"), exit::of_exec_error(error))
 }
 
-/// Returns the sentence when the file exists, but the program that would start it does not.
+/// Returns the sentence for a file that exists although the program that would start it does not.
 fn without_starter(program: &Program) -> String {
     let file = visible(&program.file.to_string_lossy());
     match &program.starter {

@@ -29,19 +29,19 @@ use crate::wire::Address;
 use super::under_way::UnderWay;
 pub(crate) use files::Files;
 
-/// How many bytes each pair registers with a device. The self-test has tried more.
+/// In bytes: how much memory each pair registers with a device. The self-test has tried more.
 pub(crate) const SIZE: u64 = 4 * 1024 * 1024;
 
-/// A clock cannot hold an endless time.
+/// The longest wait: a clock cannot represent an endless time.
 const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The most bytes of a file that says who takes part, such as a list of hosts.
+/// In bytes: the largest file that lists the participating nodes, such as a host list.
 const LONGEST_FILE: u64 = 1024 * 1024;
 
-/// Determines which nodes take part, from the launcher of this process.
+/// Determines which nodes take part, based on this process's launcher.
 ///
 /// # Errors
-/// As for [`part::find`].
+/// Fails as [`part::find`] does.
 pub(crate) fn part(
     asked: &Overrides,
     environment: &Environment,
@@ -58,7 +58,7 @@ pub(crate) fn part(
     Ok(part)
 }
 
-/// Returns the terms of the configuration.
+/// Returns the options of the preflight from the configuration.
 pub(crate) fn terms<'a>(
     config: &Config,
     environment: &'a Environment,
@@ -83,8 +83,8 @@ pub(crate) fn terms<'a>(
     }
 }
 
-/// Returns why there can be no list of faulty nodes, if one is wanted: without a token, any process that
-/// reaches a port of the job could put a node into it.
+/// Returns why there can be no list of faulty nodes, if the user wants one: without a token, any process that
+/// reaches one of the job's ports could put a node into it.
 #[must_use]
 pub(crate) fn untrusted_list(files: &Files, environment: &Environment, part: &Part) -> Option<String> {
     let has_token = environment.get(TOKEN_VARIABLE).is_some_and(|token| !token.is_empty());
@@ -96,20 +96,20 @@ pub(crate) fn untrusted_list(files: &Files, environment: &Environment, part: &Pa
     ))
 }
 
-/// How to make a token, in one line.
+/// How to create a token, in one line.
 const SLURM_TOKEN: &str = "export RDMA_INIT_TOKEN=$(openssl rand -hex 16)";
 const KUBERNETES_TOKEN: &str =
     "kubectl create secret generic rdma-init --from-literal=token=$(openssl rand -hex 16)";
 
-/// Gives the work a way to show how far it is in a line of the terminal, if there is one, and a way
-/// to say something above that line.
+/// Gives the work a function that shows its progress in a line of the terminal, if there is one, and a
+/// function that prints a message above that line.
 pub(crate) fn with_line<T>(
     config: &Config,
     environment: &Environment,
     say: &dyn Fn(&str),
     work: impl FnOnce(&dyn Fn(&str), Option<&dyn Fn(&Progress)>) -> T,
 ) -> T {
-    // Messages of other levels come at any time, and would end up on the same line.
+    // Messages of other levels may come at any time and would end up on the same line.
     let is_alone = config.log_format == Format::Text && config.log_level == Level::Info;
     let line = if is_alone { Line::at_stderr(environment.get("TERM")) } else { None };
     let Some(line) = line else { return work(say, None) };
@@ -130,7 +130,7 @@ pub(crate) fn limits(config: &Config) -> Limits {
     }
 }
 
-/// What this node knows of itself.
+/// What this node knows about itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Own<'a> {
     pub facts: &'a Facts,
@@ -159,7 +159,7 @@ pub(crate) fn take_part(
     let mut files = Files::of(config);
     let told = part(&asked(config), environment, command).map_err(|why| why.to_string()).and_then(|part| {
         if part.judges() || part.nodes > 1 {
-            // An old list goes, too: no job is to be started by it.
+            // An old list is also emptied: no job may be started with it.
             let mut unwritten = if part.judges() { files.prepare() } else { Vec::new() };
             if let Some(why) = untrusted_list(&files, environment, &part) {
                 unwritten.push(why);
@@ -272,7 +272,7 @@ fn beginning(part: &Part) -> String {
     format!("preflight: node {} of {} is waiting for {waits}{place}", part.node, part.nodes)
 }
 
-/// What only node 0 can report: the table, if there is something to see, and the faulty nodes.
+/// Reports what only node 0 can report: the table, if it has something to show, and the faulty nodes.
 fn tell_all(files: &Files, judged: &Judged, log: &Log) {
     let verdict = judged.verdict();
     if !verdict.passed || verdict.warning_count() > 0 {

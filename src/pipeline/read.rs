@@ -23,17 +23,17 @@ use crate::profiles::Profiles;
 use crate::resolve;
 use crate::state::find::find;
 
-/// In bytes: the longest facts document. That of a large host has some hundred thousand.
+/// In bytes: the largest facts document. A large host's has a few hundred thousand.
 const LONGEST: u64 = 8 * 1024 * 1024;
 
-/// The most objects and lists of a facts document: an empty one takes two bytes in the text, and some
-/// hundred in memory.
+/// The most objects and lists in a facts document: an empty one takes two bytes in the text but some hundred
+/// in memory.
 const OBJECTS: usize = 100_000;
 
 /// Returns all profiles; the configured one must be among them.
 ///
 /// # Errors
-/// A profile is broken, or there is none of the configured name.
+/// Fails if a profile is broken or none has the configured name.
 pub fn profiles(config: &Config) -> anyhow::Result<Profiles> {
     let profiles = Profiles::load(config.profile_dir.as_deref())?;
     if let ProfileOption::Named(name) = &config.profile
@@ -48,13 +48,13 @@ pub fn profiles(config: &Config) -> anyhow::Result<Profiles> {
     Ok(profiles)
 }
 
-/// Names the profile that this name may be a misspelling of, if there is one, and all profiles.
-/// `also` are other words that may be meant.
+/// Returns text with the profile that the user may have meant, if there is one, and all profiles. `also`
+/// contains other words that the user may have meant.
 pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> String {
     let names: Vec<&str> = profiles.names().collect();
     let all = names.join(", ");
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, name);
-    // At least half of a short name has to be right.
+    // At least half of a short name must be right.
     let is_near = |known: &&&str| distance(known) <= 3.min(name.len() / 2);
     match names.iter().chain(also).min_by_key(distance).filter(is_near) {
         Some(meant) => format!("did you mean {meant}? There are {all}"),
@@ -62,11 +62,10 @@ pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> Stri
     }
 }
 
-/// Returns the variables that rdma-init put into this environment when the container started, and that
-/// are still there: by the state, or if this process may not believe one, by the marker beside them.
+/// Returns the variables that rdma-init put into this environment when the container started and that are
+/// still there: based on the state, or, if this process may not trust any state, on the marker beside them.
 pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Environment) -> Vec<Filled> {
-    // When a container starts, its environment usually has no such variable, so nothing has to
-    // be looked for.
+    // When a container starts, its environment usually has no such variable, so there is nothing to look for.
     if !environment.names().any(|name| profiles.may_fill(name) || libraries::may_fill(name)) {
         return Vec::new();
     }
@@ -89,7 +88,7 @@ pub fn all_facts(profiles: &Profiles, start: Start) -> Facts {
     live(profiles, start, true, ImageScope::All, |_, _| Need::NetworkAndImage)
 }
 
-/// As [`all_facts`], with the facts that only a self-test needs.
+/// Does the same as [`all_facts`], and adds the facts that only a self-test needs.
 pub fn facts_to_prove(profiles: &Profiles, start: Start) -> Facts {
     let mut facts = all_facts(profiles, start);
     add_extra(&mut facts);
@@ -101,7 +100,7 @@ pub fn add_extra(facts: &mut Facts) {
     extra::add(facts, &Reader::new(Path::new("/")));
 }
 
-/// Returns the HCAs and the network of this container alone, for a command that is run often.
+/// Returns only this container's HCAs and network, for a command that runs often.
 pub fn fabric_facts() -> Facts {
     let reader = Reader::new(Path::new("/"));
     let net = net::read(&reader, net::system_addresses(), rtnetlink::system_routing);
@@ -116,12 +115,12 @@ pub fn needed_facts(profiles: &Profiles, start: Start, config: &Config) -> Facts
     live(profiles, start, false, scope, |facts, devices| plan::need(facts, devices, profiles, &options))
 }
 
-/// Returns whether a variable's value matters, besides those that always do.
+/// Returns whether a variable's value matters, in addition to those that always do.
 fn is_setting(profiles: &Profiles, variable: &str) -> bool {
     profiles.reads(variable) || libraries::of_variable(variable).is_some()
 }
 
-/// How long DNS may take to answer. A server that answers at all does so in some milliseconds.
+/// How long DNS may take to answer. A server that answers at all takes a few milliseconds.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
 fn look_up(host: &str) -> Result<Vec<IpAddr>, String> {
@@ -153,18 +152,18 @@ fn live(
     facts::read(sources, need)
 }
 
-/// Returns the variables that NCCL would read in a process with this environment: its own, then those of the
-/// conf files.
+/// Returns the variables that NCCL would read in a process with this environment: those of the environment,
+/// then those of the conf files.
 pub fn settings(environment: &Environment) -> Settings {
     let reader = Reader::new(Path::new("/"));
     settings::read(&reader, Start::from(environment), None, conf::assignments, |_| false).settings
 }
 
-/// Returns the facts of another container: a document, or an embedded one (`demo:NAME`). Variables that
-/// the user sets in this environment come before those of that container.
+/// Returns another container's facts from a document or from an embedded one (`demo:NAME`). Variables that
+/// the user sets in this environment take precedence over that container's.
 ///
 /// # Errors
-/// The document cannot be read, or is not a facts document.
+/// Fails if the document cannot be read or is not a facts document.
 pub fn captured_facts(
     source: &Path,
     profiles: &Profiles,
@@ -180,7 +179,7 @@ pub fn captured_facts(
     };
     let mut facts = Document::parse(&text)
         .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))?;
-    // An empty root: the conf files of this machine do not belong to the other container.
+    // The root is empty, because this machine's conf files do not belong to the other container.
     let here =
         settings::read(&Reader::nowhere(), Start::from(environment), None, conf::assignments, |variable| {
             is_setting(profiles, variable)
@@ -198,7 +197,7 @@ fn read(path: &Path) -> std::io::Result<String> {
     if bytes.len() as u64 > LONGEST {
         return Err(std::io::Error::other(format!("longer than {LONGEST} bytes")));
     }
-    // A list stands for an object with all its defaults.
+    // A list may stand for an object with all its defaults.
     if memchr::memchr2_iter(b'{', b'[', &bytes).count() > OBJECTS {
         return Err(std::io::Error::other(format!(
             "more than {OBJECTS} objects and lists, which no host has"

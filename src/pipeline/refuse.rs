@@ -1,4 +1,4 @@
-//! Says why the command is not started, and leaves the reason where Kubernetes shows it.
+//! Says why the command is not started, and writes the reason where Kubernetes shows it.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub fn refuse(reason: &str, code: i32) {
     refuse_and_tell(reason, reason, code);
 }
 
-/// As [`refuse`], but the reason that is left for others is `public`.
+/// Does the same as [`refuse`], but writes `public` as the reason for others.
 pub fn refuse_and_tell(reason: &str, public: &str, code: i32) {
     say(&refusing(reason, code));
     leave_behind(&Environment::new(&environ::entries()), public);
@@ -25,15 +25,15 @@ pub fn refusing(reason: &str, code: i32) -> String {
     format!("refusing to start the command (exit code {code}): {reason}")
 }
 
-/// Leaves the reason where Kubernetes shows it. Says so if that fails.
+/// Writes the reason where Kubernetes shows it, and reports if that fails.
 pub fn leave_behind(known: &Environment, reason: &str) {
     if let Some(failed) = left_behind(known, reason) {
         say(&failed);
     }
 }
 
-/// As [`leave_behind`], for a process that speaks in another way: returns what to say if that
-/// fails.
+/// Does the same as [`leave_behind`] for a process that reports in another way: returns the message if the
+/// write fails.
 pub fn leave_reason(reason: &str) -> Option<String> {
     left_behind(&Environment::new(&environ::entries()), reason)
 }

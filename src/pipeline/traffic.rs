@@ -32,12 +32,12 @@ use crate::watch::account::{Account, Seen};
 use crate::watch::job::JobOrders;
 use crate::watch::{self, WatchOrders, WatchedPort};
 
-/// What the init of the command keeps until the end.
+/// What the command's init keeps until the end.
 #[derive(Serialize, Deserialize)]
 struct Note {
     format: Format,
     level: Level,
-    /// The ports that the job will use, before the job.
+    /// The ports that the job will use, with their state before the job.
     ports: Vec<WatchedPort>,
     watch: WatchOrders,
     /// The file for node_exporter.
@@ -100,8 +100,8 @@ fn ras_address(config: &Config, facts: &Facts, plan: &Plan) -> Option<String> {
     }
 }
 
-/// Returns the GID that NCCL will use on a port, by the last forecast: that of the job's NCCL, or of a new one if
-/// its release is not known.
+/// Returns the GID that NCCL will use on a port, according to the last forecast: that of the job's NCCL
+/// release, or of a recent one if the release is unknown.
 fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
     let mut ports = plan.forecasts.last()?.prediction.transport.ports()?.iter();
     let used = ports.find(|used| (used.hca.as_str(), used.port) == (port.hca.as_str(), port.port))?;
@@ -176,7 +176,7 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
     )
 }
 
-/// Looks at the ports with a new reader, because a reader keeps what it could not read.
+/// Reads the ports with a new reader, because a reader remembers what it could not read.
 fn looks(ports: &[WatchedPort]) -> Vec<PortLook> {
     let reader = Reader::new(Path::new("/"));
     let counters = Counters::new(&reader);

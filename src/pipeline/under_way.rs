@@ -1,5 +1,4 @@
-//! What a start leaves for processes that enter meanwhile, from its first test until its state can be
-//! found.
+//! What a start records for processes that enter meanwhile, from its first test until its state can be found.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -7,23 +6,24 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::state::{StateDir, phase};
 
-/// The start that this process prepares. What it has left is removed when this value is dropped.
+/// The start that this process prepares. Dropping this value removes the record.
 #[derive(Debug)]
 pub struct UnderWay {
     place: StateDir,
     longest: Duration,
-    /// The process that prepares. A child, such as the one that takes part at node 0, leaves nothing.
+    /// The process that prepares. A child, such as the one that takes part at node 0, records nothing.
     process: u32,
-    /// When the start has left something; `None` if it has left nothing.
+    /// When the start last recorded something; `None` if it has not.
     last: Cell<Option<Instant>>,
 }
 
-/// A line of the terminal is written anew more often than a process asks.
+/// The shortest time between two records: the terminal's line changes more often than other processes ask.
 const BETWEEN_PHASES: Duration = Duration::from_secs(1);
 
 impl UnderWay {
-    /// Leaves nothing yet. A start without a test leaves nothing at all: it is done in a moment, its process
-    /// shows that it is under way, and a state directory that hangs must not keep it from deciding.
+    /// Returns a record that is still empty. A start without a test records nothing at all: it is done in a
+    /// moment, its process shows that it is under way, and a state directory that hangs must not keep it from
+    /// deciding.
     pub(super) fn of(config: &Config) -> UnderWay {
         UnderWay {
             place: config.state_dir.clone(),
@@ -40,7 +40,7 @@ impl UnderWay {
         }
     }
 
-    /// As [`UnderWay::is_now`], if that was not said a moment ago.
+    /// Does the same as [`UnderWay::is_now`], unless something was recorded a moment ago.
     pub(super) fn is_by_now(&self, text: impl Fn() -> String) {
         if self.last.get().is_none_or(|last| last.elapsed() >= BETWEEN_PHASES) {
             self.is_now(&text());

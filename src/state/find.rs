@@ -1,5 +1,5 @@
-//! Finds the state that this container's start has left, without knowing its path, and
-//! without believing the state of another start.
+//! Finds the state that this container's start saved, without knowing its path and without trusting another
+//! start's state.
 
 use std::fmt;
 use std::fs;
@@ -27,13 +27,13 @@ pub(crate) struct Found {
     /// The directory of its files; `None` if only PID 1 has the state.
     pub folder: Option<PathBuf>,
     pub run: Run,
-    /// Why the state may be of another start, so that only harmless variables were taken.
+    /// Why the state may belong to another start, so that only its harmless variables were used.
     pub doubt: Option<Doubt>,
-    /// The variables that were not taken.
+    /// The variables that were not used.
     pub left_out: Vec<String>,
 }
 
-/// Why a state does not count as a whole.
+/// Why a state is not fully trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Doubt {
     /// The state is in this directory, which is not on the container's own root mount.
@@ -54,7 +54,7 @@ impl fmt::Display for Doubt {
 }
 
 impl Found {
-    /// Says which variables were lost and how to get them; `None` if none was lost.
+    /// Returns which variables were lost and how to get them; `None` if none was lost.
     pub(crate) fn loss(&self) -> Option<String> {
         let doubt = self.doubt.as_ref().filter(|_| !self.left_out.is_empty())?;
         let names = shortened_list(&self.left_out);
@@ -82,7 +82,7 @@ impl Found {
         for variables in [&mut run.filled, &mut run.inherited] {
             variables.retain(|name, value| {
                 let is_taken = is_harmless(name, value);
-                // What is not the name of a variable may hold anything, and is not repeated.
+                // Text that is not a variable name may contain anything, so the message does not repeat it.
                 if !is_taken && is_variable_name(name) {
                     left_out.push(name.clone());
                 }
@@ -93,7 +93,7 @@ impl Found {
     }
 }
 
-/// A message names at most this many variables.
+/// The most variables that a message names.
 const NAMED: usize = 16;
 
 fn shortened_list(names: &[String]) -> String {
@@ -104,7 +104,7 @@ fn shortened_list(names: &[String]) -> String {
     }
 }
 
-/// What to do so that a container has a place that no other container can write to.
+/// How to give a container a place that no other container can write to.
 pub(crate) const OWN_PLACE: &str = "Give the container a root file system that it may write to, with nothing mounted at /run (at /tmp, if it does not run as root)";
 
 /// A directory in which no state was found, and why.
@@ -114,24 +114,22 @@ pub(crate) struct Without {
     pub why: String,
 }
 
-/// A state that claims to be of this start.
+/// A state that claims to belong to this start.
 struct Claim {
     folder: PathBuf,
     run: Run,
-    /// The user who can have written it: its owner, or another who can change a directory on the
-    /// way.
+    /// The user who can have written it: its owner, or another one who can change a directory on the path.
     owner: Uid,
     /// Whether only this container can have written the state.
     is_of_container: bool,
 }
 
-/// Returns the state of this start of this container. It counts as a whole if root or this process's
-/// own user has written it in this container, or if PID 1 confirms it. Of any other state,
-/// only the harmless variables are taken, and nothing while the start is under way or when PID
-/// 1 answers that it holds no state.
+/// Returns the state of this container's start. The state is fully trusted if root or this process's own user
+/// wrote it in this container, or if PID 1 confirms it. From any other state, only the harmless variables are
+/// used. Nothing is used while the start is under way, or if PID 1 answers that it has no state.
 ///
 /// # Errors
-/// The directories that exist but whose state cannot be used; empty if none exists.
+/// Returns the directories that exist but whose state is unusable; an empty list if none exists.
 pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
     let own = user::effective();
     let is_trusted = |owner: Uid| owner.is_root() || owner == own;
@@ -161,7 +159,7 @@ pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
         without.extend(claims.into_iter().map(|claim| Without { folder: claim.folder, why: why.to_owned() }));
         return Err(without);
     }
-    // A state that only this container can have written is preferred.
+    // A state that only this container can have written takes precedence.
     let best = claims.iter().position(|claim| claim.is_of_container).unwrap_or_default();
     if best >= claims.len() {
         return Err(without);
@@ -174,7 +172,7 @@ pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
     Ok(Found::doubtful(Some(claim.folder), claim.run, doubt))
 }
 
-/// Returns the states in the directories of these users, the best first.
+/// Returns the states in these users' directories, the best first.
 fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
     let folders = users.iter().flat_map(|user| place.folders(*user));
     let identity = Identity::own();
@@ -193,10 +191,10 @@ fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
     (claims, without)
 }
 
-/// Returns whether a directory has the state of another container, which may still need it. A directory on
-/// the container's own root mount belongs to no other container.
+/// Returns whether a directory contains another container's state, which that container may still need. A
+/// directory on the container's own root mount belongs to no other container.
 pub(crate) fn is_of_another_container(path: &Path) -> bool {
-    // Most starts find no directory, and the walk to it is several calls.
+    // Most starts find no directory, and opening the path takes several system calls.
     if access(path, AccessFlags::F_OK) == Err(Errno::ENOENT) {
         return false;
     }
@@ -207,7 +205,7 @@ pub(crate) fn is_of_another_container(path: &Path) -> bool {
     run.identity.boot == own.boot && !own.is(&run.identity) && !mount::is_of_root(path)
 }
 
-/// The error is `None` if the directory does not exist.
+/// Returns the state in a directory. The error is `None` if the directory does not exist.
 fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, Option<String>> {
     let refused = |refused| match refused {
         Refused::Errno(Errno::ENOENT) => None,
@@ -229,8 +227,8 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
         errno => Some(format!("{PLAN}: {}", describe(errno))),
     })?;
     let run = run::parse(&text).map_err(|why| Some(format!("{PLAN}: {why}")))?;
-    // A process of this container may have its own mounts. An earlier start with the same PID namespace
-    // and directory had other mounts too, but its command has ended.
+    // A process in this container may have its own mounts. An earlier start with the same PID namespace and
+    // directory also had other mounts, but its command has ended.
     let is_beside = || identity.has_other_mounts(&run.identity) && folder.is_of_root() && run.is_running();
     if !identity.is(&run.identity) && !is_beside() {
         return Err(Some("it belongs to an earlier start, or to another container".to_owned()));
@@ -276,7 +274,7 @@ mod tests {
         let is_own = mount::is_of_root(place.path());
         let wanted: &[&str] = if is_own { &["LD_PRELOAD", "NCCL_IB_HCA"] } else { &["NCCL_IB_HCA"] };
         assert_eq!(names, wanted);
-        // This start, seen from its own mount namespace.
+        // This is the same start, seen from another mount namespace.
         let identity = Identity { mounts: "mnt:[1]".to_owned(), ..run.identity.clone() };
         let unshared = Run { identity, pid: std::process::id().cast_signed(), ..run.clone() };
         leave(&folder, &unshared);

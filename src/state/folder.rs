@@ -1,5 +1,5 @@
-//! A directory whose content no other user can change, and which no other user can replace: each step
-//! of the path is checked, and no symbolic link is followed.
+//! A directory whose content no other user can change and that no other user can replace: each step of the
+//! path is checked, and no symbolic link is followed.
 
 use std::fmt;
 use std::fs::File;
@@ -18,17 +18,17 @@ use super::{FILES, mount};
 use crate::facts::reader::describe;
 use crate::sys::user;
 
-/// In bytes; each file of ours is smaller.
+/// In bytes: each of rdma-init's files is smaller.
 const LONGEST: u64 = 4 * 1024 * 1024;
 
-/// In bytes, of a file that another container may have written: it is parsed by each process
-/// that enters.
+/// In bytes: the limit for a file that another container may have written, because each process that enters
+/// parses it.
 const LONGEST_OF_OTHERS: u64 = 512 * 1024;
 
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// What a file that was just written has after a crash of the machine.
+/// What a newly written file contains after a crash of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterCrash {
     OldOrNew,
@@ -39,7 +39,7 @@ enum AfterCrash {
 pub(crate) struct Folder {
     folder: OwnedFd,
     owner: Uid,
-    /// Whether this process has made the directory, so that nothing is in it yet.
+    /// Whether this process created the directory, so that it is still empty.
     is_new: bool,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Folder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
     Errno(Errno),
-    /// The directory, or one on the path to it, belongs to this uid.
+    /// The directory, or one on the path to it, belongs to this user ID.
     Foreign(u32),
-    /// Other users may change what is in the directory.
+    /// Other users may change the directory's content.
     Open,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Refused {
 }
 
 impl Refused {
-    /// Returns whether other users may change the content of the directory.
+    /// Returns whether other users may change the directory's content.
     pub(crate) fn is_of_others(&self) -> bool {
         match self {
             Refused::Foreign(_) | Refused::Open => true,
@@ -83,30 +83,30 @@ impl Refused {
 }
 
 impl Folder {
-    /// Opens a directory of one of these users for reading.
+    /// Opens a directory that belongs to one of these users for reading.
     ///
     /// # Errors
-    /// The directory does not exist, or others may change it.
+    /// Fails if the directory does not exist or others may change it.
     pub(crate) fn open(path: &Path, users: &[Uid]) -> Result<Folder, Refused> {
         Folder::at(path, users, false)
     }
 
-    /// Opens a directory that others may change as well, such as the emptyDir of a Pod. Symbolic
-    /// links on the path to it are followed.
+    /// Opens a directory that others may change as well, such as a Pod's emptyDir. Follows symbolic links on
+    /// the path to it.
     ///
     /// # Errors
-    /// As for open(2).
+    /// Fails as open(2) does.
     pub(crate) fn shared(path: &Path) -> Result<Folder, Errno> {
         let folder = openat(AT_FDCWD, path, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
         let owner = Uid::from_raw(fstat(&folder)?.st_uid);
         Ok(Folder { folder, owner, is_new: false })
     }
 
-    /// Opens a directory of this process's own user, and makes it if it does not exist. Anything
-    /// else that has the name of one of our files is moved out of the way.
+    /// Opens a directory that belongs to this process's own user, and creates it if it does not exist. Moves
+    /// any other entry that has the name of one of rdma-init's files out of the way.
     ///
     /// # Errors
-    /// The directory cannot be made, or others may change it.
+    /// Fails if the directory cannot be created or others may change it.
     pub(crate) fn make(path: &Path) -> Result<Folder, Refused> {
         let folder = Folder::at(path, &[user::effective()], true)?;
         if !folder.is_new {
@@ -116,7 +116,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Removes the temporary files of starts that were killed while they wrote.
+    /// Removes the temporary files of starts that were killed while writing.
     fn sweep(&self) {
         let entries = self.folder.try_clone().map_err(drop).and_then(|fd| Dir::from_fd(fd).map_err(drop));
         let Ok(mut entries) = entries else { return };
@@ -137,7 +137,7 @@ impl Folder {
         let (mut status, mut is_new) = (fstat(&folder)?, false);
         let mut names = path.components().filter(|part| *part != Component::RootDir).peekable();
         while let Some(part) = names.next() {
-            // `..` and the like: only plain names are accepted.
+            // Only plain names are accepted, not `..` and similar.
             let Component::Normal(name) = part else { return Err(Errno::EINVAL.into()) };
             let is_last = names.peek().is_none();
             let mut next = openat(&folder, name, flags, Mode::empty());
@@ -145,7 +145,7 @@ impl Folder {
             if make && next.as_ref().err() == Some(&Errno::ENOENT) {
                 match mkdirat(&folder, name, Mode::from_bits_truncate(0o755)) {
                     Ok(()) => is_new = true,
-                    // Another process was faster.
+                    // Another process has just created it.
                     Err(Errno::EEXIST) => {}
                     Err(errno) => return Err(errno.into()),
                 }
@@ -155,8 +155,7 @@ impl Folder {
             status = fstat(&next)?;
             let is_own = status.st_uid == user::effective().as_raw();
             if is_last && make && is_own && status.st_mode & 0o7777 != 0o755 && holds_only_ours(&next) {
-                // The directory was made under a umask, or is an emptyDir that all users may write
-                // to.
+                // The directory was created under a umask, or is an emptyDir that all users may write to.
                 fchmod(&next, Mode::from_bits_truncate(0o755))?;
                 status = fstat(&next)?;
                 // Until now, others may have been able to write to it.
@@ -168,43 +167,42 @@ impl Folder {
         Ok(Folder { folder, owner: Uid::from_raw(status.st_uid), is_new })
     }
 
-    /// Returns whether this process has made the directory, so that nothing is in it yet.
+    /// Returns whether this process created the directory, so that it is still empty.
     pub(crate) fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Returns the user to whom the directory belongs.
+    /// Returns the user that the directory belongs to.
     pub(crate) fn owner(&self) -> Uid {
         self.owner
     }
 
-    /// Returns whether the directory lies on the same mount as the root directory. A container has a root
-    /// mount of its own, so no process outside can write there; any other mount may be in several
-    /// containers.
+    /// Returns whether the directory is on the same mount as the root directory. A container has its own root
+    /// mount, so no process outside can write there; any other mount may be in several containers.
     pub(crate) fn is_of_root(&self) -> bool {
         let mount = mount::of(&self.folder);
         mount.is_some() && mount == mount::of_root()
     }
 
-    /// Writes a file with these permissions, all at once: a reader sees the old text or the new
-    /// one. After a crash of the machine, the file may have neither, so this is for a state,
-    /// which does not outlive the machine's boot.
+    /// Writes a file with these permissions atomically: a reader sees either the old text or the new one.
+    /// After a crash of the machine, the file may contain neither, so this is suitable for a state, which
+    /// does not outlive the machine's boot.
     ///
     /// # Errors
-    /// As for open(2), write(2) and rename(2).
+    /// Fails as open(2), write(2) and rename(2) do.
     pub(crate) fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
-        // An empty file is whole as soon as it is there, so it needs no other name before.
+        // An empty file is complete as soon as it exists, so it needs no temporary name.
         if bytes.is_empty() && self.is_new && self.write_unread(name, bytes, mode).is_ok() {
             return Ok(());
         }
         self.replace(None, name, mode, AfterCrash::Nothing, |file| file.write_all(bytes))
     }
 
-    /// As [`Folder::write`], but without another name before, which takes a part of the time of a start. A
-    /// process that opens the file meanwhile reads a part of the text.
+    /// Writes a new file as [`Folder::write`] does, but without a temporary name, which saves a start some time. A
+    /// process that opens the file too early reads a part of the text.
     ///
     /// # Errors
-    /// As for open(2) and write(2); EEXIST if something has the name.
+    /// Fails as open(2) and write(2) do, with EEXIST if the name exists.
     pub(crate) fn write_unread(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
         let mode = Mode::from_bits_truncate(mode);
         let file = openat(&self.folder, name, new_file(), mode)?;
@@ -215,11 +213,12 @@ impl Folder {
         File::from(file).write_all(bytes).map_err(errno_of)
     }
 
-    /// As [`Folder::write`], but the file belongs to this owner, or with `None` to this process's
-    /// user and group; and after a crash of the machine, it has the old text or the new one.
+    /// Does the same as [`Folder::write`], but the file belongs to this owner, or with `None` to this
+    /// process's user and group. After a crash of the machine, it contains either the old text or the new
+    /// one.
     ///
     /// # Errors
-    /// As for [`Folder::write`], and chown(2).
+    /// Fails as [`Folder::write`] and chown(2) do.
     pub(crate) fn write_for(
         &self,
         owner: Option<(Uid, Gid)>,
@@ -230,11 +229,11 @@ impl Folder {
         self.replace(owner, name, mode, AfterCrash::OldOrNew, |file| file.write_all(bytes))
     }
 
-    /// As [`Folder::write`], but the bytes are on the disk or the server before the file takes
-    /// its name: some file systems say only then that there is no room.
+    /// Does the same as [`Folder::write`], but the bytes are on the disk or server before the file gets its
+    /// name: some file systems report only then that they have no space.
     ///
     /// # Errors
-    /// As for [`Folder::write`], and fsync(2).
+    /// Fails as [`Folder::write`] and fsync(2) do.
     pub(crate) fn write_through(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
         self.replace(None, name, mode, AfterCrash::OldOrNew, |file| {
             file.write_all(bytes)?;
@@ -270,9 +269,9 @@ impl Folder {
         written
     }
 
-    /// Gives the new file its name. If an old file has that name, the two exchange theirs, and
-    /// the old one is removed: to replace it would make ext4 and btrfs write the new text to the
-    /// disk at once, and a busy disk would hold up the start for milliseconds.
+    /// Gives the new file its name. If an old file has that name, exchanges the two names and removes the old
+    /// file: replacing it would make ext4 and btrfs write the new text to the disk at once, and a busy disk
+    /// would delay the start by milliseconds.
     fn exchange(&self, new: &str, name: &str) -> Result<(), Errno> {
         match renameat2(&self.folder, new, &self.folder, name, RenameFlags::RENAME_EXCHANGE) {
             Ok(()) => {
@@ -284,12 +283,12 @@ impl Folder {
         }
     }
 
-    /// Removes a file, as far as that is possible.
+    /// Removes a file if possible.
     pub(crate) fn remove(&self, name: &str) {
         let _ = unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir);
     }
 
-    /// Makes sure that nothing but a file of ours has this name.
+    /// Makes sure that only one of rdma-init's own files can have this name.
     fn clear(&self, name: &str) -> Result<(), Errno> {
         let status = match fstatat(&self.folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Err(Errno::ENOENT) => return Ok(()),
@@ -301,37 +300,37 @@ impl Folder {
         if kind(&status) != SFlag::S_IFDIR {
             return unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir);
         }
-        // The directory is only renamed: it may hold any number of things, and to remove them may
-        // take long.
+        // The directory is only renamed: it may contain any number of entries, and removing them may take
+        // long.
         let aside = beside(name);
         renameat(&self.folder, name, &self.folder, aside.as_str())?;
         let _ = unlinkat(&self.folder, aside.as_str(), UnlinkatFlags::RemoveDir);
         Ok(())
     }
 
-    /// Returns the content of a file of the directory's owner.
+    /// Returns the content of a file that belongs to the directory's owner.
     ///
     /// # Errors
-    /// As for open(2) and read(2); EINVAL if it is not a regular file of the owner's.
+    /// Fails as open(2) and read(2) do, and with EINVAL if it is not a regular file of that owner.
     pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, Errno> {
         self.read_if(name, &[self.owner], LONGEST, |_| Ok(())).map(|(bytes, _)| bytes)
     }
 
-    /// As [`Folder::read`], but only if the file lies on the directory's own mount.
+    /// Does the same as [`Folder::read`], but only if the file is on the directory's own mount.
     ///
     /// # Errors
-    /// As for [`Folder::read`], and EXDEV if the file is mounted there from elsewhere.
+    /// Fails as [`Folder::read`] does, and with EXDEV if the file is mounted there from elsewhere.
     pub(crate) fn read_in_place(&self, name: &str) -> Result<Vec<u8>, Errno> {
         let is_here = |file: &OwnedFd| mount::of(file) == mount::of(&self.folder);
         let check = |file: &OwnedFd| if is_here(file) { Ok(()) } else { Err(Errno::EXDEV) };
         self.read_if(name, &[self.owner], LONGEST_OF_OTHERS, check).map(|(bytes, _)| bytes)
     }
 
-    /// Returns the first `longest` bytes, and the permissions, of a file that belongs to one of these
-    /// users and that no other user may change.
+    /// Returns the first `longest` bytes and the permissions of a file that belongs to one of these users and
+    /// that no other user may change.
     ///
     /// # Errors
-    /// As for [`Folder::read`].
+    /// Fails as [`Folder::read`] does.
     pub(crate) fn read_of(&self, name: &str, users: &[Uid], longest: u64) -> Result<(Vec<u8>, u32), Errno> {
         self.read_if(name, users, longest, |_| Ok(()))
     }
@@ -356,8 +355,8 @@ impl Folder {
     }
 }
 
-/// Gives a new file these permissions. Its owner may be another one, and a umask may have taken some;
-/// usually there is nothing to do, and to ask is a fifth of the work of an overlay.
+/// Gives a new file these permissions. Its owner may have changed, and a umask may have removed some. Usually
+/// the mode is already right, and on an overlay, checking it costs only a fifth of setting it.
 fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     if fstat(file)?.st_mode & 0o7777 == mode.bits() {
         return Ok(());
@@ -377,14 +376,14 @@ fn kind(status: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT
 }
 
-/// Returns whether this is a regular file of the owner's that no other user may change.
+/// Returns whether this is a regular file that belongs to the owner and that no other user may change.
 fn is_file_of(status: &FileStat, owner: Uid) -> bool {
     kind(status) == SFlag::S_IFREG
         && Uid::from_raw(status.st_uid) == owner
         && status.st_mode & OTHERS_WRITE == 0
 }
 
-/// Returns whether no other user uses the directory, so that its mode may be changed.
+/// Returns whether the directory contains only rdma-init's files, so that its mode may be changed.
 fn holds_only_ours(folder: &OwnedFd) -> bool {
     let Ok(mut entries) = folder.try_clone().map_err(drop).and_then(|fd| Dir::from_fd(fd).map_err(drop))
     else {
@@ -403,7 +402,7 @@ fn check(status: &FileStat, users: &[Uid], is_last: bool) -> Result<(), Refused>
     if !is_known {
         return Err(Refused::Foreign(status.st_uid));
     }
-    // In a directory with the sticky bit, no user can move what belongs to another one.
+    // In a directory with the sticky bit, no user can move another user's entries.
     let others = status.st_mode & OTHERS_WRITE != 0 && (is_last || status.st_mode & STICKY == 0);
     if others { Err(Refused::Open) } else { Ok(()) }
 }
@@ -418,7 +417,7 @@ mod tests {
         fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// Returns a directory that only this user may change, and so are the ones on the path to it.
+    /// Returns a directory that only this user may change; the same applies to the directories on its path.
     fn place() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
     }
@@ -500,8 +499,7 @@ mod tests {
         assert_eq!(Folder::make(&below).unwrap_err(), Refused::Open);
         mode(below.parent().unwrap(), 0o1777);
         assert!(Folder::make(&below).is_ok());
-        // The directory's own mode is corrected, but only for writing, and only if nothing else is
-        // in it.
+        // The directory's own mode is corrected, but only for writing, and only if it contains nothing else.
         mode(&below, 0o777);
         assert_eq!(Folder::open(&below, &[Uid::effective()]).unwrap_err(), Refused::Open);
         assert!(Folder::make(&below).is_ok());

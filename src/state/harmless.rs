@@ -1,5 +1,5 @@
-//! What may be taken from a state that a process outside this container may have written:
-//! variables that lead no program to a file, a library, code, or another machine.
+//! Determines what may be used from a state that a process outside this container may have written: variables
+//! that make no program use a file, a library, code, or another machine.
 
 use crate::facts::environment::is_variable_name;
 use crate::libraries::nccl::{network, variables};
@@ -8,25 +8,25 @@ use crate::libraries::{self, rccl};
 /// Parts of the names of variables whose value is a file, a directory, or an address.
 const LEADS: [&str; 6] = ["FILE", "PATH", "LIB", "DIR", "CONF", "ADDR"];
 
-/// Variables whose names do not show that they lead somewhere.
+/// Variables that refer to a machine although their names do not show it.
 const LEADS_BY_NAME: [&str; 1] = ["NCCL_COMM_ID"];
 
-/// Variables whose names only look as if they led somewhere.
+/// Variables that refer to no file or machine although their names look like it.
 const LEADS_NOWHERE: [&str; 4] =
     ["NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE", "NVSHMEM_IB_ADDR_FAMILY", "NVSHMEM_IB_ADDR_RANGE"];
 
-/// Variables besides NCCL's own that profiles fill or ask for (`plan::companions`).
+/// Variables of other libraries than NCCL that profiles fill in or request (`plan::companions`).
 const OF_OTHERS: [&str; 3] = ["FI_EFA_FORK_SAFE", "FI_PROVIDER", "PYTHONUNBUFFERED"];
 
-/// In bytes; a list of all HCAs of a host is far shorter.
+/// In bytes: a list of all of a host's HCAs is far shorter.
 const LONGEST: usize = 1024;
 
-/// Returns whether a variable with this value may be taken from any state.
+/// Returns whether a variable with this value may be used from any state.
 pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
     if !is_variable_name(name) || !is_known(name) {
         return false;
     }
-    // The value of such a variable is part of the name of a library.
+    // The value of such a variable becomes part of a library's name.
     if name.ends_with("_PLUGIN") {
         return value == "none";
     }
@@ -41,7 +41,7 @@ fn is_known(name: &str) -> bool {
         || OF_OTHERS.contains(&name)
 }
 
-/// Returns whether this is text that is neither a path nor special to a shell.
+/// Returns whether the value is neither a path nor special to a shell.
 fn is_plain(name: &str, value: &str) -> bool {
     if name == network::VARIABLE && network::NAMES.contains(&value) {
         return true;
@@ -56,8 +56,8 @@ mod tests {
     use super::*;
     use crate::profiles::Profiles;
 
-    /// Fails for each new variable of NCCL's, until an engineer has looked whether it leads
-    /// somewhere.
+    /// Fails for each new NCCL variable until an engineer has checked whether it refers to a file or a
+    /// machine.
     #[test]
     fn what_leads_somewhere_is_known() {
         let leading: Vec<&str> =

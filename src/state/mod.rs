@@ -1,11 +1,10 @@
-//! What a start leaves for processes that enter the container later: the variables that it
-//! filled in, and what they were decided on. Nothing of the rest of the environment, which
-//! holds secrets, is left.
+//! What a start saves for processes that enter the container later: the variables that it filled in, and the
+//! basis of those decisions. It saves nothing else from the environment, which contains secrets.
 //!
-//! Other containers may share a directory, a PID namespace or an IPC namespace with this one, and
-//! marks of origin in a state can be copied. So a state counts as a whole only if no process
-//! outside this container can have written it: on the container's own root mount (`folder`,
-//! `mount`), or in PID 1 (`pid1`). Of any other state, only the `harmless` variables are taken.
+//! Other containers may share a directory, a PID namespace or an IPC namespace with this one, and identifying
+//! marks in a state can be copied. So a state is fully trusted only if no process outside this container can
+//! have written it: on the container's own root mount (`folder`, `mount`), or in PID 1 (`pid1`). From any
+//! other state, only the `harmless` variables are used.
 
 pub(crate) mod find;
 pub(crate) mod folder;
@@ -34,8 +33,7 @@ pub const PHASE: &str = "phase.json";
 /// The names of all files of a state.
 pub const FILES: [&str; 7] = [ENV_SH, NCCL_CONF, PLAN, FACTS, LIBRARY_FILE, DECISION_FILE, PHASE];
 
-/// The places besides the state where the variables are put, for programs that know nothing of
-/// a state.
+/// The places besides the state directory to put the variables, for programs that do not read a state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Propagate {
     /// `/etc/profile.d`, for login shells.
@@ -46,19 +44,19 @@ pub struct Propagate {
     pub environment: bool,
 }
 
-/// Where the state is saved, and searched for.
+/// Where the state is saved and searched for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StateDir {
     #[default]
     Default,
-    /// In this directory, and nowhere else.
+    /// In this directory only.
     At(PathBuf),
     Nowhere,
 }
 
 impl StateDir {
-    /// Returns the directories that a user's state may be in, the best first. The others are for users who
-    /// may not write to [`FOLDER`].
+    /// Returns the directories that a user's state may be in, the best first. All except the first are for
+    /// users who may not write to [`FOLDER`].
     pub fn folders(&self, user: Uid) -> impl Iterator<Item = PathBuf> {
         let (first, has_others) = match self {
             StateDir::Nowhere => (None, false),
@@ -71,8 +69,8 @@ impl StateDir {
     }
 }
 
-/// Directories for users who may not write to [`FOLDER`]. The containers of a pod share some of
-/// them; the last of each kind belongs to one container alone.
+/// Returns the directories for users who may not write to [`FOLDER`]. A Pod's containers share some of them;
+/// the last of each kind belongs to one container alone.
 fn others(user: Uid) -> Vec<PathBuf> {
     let mounts: String = namespace("mnt").chars().filter(char::is_ascii_digit).collect();
     let names = [format!("rdma-init-{user}"), format!("rdma-init-{user}-{mounts}")];

@@ -1,5 +1,5 @@
-//! What a start is doing while it is under way, for processes that ask meanwhile. The
-//! sentence is for people; the file only decides how long `exec` waits.
+//! What a start is doing while it is under way, for processes that ask meanwhile. The sentence is for people;
+//! the file affects only how long `exec` waits.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::text::{shortened, visible};
 #[derive(Serialize, Deserialize)]
 struct Phase {
     identity: Identity,
-    /// The process that prepares, by its number in its own namespace, and when it was started.
+    /// The process that prepares: its ID in its own namespace, and its start time.
     pid: i32,
     pid_started: Option<u64>,
-    /// The program of that process, as the kernel shows it: without an init, the process becomes the
-    /// command, and keeps its number.
+    /// That process's program, as the kernel shows it: without an init, the process becomes the command and
+    /// keeps its ID.
     #[serde(default)]
     program: Option<String>,
     text: String,
-    /// In seconds: how long the whole start may take.
+    /// In seconds: the longest time that the whole start may take.
     #[serde(default)]
     longest: u64,
 }
@@ -36,7 +36,7 @@ struct Phase {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct At {
     pub text: String,
-    /// How long the start may take, and how long it has taken.
+    /// How long the start may take, and how long it has taken so far.
     pub longest: Duration,
     pub age: Duration,
 }
@@ -58,7 +58,7 @@ impl Phase {
         json::read(&folder.read_in_place(PHASE).ok()?).ok()
     }
 
-    /// Returns whether it is of this container, and its process still prepares.
+    /// Returns whether this phase belongs to this container and its process is still preparing.
     fn is_under_way(&self) -> bool {
         Identity::own().is(&self.identity)
             && self.pid_started.is_some()
@@ -75,9 +75,9 @@ fn program(pid: i32) -> Option<String> {
     of_kernel(format!("/proc/{pid}/comm"))
 }
 
-/// Leaves the sentence in the first directory that this user can use for its state. If there is none,
-/// no process finds it. A start that came first, and is still under way, keeps its own there. `longest`
-/// is how long the start may take.
+/// Writes the sentence to the first directory that this user can use for its state. If there is none, no
+/// process finds it. An earlier start that is still under way keeps its own sentence there. `longest` is how
+/// long the start may take.
 pub(crate) fn leave(place: &StateDir, text: &str, longest: Duration) {
     if *place == StateDir::Nowhere {
         return;
@@ -88,7 +88,7 @@ pub(crate) fn leave(place: &StateDir, text: &str, longest: Duration) {
     folders.find_map(|folder| write(&folder, &document));
 }
 
-/// `None` if the directory cannot be used.
+/// Writes the document; returns `None` if the directory is unusable.
 fn write(folder: &Path, document: &[u8]) -> Option<()> {
     let folder = Folder::make(folder).ok()?;
     let there = if folder.is_new() { None } else { Phase::read(&folder) };
@@ -98,7 +98,7 @@ fn write(folder: &Path, document: &[u8]) -> Option<()> {
     }
 }
 
-/// Removes what this process has left, once the start has come further.
+/// Removes this process's sentence once the start has progressed further.
 pub(crate) fn remove(place: &StateDir) {
     let user = user::effective();
     for folder in place.folders(user).filter_map(|folder| Folder::open(&folder, &[user]).ok()) {
@@ -108,7 +108,7 @@ pub(crate) fn remove(place: &StateDir) {
     }
 }
 
-/// Returns what the start of this container is doing; `None` if no start has left that, or if it has ended.
+/// Returns what this container's start is doing; `None` if no start recorded that or it has ended.
 pub(crate) fn find(place: &StateDir) -> Option<At> {
     let users = [user::effective(), Uid::from_raw(0)];
     let folders = users.iter().flat_map(|user| place.folders(*user));
@@ -156,12 +156,12 @@ mod tests {
             Phase { pid_started: Some(1), ..own() },
             Phase { pid_started: None, pid: i32::MAX, program: None, ..own() },
             Phase { identity: Identity::default(), ..own() },
-            // The process is there, and has become the command.
+            // The process still exists, but has become the command.
             Phase { program: Some("another\n".to_owned()), ..own() },
         ] {
             write_as(&path, &phase);
             assert_eq!(find(&place), None);
-            // A new start can leave its own.
+            // A new start can write its own sentence.
             leave(&place, "new", Duration::ZERO);
             assert_eq!(find(&place).unwrap().text, "new");
         }
@@ -172,7 +172,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         let place = StateDir::At(path.clone());
-        // The process that started this one stays as long.
+        // The parent process lives at least as long as this one.
         let pid = nix::unistd::getppid().as_raw();
         let phase = Phase::of_this_process("first".to_owned(), Duration::ZERO);
         write_as(&path, &Phase { pid, pid_started: started(pid), program: program(pid), ..phase });

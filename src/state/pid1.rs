@@ -1,4 +1,4 @@
-//! What PID 1 holds of the start, if it is our own init: memory that no process can change (see
+//! The state that PID 1 keeps if it is rdma-init's own init: memory that no process can change (see
 //! `init::sealed`). It is the only proof that no mount can hide.
 
 use std::fs::{self, File, OpenOptions};
@@ -15,29 +15,28 @@ use super::run::{self, Run};
 /// The name of that memory.
 pub(crate) const NAME: &str = "rdma-init-state";
 
-/// With these seals, nothing can change the memory.
+/// The seals that prevent any change of the memory.
 pub(crate) const SEALS: SealFlag = SealFlag::F_SEAL_SEAL
     .union(SealFlag::F_SEAL_SHRINK)
     .union(SealFlag::F_SEAL_GROW)
     .union(SealFlag::F_SEAL_WRITE);
 
-/// In bytes; more than the variables of any process may have.
+/// In bytes: more than the variables of any process can have.
 const LONGEST: u64 = 8 * 1024 * 1024;
 
 const FOLDER: &str = "/proc/1/fd";
 
-/// What PID 1 answers.
+/// PID 1's answer.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The state that this container's start has left, and the user of PID 1.
+    /// The state that this container's start saved, and PID 1's user.
     Left(Box<Run>, Uid),
-    /// PID 1 is our init, and its start has left nothing, or is not done.
+    /// PID 1 is rdma-init's init, but its start saved nothing or is not done.
     Nothing,
-    /// PID 1 cannot be asked. It is not our init; or it is the init of another container that
-    /// shares its PID namespace with this one; or this process has no right to look into it
-    /// (`PTRACE_MODE_READ_FSCREDS`, ptrace(2): the same user and group, or root with
-    /// CAP_SYS_PTRACE).
+    /// PID 1 does not answer. It may not be rdma-init's init, it may be the init of another container that
+    /// shares this PID namespace, or this process may not be permitted to inspect it
+    /// (`PTRACE_MODE_READ_FSCREDS`, ptrace(2): the same user and group, or root with CAP_SYS_PTRACE).
     Silent,
 }
 
@@ -73,7 +72,7 @@ pub(crate) fn is_memory(path: &Path, name: &str) -> bool {
     link.to_str().is_some_and(|link| link.trim_end_matches(" (deleted)") == format!("/memfd:{name}"))
 }
 
-/// Returns the state in this memory; `None` as long as it can be changed.
+/// Returns the state in this memory; `None` if the memory can still be changed.
 fn read(path: &Path) -> Option<(Run, Uid)> {
     let memory = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     if !is_sealed(&memory) {
@@ -85,7 +84,7 @@ fn read(path: &Path) -> Option<(Run, Uid)> {
     Some((run::parse(&text).ok()?, owner))
 }
 
-/// Returns whether nothing can change this memory any longer.
+/// Returns whether this memory can no longer be changed.
 pub(crate) fn is_sealed(memory: &File) -> bool {
     let seals = fcntl(memory, FcntlArg::F_GET_SEALS).unwrap_or_default();
     SealFlag::from_bits_truncate(seals).contains(SEALS)

@@ -1,4 +1,4 @@
-//! Whether the start of this container is under way.
+//! Determines whether this container's start is under way.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ pub(crate) fn age_of_our_init() -> Option<Duration> {
     started(1).and_then(age).filter(|_| is_by_us()).map(Duration::from_secs)
 }
 
-/// Returns whether PID 1 is rdma-init, and its child is not the command yet, or does not exist yet.
-/// `None` if /proc does not show the children of PID 1.
+/// Returns whether PID 1 is rdma-init and has no child yet, or a child that is not yet the command. Returns
+/// `None` if /proc does not show PID 1's children.
 pub(crate) fn is_under_way() -> Option<bool> {
     if !is_by_us() {
         return Some(false);
@@ -21,12 +21,12 @@ pub(crate) fn is_under_way() -> Option<bool> {
     Some(children.peek().is_none() || children.any(|child| child == name("self")))
 }
 
-/// Returns whether PID 1 shows itself as rdma-init.
+/// Returns whether PID 1 shows the program name of rdma-init.
 pub(crate) fn is_by_us() -> bool {
     name("1").is_some() && name("1") == name("self") && std::process::id() != 1
 }
 
-/// Returns the program of a process, as the kernel shows it.
+/// Returns a process's program name, as the kernel shows it.
 fn name(pid: &str) -> Option<String> {
     of_kernel(format!("/proc/{pid}/comm"))
 }

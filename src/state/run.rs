@@ -1,4 +1,4 @@
-//! What is known of a start. It is a part of `plan.json`.
+//! What is known about a start. It is part of `plan.json`.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -23,24 +23,22 @@ use crate::plan::{Plan, SCHEMA, Setting, SettingOutcome};
 #[serde(default)]
 pub struct Run {
     pub identity: Identity,
-    /// Whether our own init is PID 1 of the container.
+    /// Whether rdma-init's own init is the container's PID 1.
     pub by_init: bool,
     /// When the preparation was done, in seconds since 1970.
     pub since: u64,
-    /// The command's process, by its number in its own namespace, and when it was started.
+    /// The command's process: its ID in its own namespace, and its start time.
     pub pid: i32,
     pub pid_started: Option<u64>,
     /// The decision in one line.
     pub headline: String,
     /// `passed` or `failed`; `None` if there was no self-test.
     pub self_test: Option<String>,
-    /// The variables that were filled in, in this order.
+    /// The filled variables, in this order.
     pub filled: Variables,
-    /// Why each of these variables was filled in, except those that the user's configuration
-    /// asked for.
+    /// Why each of these variables was filled in, except those that the user's configuration sets.
     pub reasons: IndexMap<String, Reason>,
-    /// The variables that were in the environment already: those of NCCL and its companions,
-    /// never any other.
+    /// The variables that were already in the environment: those of NCCL and its companions, never any other.
     pub inherited: Variables,
     /// Why no watcher was to be started beside the command; `None` if one was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +87,7 @@ pub struct Reason {
 }
 
 impl Run {
-    /// Returns a start with only its variables known: those of this plan that others may see.
+    /// Returns a start with only its variables set: the ones of this plan that others may see.
     pub fn of(plan: &Plan) -> Run {
         Run {
             filled: plan.public().map(owned).collect(),
@@ -99,22 +97,22 @@ impl Run {
         }
     }
 
-    /// As [`Run::of`], but with secrets, for a process that holds the plan itself.
+    /// Does the same as [`Run::of`], but with secrets, for a process that has the plan itself.
     pub fn with_secrets(plan: &Plan) -> Run {
         Run { filled: plan.filled().map(owned).collect(), ..Run::of(plan) }
     }
 
-    /// Returns the env plugin that NCCL asks, if it is ours.
+    /// Returns the env plugin that NCCL loads, if it is rdma-init's.
     pub fn env_plugin(&self) -> Option<&str> {
         self.filled.get(VARIABLE).filter(|_| self.filled.contains_key(MARKER)).map(String::as_str)
     }
 
-    /// Returns how many variables were filled in, besides those that lead NCCL to the env plugin.
+    /// Returns how many variables were filled in, not counting those that make NCCL load the env plugin.
     pub fn decided(&self) -> usize {
         self.filled.len() - if self.env_plugin().is_some() { 2 } else { 0 }
     }
 
-    /// Returns all variables that concern NCCL and that the command got.
+    /// Returns all variables related to NCCL that the command got.
     pub fn given(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.filled.iter().chain(&self.inherited);
         all.map(|(name, value)| (name.as_str(), value.as_str()))
@@ -122,7 +120,7 @@ impl Run {
 
     /// Returns the variables that rdma-init decided to fill in.
     pub fn filled_itself(&self) -> impl Iterator<Item = Filled> {
-        // A state of an older version holds secrets, too.
+        // A state of an older version also contains secrets.
         let reasons = self.reasons.iter().filter(|(variable, _)| !is_secret(variable));
         reasons.filter_map(|(variable, Reason { source, rule })| {
             Some(Filled {
@@ -134,7 +132,7 @@ impl Run {
         })
     }
 
-    /// Returns whether the command of this start still runs.
+    /// Returns whether this start's command is still running.
     pub fn is_running(&self) -> bool {
         match started(self.pid) {
             None => is_hidden(self.pid),
@@ -169,7 +167,7 @@ fn reasons(settings: &[Setting]) -> IndexMap<String, Reason> {
         .collect()
 }
 
-/// Returns whether this process exists, but this user may not see more of it (`hidepid`, proc(5)).
+/// Returns whether this process exists although this user may not see it in /proc (`hidepid`, proc(5)).
 fn is_hidden(pid: i32) -> bool {
     let is_shown = std::path::Path::new(&format!("/proc/{pid}")).exists();
     !is_shown && kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
@@ -182,11 +180,11 @@ struct Kept {
     run: Option<Run>,
 }
 
-/// More variables than any start leaves: NCCL has some three hundred.
+/// More variables than any start saves: NCCL has some three hundred.
 const MOST_VARIABLES: usize = 1024;
 
 /// # Errors
-/// A sentence: the text is not a document of this kind.
+/// Returns a sentence if the text is not a document of this kind.
 pub(crate) fn parse(text: &[u8]) -> Result<Run, String> {
     let kept: Kept = json::read(text).map_err(|error| format!("it is not a plan: {error}"))?;
     match kept.run {
@@ -259,7 +257,7 @@ mod tests {
         };
         let own = Filled { variable: "A".into(), value: "1".into(), source: Source::Facts, rule: "r".into() };
         assert_eq!(run.filled_itself().collect::<Vec<_>>(), [own]);
-        // A variable that was not taken from the state has no reason, either.
+        // A variable that was not used from the state has no reason, either.
         assert_eq!(Run { filled: Variables::new(), ..run }.filled_itself().count(), 0);
     }
 

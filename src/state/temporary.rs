@@ -1,24 +1,24 @@
-//! The names of files that are being written, and of what is moved out of their way.
+//! The names of files that are being written, and of entries that are moved out of their way.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::FILES;
 
-/// In nanoseconds: a minute. A start writes each file at once, even if its preparation takes longer.
+/// In nanoseconds: one minute. A start writes each file in one go, even if its preparation takes longer.
 const LONGEST_WRITE: u64 = 60_000_000_000;
 
-/// Returns a temporary name for a new file, or for what is moved out of its way. The process id alone
-/// would not do: in another container that shares the directory, a process may have the same one.
+/// Returns a temporary name for a new file, or for an entry that is moved out of its way. The process ID
+/// alone is not sufficient: in another container that shares the directory, a process may have the same one.
 pub(super) fn beside(name: &str) -> String {
     format!(".{name}.{}.{}", std::process::id(), nanoseconds())
 }
 
-/// Returns the time since 1970.
+/// Returns the time since 1970 in nanoseconds.
 pub(super) fn nanoseconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
-/// Returns whether this is a temporary name that is so old that no start writes to the file any more.
+/// Returns whether this is a temporary name that is too old for a start to be still writing the file.
 pub(super) fn is_left(name: &[u8], now: u64) -> bool {
     let made = || std::str::from_utf8(name).ok()?.rsplit('.').next()?.parse::<u64>().ok();
     name.starts_with(b".")
@@ -26,7 +26,7 @@ pub(super) fn is_left(name: &[u8], now: u64) -> bool {
         && made().is_some_and(|made| now.saturating_sub(made) > LONGEST_WRITE)
 }
 
-/// Returns whether this is the name of one of our files, or a temporary name for it.
+/// Returns whether this is the name of one of rdma-init's files, or a temporary name for it.
 pub(super) fn is_ours(name: &[u8]) -> bool {
     let rest = name.strip_prefix(b".");
     FILES

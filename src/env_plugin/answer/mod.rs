@@ -1,5 +1,5 @@
-//! Decides what the env plugin answers NCCL. It needs nothing but `core` and allocates nothing, because
-//! the shared object that NCCL loads (`src/sys/nccl_env_plugin.rs`) contains this file too.
+//! Decides what the env plugin answers NCCL. It needs only `core` and allocates nothing, because the shared
+//! object that NCCL loads (`src/sys/nccl_env_plugin.rs`) also contains this file.
 //!
 //! The decision for this node is a text file, one item per line:
 //!
@@ -17,21 +17,21 @@
 //! end
 //! ```
 //!
-//! A `user` line has what the user of this node sets in the environment or the configuration; without a value, that
-//! must not be written here. A `conf` line has what a conf file of NCCL's sets, which NCCL reads itself: such a value
-//! counts only in place of a copy.
+//! A `user` line has a variable that this node's user set in the environment or the configuration; if the
+//! line has no value, the value must not be written here. A `conf` line has a variable that one of NCCL's
+//! conf files sets. NCCL reads conf files itself, so such a value is used only instead of a copy.
 //!
-//! A `late` line has a port that was not ACTIVE when the decision was made: what `NCCL_IB_HCA` gets for it
-//! if it is ACTIVE now, the port's number, and its HCA.
+//! A `late` line has a port that was not ACTIVE when the decision was made: the text to add to `NCCL_IB_HCA`
+//! if the port is ACTIVE now, the port's number, and its HCA.
 
 use core::ffi::CStr;
 
 const FIRST_LINE: &[u8] = b"rdma-init env plugin 1";
 const LAST_LINE: &[u8] = b"end";
 
-/// The variable that travels with values that rdma-init filled in: `1:NODE:NAME=HASH,...`, in which a
-/// name of NCCL's lacks its `NCCL_`. It also lists variables of other libraries, for `rdma-init exec` and for
-/// a start. Its own name starts with `NCCL_`, because some launchers copy only such variables.
+/// The variable that travels with values that rdma-init filled in: `1:NODE:NAME=HASH,...`. Names of NCCL's
+/// variables omit their `NCCL_`. It also lists variables of other libraries, for `rdma-init exec` and for a
+/// start. Its own name starts with `NCCL_`, because some launchers copy only such variables.
 pub const MARKER: &str = "NCCL_RDMA_INIT";
 const MARKER_VERSION: &[u8] = b"1";
 const PREFIX: &[u8] = b"NCCL_";
@@ -45,7 +45,7 @@ pub fn names_devices(name: &[u8]) -> bool {
     name == OF_HCAS || OF_INTERFACES.contains(&name)
 }
 
-/// The most variables and devices; a host with more gets no answers from the decision.
+/// The most variables and devices; on a host with more, the decision provides no answers.
 pub const MOST_VARIABLES: usize = 128;
 pub const MOST_DEVICES: usize = 256;
 /// The most ports that are not ACTIVE yet.
@@ -75,8 +75,8 @@ impl<T: Copy, const N: usize> List<T, N> {
     }
 }
 
-/// An HCA or an interface, with what identifies it under another name: the node GUID of an HCA, and
-/// the PCI address of both. An unknown field is empty.
+/// An HCA or an interface, with identifiers that do not depend on its name: an HCA's node GUID, and the PCI
+/// address of both. An unknown field is empty.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Device<'a> {
     pub name: &'a [u8],
@@ -87,7 +87,7 @@ pub struct Device<'a> {
 pub const NO_DEVICE: Device = Device { name: b"", id: b"", pci: b"" };
 
 impl Device<'_> {
-    /// Returns whether both are one device, whatever their names.
+    /// Returns whether both are the same device, regardless of their names.
     fn is(&self, other: &Device) -> bool {
         match is_known(self.id) && is_known(other.id) {
             true => self.id == other.id,
@@ -112,7 +112,7 @@ enum By {
     ConfFile,
 }
 
-/// A variable with its value; the value of a user's variable may be unknown.
+/// A variable with its value; a user's variable may have an unknown value.
 #[derive(Clone, Copy)]
 struct Variable<'a> {
     name: &'a [u8],
@@ -120,10 +120,10 @@ struct Variable<'a> {
     by: By,
 }
 
-/// A port that counts if it is ACTIVE when the decision is settled.
+/// A port that is used if it is ACTIVE when the decision is settled.
 #[derive(Clone, Copy)]
 struct Late<'a> {
-    /// What the list of HCAs gets for it: `mlx5_2`, or `mlx5_2:1`.
+    /// The text to add to the list of HCAs: `mlx5_2`, or `mlx5_2:1`.
     entry: &'a [u8],
     number: &'a [u8],
     hca: Device<'a>,
@@ -132,8 +132,8 @@ struct Late<'a> {
 /// The decision for one node.
 pub struct Decision<'a> {
     node: &'a [u8],
-    /// The boot of the machine that it was made on: the state may be on a file system that nodes share.
-    /// Empty if it counts on any.
+    /// The machine's boot on which the decision was made: the state may be on a file system that nodes share.
+    /// Empty if the decision applies on any boot.
     pub boot: &'a [u8],
     /// Where sysfs is mounted.
     pub sys: &'a [u8],
@@ -146,7 +146,7 @@ pub struct Decision<'a> {
 }
 
 impl<'a> Decision<'a> {
-    /// Returns `None` if this is not a whole decision of this format.
+    /// Parses a decision; returns `None` if the text is not a complete decision in this format.
     pub fn parse(text: &'a [u8]) -> Option<Decision<'a>> {
         let none = Variable { name: b"", value: None, by: By::Us };
         let mut decision = Decision {
@@ -189,7 +189,7 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// Reads `NAME=VALUE`, or `NAME`.
+/// Parses `NAME=VALUE` or `NAME`.
 fn variable(text: &[u8], by: By) -> Variable<'_> {
     match split_at(text, b'=') {
         Some((name, value)) => Variable { name, value: Some(value), by },
@@ -197,7 +197,7 @@ fn variable(text: &[u8], by: By) -> Variable<'_> {
     }
 }
 
-/// Reads `NAME ID PCI`, where `-` is an unknown ID or PCI address.
+/// Parses `NAME ID PCI`, where `-` stands for an unknown ID or PCI address.
 fn device(text: &[u8]) -> Option<Device<'_>> {
     let (name, rest) = split_at(text, b' ')?;
     let (id, pci) = split_at(rest, b' ')?;
@@ -205,7 +205,7 @@ fn device(text: &[u8]) -> Option<Device<'_>> {
     Some(Device { name, id: known(id), pci: known(pci) })
 }
 
-/// Reads `ENTRY NUMBER NAME GUID PCI`.
+/// Parses `ENTRY NUMBER NAME GUID PCI`.
 fn late(text: &[u8]) -> Option<Late<'_>> {
     let (entry, rest) = split_at(text, b' ')?;
     let (number, rest) = split_at(rest, b' ')?;
@@ -217,17 +217,17 @@ fn split_at(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     Some((text.get(..place)?, text.get(place + 1..)?))
 }
 
-/// The devices that this node has now; `None` if that cannot be read.
+/// The devices that this node has now; `None` if they cannot be read.
 #[derive(Default)]
 pub struct Present<'a> {
     pub hcas: Option<&'a [Device<'a>]>,
     pub interfaces: Option<&'a [Device<'a>]>,
 }
 
-/// Tells whether a port is ACTIVE now: the HCA's name, and the port's number.
+/// Returns whether a port is ACTIVE now, given the HCA's name and the port's number.
 pub type IsActive<'f> = &'f dyn Fn(&[u8], &[u8]) -> bool;
 
-/// Memory for values that end with NUL.
+/// Memory for NUL-terminated values.
 pub struct Arena<'a> {
     free: &'a mut [u8],
 }
@@ -237,7 +237,7 @@ impl<'a> Arena<'a> {
         Arena { free }
     }
 
-    /// Returns the parts, one after the other; `None` if there is no room, or a part contains NUL.
+    /// Returns the parts, concatenated; `None` if there is no room or a part contains NUL.
     pub fn join<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) -> Option<&'a CStr> {
         let mut length = 0;
         for part in parts.chain(core::iter::once(&b"\0"[..])) {
@@ -255,20 +255,20 @@ impl<'a> Arena<'a> {
 #[derive(Clone, Copy)]
 struct Decided<'a> {
     name: &'a [u8],
-    /// As decided; NCCL finds this value in a conf file and in the environment.
+    /// The value as decided; NCCL finds this one in a conf file and in the environment.
     written: &'a [u8],
-    /// With the names that the devices have now.
+    /// The value with the names that the devices have now.
     now: &'a CStr,
     by: By,
 }
 
-/// What to answer for a variable.
+/// The answer for a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// What the process's environment has.
+    /// The value in the process's environment.
     OfProcess,
     Decided(&'a CStr),
-    /// As `Decided`, in place of a value that names only devices of another node.
+    /// The same as `Decided`, but instead of a value that names only another node's devices.
     InPlaceOfForeign(&'a CStr),
     Unset,
 }
@@ -277,13 +277,13 @@ pub enum Answer<'a> {
 pub struct Settled<'a> {
     node: &'a [u8],
     decided: List<Decided<'a>, MOST_VARIABLES>,
-    /// Variables of the user whose values are unknown.
+    /// The user's variables with unknown values.
     unknown: List<&'a [u8], MOST_VARIABLES>,
     present: Present<'a>,
 }
 
 impl<'a> Settled<'a> {
-    /// Returns `None` if the arena has no room.
+    /// Settles a decision; returns `None` if the arena has no room.
     pub fn new(
         decision: &Decision<'a>,
         present: Present<'a>,
@@ -316,7 +316,7 @@ impl<'a> Settled<'a> {
         Some(Settled { node: decision.node, decided, unknown, present })
     }
 
-    /// Returns what NCCL gets for a variable that has this value in the process, with this marker.
+    /// Returns the answer for a variable that has this value in the process, together with this marker.
     pub fn answer(&self, name: &[u8], value: Option<&[u8]>, marker: Option<&[u8]>) -> Answer<'a> {
         let decided = self.decided.as_slice().iter().find(|decided| decided.name == name);
         let Some(value) = value else {
@@ -327,7 +327,7 @@ impl<'a> Settled<'a> {
             return Answer::OfProcess;
         }
         let is_copy = marker.is_some_and(|marker| is_copy(marker, self.node, name, value));
-        // A person may have set an equal value, which then stands.
+        // A person may have set an equal value, which must then stay.
         let is_own = || marker.is_some_and(|marker| is_own(marker, self.node, name, value));
         match decided {
             Some(decided) if is_copy || value == decided.written && is_own() => Answer::Decided(decided.now),
@@ -339,7 +339,7 @@ impl<'a> Settled<'a> {
         }
     }
 
-    /// Returns whether a value names devices, and none that this node has.
+    /// Returns whether a value names devices but none that this node has.
     fn is_foreign(&self, name: &[u8], value: &[u8]) -> bool {
         let present = match () {
             () if name == OF_HCAS => self.present.hcas,
@@ -350,9 +350,9 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns whether a list in NCCL's grammar (`[=]NAME[:PORT],...`) selects none of these devices. Of a list
-/// that excludes devices (`^`), this is unknown, as for a word that does not look like a device, such as
-/// `none`.
+/// Returns whether a list in NCCL's grammar (`[=]NAME[:PORT],...`) selects none of these devices. Returns
+/// `false`, because it is unknown, for a list that excludes devices (`^`) and for a word that does not look
+/// like a device, such as `none`.
 fn names_only_absent(value: &[u8], present: &[Device]) -> bool {
     if value.starts_with(b"^") {
         return false;
@@ -369,13 +369,13 @@ fn names_only_absent(value: &[u8], present: &[Device]) -> bool {
     names.peek().is_some() && names.all(|name| is_device(name) && !is_present(name))
 }
 
-/// Returns the entry of a list without its port.
+/// Returns a list's entry without its port.
 fn name_of(entry: &[u8]) -> &[u8] {
     split_at(entry, b':').map_or(entry, |(name, _)| name)
 }
 
-/// Returns a name, or an exact list, with the names that the devices have now, and such a list with the ports that
-/// have come up. A device that is not found, or that several devices could be, keeps its name.
+/// Returns a name or an exact list with the names that the devices have now, and adds the ports that have
+/// come up to such a list. A device that is missing or ambiguous keeps its name.
 fn settle<'a>(
     written: &[u8],
     (saved, late): (&[Device], &[Late]),
@@ -383,7 +383,8 @@ fn settle<'a>(
     is_active: IsActive,
     arena: &mut Arena<'a>,
 ) -> Option<&'a CStr> {
-    // For an interface, the name alone is filled in. It selects by prefix, so another device may be meant as well.
+    // For an interface, rdma-init fills in only the name. It selects by prefix, so it may also mean another
+    // device.
     let is_alone = !saved.iter().any(|other| other.name != written && other.name.starts_with(written));
     if let Some(now) = name_now(written, saved, present).filter(|_| is_alone) {
         return arena.join([&b"="[..], now].into_iter());
@@ -408,7 +409,7 @@ fn settle<'a>(
     arena.join(parts.chain(late))
 }
 
-/// Returns the new name of a device, if it has one.
+/// Returns a device's new name, if it has one.
 fn name_now<'p>(name: &[u8], saved: &[Device], present: &[Device<'p>]) -> Option<&'p [u8]> {
     let saved = saved.iter().find(|device| device.name == name)?;
     let is_unchanged = |device: &Device| device.name == name && device.is(saved);
@@ -417,20 +418,20 @@ fn name_now<'p>(name: &[u8], saved: &[Device], present: &[Device<'p>]) -> Option
     (same.next().is_none() && !present.iter().any(is_unchanged)).then_some(found.name)
 }
 
-/// Returns the node of a marker and the list of what that filled in; `None` if it is not a marker.
+/// Returns a marker's node and its list of filled variables; `None` if the text is not a marker.
 pub fn read_marker(marker: &[u8]) -> Option<(&[u8], &[u8])> {
     let (version, rest) = split_at(marker, b':')?;
     split_at(rest, b':').filter(|_| version == MARKER_VERSION)
 }
 
-/// Returns whether the list of a marker has this variable with this value.
+/// Returns whether a marker's list contains this variable with this value.
 pub fn lists(list: &[u8], name: &[u8], value: &[u8]) -> bool {
     let short = name.strip_prefix(PREFIX).unwrap_or(name);
     let mut entries = list.split(|byte| *byte == b',').filter_map(|entry| split_at(entry, b'='));
     entries.find(|(name, _)| *name == short).is_some_and(|(_, listed)| listed == hash(value))
 }
 
-/// Returns whether the marker of another node lists this variable with this value.
+/// Returns whether another node's marker lists this variable with this value.
 pub fn is_copy(marker: &[u8], node: &[u8], name: &[u8], value: &[u8]) -> bool {
     read_marker(marker).is_some_and(|(of, list)| of != node && lists(list, name, value))
 }
@@ -440,8 +441,8 @@ fn is_own(marker: &[u8], node: &[u8], name: &[u8], value: &[u8]) -> bool {
     read_marker(marker).is_some_and(|(of, list)| of == node && lists(list, name, value))
 }
 
-/// Returns the FNV-1a hash of a value, in hexadecimal digits. It recognizes a value and protects nothing: the
-/// process owns its environment.
+/// Returns a value's FNV-1a hash in hexadecimal digits. The hash recognizes a value but protects nothing: the
+/// process controls its own environment.
 pub fn hash(value: &[u8]) -> [u8; 8] {
     let hash =
         value.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));

@@ -20,7 +20,8 @@ fn device<'a>(name: &'a str, id: &'a str, pci: &'a str) -> Device<'a> {
     Device { name: name.as_bytes(), id: id.as_bytes(), pci: pci.as_bytes() }
 }
 
-/// Returns the answer for a variable, as text: `process`, `unset`, `!` before what replaces a foreign value.
+/// Returns the answer for a variable as text: `process`, `unset`, or the value, with `!` before it if it
+/// replaces a foreign one.
 fn asked(present: Present, name: &str, value: Option<&str>, marker: Option<&str>) -> String {
     let mut memory = [0; 512];
     let decision = Decision::parse(DECISION.as_bytes()).unwrap();
@@ -33,8 +34,7 @@ fn asked(present: Present, name: &str, value: Option<&str>, marker: Option<&str>
     }
 }
 
-/// Returns what the list of HCAs is with these late ports, if the node has these HCAs, and these ports are
-/// ACTIVE.
+/// Returns the list of HCAs with these late ports, if the node has these HCAs and these ports are ACTIVE.
 fn with_late(late: &str, present: &[Device], active: &[(&str, &str)]) -> String {
     let text = DECISION.replace("end\n", &format!("{late}end\n"));
     let mut memory = [0; 512];
@@ -59,7 +59,7 @@ fn a_port_that_has_come_up_is_added_under_the_name_that_its_hca_has_now() {
     assert_eq!(with_late(late, &third("mlx5_5"), &[("mlx5_5", "1")]), "=mlx5_0:1,mlx5_1,mlx5_5");
     let of_second = late.replace("late mlx5_2 1", "late mlx5_2:2 2");
     assert_eq!(with_late(&of_second, &third("mlx5_2"), &[("mlx5_2", "2")]), "=mlx5_0:1,mlx5_1,mlx5_2:2");
-    // It is still down, another port is up, or another HCA has its name.
+    // The late port is still down, another port is up, or another HCA has its name.
     assert_eq!(with_late(late, &third("mlx5_2"), &[]), written);
     assert_eq!(with_late(late, &third("mlx5_2"), &[("mlx5_2", "2")]), written);
     let other = [&decided[..], &[device("mlx5_2", "b859:0009", "0000:47:00.0")]].concat();
@@ -116,9 +116,9 @@ fn the_value_of_the_process_stands_unless_it_is_a_copy() {
     assert_eq!(asked("NCCL_IB_TC", Some("41"), foreign), "106");
     assert_eq!(asked("NCCL_ALGO", Some("Ring"), foreign), "unset");
     assert_eq!(asked("NCCL_DEBUG", Some("WARN"), foreign), "INFO");
-    // The user of this node set it, but its value is unknown.
+    // This node's user set it, but its value is unknown.
     assert_eq!(asked("NCCL_SECRET", Some("x"), foreign), "process");
-    // A conf file of this node sets it, which NCCL has read.
+    // This node's conf file sets it, and NCCL has read that file.
     assert_eq!(asked("NCCL_IB_SL", None, foreign), "process");
     let copy = marker("77aa", &[("IB_SL", "5")]);
     assert_eq!(asked("NCCL_IB_SL", Some("5"), Some(copy.as_str())), "3");
@@ -144,7 +144,7 @@ fn devices_are_found_under_their_new_names() {
     assert_eq!(with(&usual), "=mlx5_0:1,mlx5_1");
     let swapped = [device("mlx5_1", "b859:0001", ""), device("mlx5_0", "0000:0000", "0000:27:00.0")];
     assert_eq!(with(&swapped), "=mlx5_1:1,mlx5_0");
-    // The GUID counts, wherever the device is now; without one, its place counts.
+    // The GUID identifies the device, wherever it is now; without a GUID, its PCI address does.
     let moved = [device("ibp1", "b859:0001", "0000:99:00.0"), device("mlx5_7", "", "0000:27:00.0")];
     assert_eq!(with(&moved), "=ibp1:1,mlx5_7");
     assert_eq!(with(&[]), "=mlx5_0:1,mlx5_1");
@@ -153,12 +153,12 @@ fn devices_are_found_under_their_new_names() {
     let interfaces = [device("ens5", "", "0000:31:00.0")];
     let present = || Present { hcas: None, interfaces: Some(&interfaces) };
     assert_eq!(asked(present(), "NCCL_SOCKET_IFNAME", None, None), "=ens5");
-    // The environment and a conf file have the value as it was decided, with the marker.
+    // The environment and a conf file contain the value as it was decided, with the marker.
     let own = marker("5d2c", &[("SOCKET_IFNAME", "=eth0")]);
     let asked = |value, marker| asked(present(), "NCCL_SOCKET_IFNAME", Some(value), marker);
     assert_eq!(asked("=eth0", Some(own.as_str())), "=ens5");
     assert_eq!(asked("=ens5", Some(own.as_str())), "process");
-    // It names no device any longer, even if a person set it.
+    // The value no longer names any device, even if a person set it.
     assert_eq!(asked("=eth0", None), "!=ens5");
 }
 
@@ -174,7 +174,7 @@ fn a_value_of_foreign_devices_alone_is_replaced_without_a_marker() {
         ("mlx5_7", decided),
         ("=mlx5_1", decided),
         ("=mlx5_7:1,mlx5_8:1", decided),
-        // A prefix of a device that is here.
+        // The value is a prefix of a device that is present.
         ("mlx5_1", "process"),
         ("mlx5", "process"),
         ("=mlx5_7,mlx5_0:2", "process"),
@@ -183,7 +183,7 @@ fn a_value_of_foreign_devices_alone_is_replaced_without_a_marker() {
         ("", "process"),
         ("=", "process"),
         (",", "process"),
-        // A person may mean that there is to be none.
+        // A person may want no device at all.
         ("none", "process"),
         ("0", "process"),
         (" ", "process"),
@@ -196,7 +196,7 @@ fn a_value_of_foreign_devices_alone_is_replaced_without_a_marker() {
     assert_eq!(self::asked(other, "NCCL_IB_TC", Some("mlx5_7"), None), "process");
 }
 
-/// As the name alone, the value selects by prefix.
+/// If the value is only a name, it selects by prefix.
 #[test]
 fn an_interface_is_found_under_its_new_name_if_its_name_alone_was_filled_in() {
     let asked = |written: &str, saved: &str, present: &[Device]| {
@@ -215,14 +215,14 @@ fn an_interface_is_found_under_its_new_name_if_its_name_alone_was_filled_in() {
     assert_eq!(asked("eth0", saved, &renamed), "=ens5");
     assert_eq!(asked("eth0", saved, &[device("eth0", "", "0000:31:00.0")]), "eth0");
     assert_eq!(asked("eth0", saved, &[]), "eth0");
-    // Others may be meant, or excluded.
+    // The value may mean, or exclude, other devices.
     assert_eq!(asked("eth", saved, &renamed), "eth");
     assert_eq!(asked("^eth0", saved, &renamed), "^eth0");
     let two = format!("{saved}interface eth0.7 - 0000:51:00.0\n");
     assert_eq!(asked("eth0", &two, &renamed), "eth0");
 }
 
-/// An equal value is known as this node's own by the marker alone.
+/// Only the marker shows that an equal value is this node's own.
 #[test]
 fn a_persons_list_of_hcas_gets_no_port_that_came_up_late() {
     let text = DECISION.replace("end\n", "late mlx5_2 1 mlx5_2 b859:0003 0000:37:00.0\nend\n");

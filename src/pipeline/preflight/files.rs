@@ -1,4 +1,5 @@
-//! The files that node 0 writes after a preflight: the names of the faulty nodes, the page, and the document.
+//! The files that node 0 writes after a preflight: the names of the faulty nodes, the HTML page, and the JSON
+//! document.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,9 +16,9 @@ use crate::preflight::judge::verdict::Verdict;
 use crate::report;
 use crate::sys::directory::{Directory, IS_LINK, kind_of};
 
-/// The files that node 0 writes, if they are wanted.
+/// The files that node 0 writes, if the user wants them.
 pub(crate) struct Files<'a> {
-    /// The names of the faulty nodes, and how they are written.
+    /// The file for the names of the faulty nodes, and its format.
     pub excluded: Option<&'a Path>,
     pub format: Excluded,
     /// The page.
@@ -36,14 +37,14 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Returns what the list of faulty nodes lacks, if one is wanted.
+    /// Returns what is missing from the list of faulty nodes, if the user wants one.
     #[must_use]
     pub(crate) fn gap(&self, verdict: &Verdict) -> Option<String> {
         self.excluded.and_then(|_| verdict.gap())
     }
 
-    /// Empties the list of faulty nodes, which may be of an earlier job: without a verdict of this job, no
-    /// scheduler must exclude those nodes. Returns a sentence about each file that cannot be written, as far
+    /// Empties the list of faulty nodes, which may be from an earlier job: without a verdict of this job, no
+    /// scheduler may exclude those nodes. Returns a sentence about each file that cannot be written, as far
     /// as that can be determined without writing.
     #[must_use]
     pub(crate) fn prepare(&self) -> Vec<String> {
@@ -53,7 +54,7 @@ impl<'a> Files<'a> {
         all.filter_map(|(path, result)| Some(unwritten(path, &result.err()?))).collect()
     }
 
-    /// Writes all of them. Returns a sentence about each one that cannot be written.
+    /// Writes all files. Returns a sentence about each one that cannot be written.
     #[must_use]
     pub(crate) fn write(&self, verdict: &Verdict) -> Vec<String> {
         let file = |path: Option<&Path>, text: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
@@ -74,16 +75,16 @@ fn unwritten(path: &Path, error: &io::Error) -> String {
     format!("cannot write {}: {error}", path.display())
 }
 
-/// What there is at the path of a file.
+/// What exists at a file's path.
 enum There {
     Nothing,
     File,
-    /// Such as `/dev/null`, which is written and not replaced.
+    /// A device such as `/dev/null`, which is written to but not replaced.
     Device,
 }
 
 /// # Errors
-/// It is none of these, or its kind is unknown.
+/// Fails if it is none of these, or if its type is unknown.
 fn there(folder: &Directory, name: &OsStr) -> io::Result<There> {
     let Some(status) = folder.status(name)? else { return Ok(There::Nothing) };
     match kind_of(&status) {
@@ -95,10 +96,10 @@ fn there(folder: &Directory, name: &OsStr) -> io::Result<There> {
     }
 }
 
-/// Returns whether a file can be written, or made, as far as that can be determined without writing.
+/// Checks whether a file can be written or created, as far as that can be determined without writing.
 ///
 /// # Errors
-/// As for [`there`] and access(2).
+/// Fails as [`there`] and access(2) do.
 fn access(path: &Path) -> io::Result<()> {
     let (folder, name) = Directory::of_file(path)?;
     match there(&folder, &name)? {
@@ -107,12 +108,11 @@ fn access(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file that only node 0 can write, as a whole or not at all if another file can take its
-/// place. It is never written through a symbolic link that another user may have left on the path, and
-/// a FIFO does not block it.
+/// Writes a file that only node 0 writes; writes it atomically if another file can take its place. Never
+/// writes through a symbolic link that another user may have put on the path, and never blocks on a FIFO.
 ///
 /// # Errors
-/// As for [`there`], open(2), write(2) and rename(2).
+/// Fails as [`there`], open(2), write(2) and rename(2) do.
 fn write(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let (folder, name) = Directory::of_file(path)?;
     let there = there(&folder, &name)?;
@@ -124,14 +124,14 @@ fn write(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::R
                     Ok(()) => return Ok(()),
                     Err(error) => {
                         folder.remove(&new);
-                        // Nothing can take the place of a file that is mounted.
+                        // No file can replace one that is a mount.
                         if error.kind() != ErrorKind::ResourceBusy {
                             return Err(error);
                         }
                     }
                 }
             }
-            // The directory may be another user's, and the file ours.
+            // The directory may belong to another user although the file belongs to this one.
             Err(_) if matches!(there, There::File) => {}
             Err(error) => return Err(error),
         }
