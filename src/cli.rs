@@ -51,24 +51,24 @@ Exit codes: the command's own; 128+n if signal n killed it; 126 if it is not
 executable; 127 if it does not exist; 125 if rdma-init itself failed; 121 if
 rdma-init refused to start it.";
 
-/// The width of the help in columns, on every terminal.
+/// The width of the help text in columns, on every terminal.
 const COLUMNS: usize = 80;
 
-/// Returns the whole command line: each command with its own options, and with those of the start that it
-/// takes.
+/// Returns the whole command line: each command with its own options and with the start's options that it
+/// accepts.
 pub fn command() -> Command {
     let cli = options::added(Cli::command().term_width(COLUMNS));
     with_help(cli).mut_subcommands(with_help)
 }
 
-/// Returns the command line of a start alone, without the commands, which take most of the time to lay out.
-/// It parses what [`command`] parses; the help and the messages are those of [`command`].
+/// Returns the command line of a start alone, without the commands, which take most of the time to build. It
+/// parses the same starts as [`command`], which supplies the help and the messages.
 fn start() -> Command {
     let command = Arg::new("command").last(true).num_args(1..).value_parser(value_parser!(OsString));
     Command::new("rdma-init").disable_help_flag(true).args(options::of_start()).arg(command)
 }
 
-/// `-h` and `--help` are the same: one layout for all commands.
+/// Makes `-h` and `--help` the same, with one layout for all commands.
 fn with_help(command: Command) -> Command {
     let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print this help");
     command.disable_help_flag(true).arg(help)
@@ -279,7 +279,7 @@ pub struct Host {
     pub facts: Option<PathBuf>,
 }
 
-/// The names of the subcommands that help shows.
+/// The names of the subcommands that the help shows.
 pub const ACTIONS: &[&str] = &[
     "inspect",
     "plan",
@@ -297,12 +297,12 @@ pub const ACTIONS: &[&str] = &[
     "help",
 ];
 
-/// Returns whether a word names a subcommand, including one that help does not show.
+/// Returns whether a word names a subcommand, including one that the help does not show.
 fn is_command(word: &[u8]) -> bool {
     word == b"verbs-probe" || ACTIONS.iter().any(|action| action.as_bytes() == word)
 }
 
-/// The shells for which rdma-init prints completions.
+/// The shells that rdma-init prints completions for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Shell {
     Bash,

@@ -1,7 +1,7 @@
-//! Configuration: built-in defaults, a file, `RDMA_INIT_*` variables, flags.
+//! The configuration: built-in defaults, a file, `RDMA_INIT_*` variables, flags.
 //!
-//! figment merges the layers and remembers where each value came from, so that
-//! an error can name the key, the value, and its file or variable.
+//! figment merges the layers and remembers where each value came from, so that an error can name the key, the
+//! value, and its file or variable.
 
 mod keys;
 mod layers;
@@ -26,19 +26,19 @@ pub(crate) use keys::is_key;
 pub use keys::{Config, names};
 pub use layers::{CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE, kept_token, unknown_variables};
 
-/// How much the user demands of the memlock limit, or of the self-test.
+/// How strictly rdma-init treats the memlock limit, the self-test, or the preflight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Demand {
-    /// Leave it alone.
+    /// Do nothing.
     Off,
-    /// Do what can be done, and say what is wrong.
+    /// Do what is possible, and report what is wrong.
     Warn,
-    /// As `Warn`, and refuse to start the command if it fails.
+    /// Do the same as `Warn`, and refuse to start the command on failure.
     Enforce,
 }
 
-/// Whether a watcher looks at the ports while the job runs.
+/// Whether a watcher checks the ports while the job runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchOption {
@@ -46,41 +46,40 @@ pub enum WatchOption {
     Warn,
 }
 
-/// How the faulty nodes are written.
+/// The format of the list of faulty nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Excluded {
     /// One name on each line.
     #[default]
     Lines,
-    /// One list, as `--exclude` of Slurm takes it.
+    /// One list, in the format of Slurm's `--exclude`.
     Slurm,
 }
 
-/// The longest time that the self-test of all ports takes at a start, if none of them has
-/// a longer time of its own.
+/// The longest time that the self-test of all ports takes at a start, unless a port takes longer on its own.
 pub const SELF_TEST_TIME: Duration = Duration::from_secs(15);
 
-/// The longest time that a preflight takes at a start, once all nodes are there, if it tests the usual
-/// pairs and the test of a port takes no more than the usual time. Mostly it is less than a minute.
+/// The longest time that a preflight takes at a start after all nodes have joined, if it tests the usual
+/// pairs and a port's test takes no more than the usual time. It usually takes less than a minute.
 pub const PREFLIGHT_TIME: Duration = Duration::from_secs(45 * 60);
 
-/// A configuration that cannot be used; a sentence for the user.
+/// An unusable configuration, as a sentence for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
 
-/// An option of the command line that is a key.
+/// A command-line option that is a key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flag {
     pub key: String,
-    /// As the user wrote it, without the dashes: a command may leave out what the key begins with.
+    /// As the user wrote it, without the dashes: a command may omit the key's prefix.
     pub option: String,
     pub value: Value,
 }
 
 impl Flag {
-    /// Returns an option of its key's name.
+    /// Returns the option with its key's name.
     pub fn of(key: &str, value: Value) -> Flag {
         Flag { key: key.to_owned(), option: key.to_owned(), value }
     }
@@ -93,16 +92,16 @@ pub enum Rounds {
     /// Neighbors, then nodes at a distance of 2, 4, 8 and so on.
     #[default]
     Log,
-    /// Each node with each other.
+    /// Each node with every other node.
     Full,
 }
 
-/// Texts `VARIABLE=VALUE` as one value of the key `set`; `None` if one is something else.
+/// Returns texts `VARIABLE=VALUE` as one value of the key `set`; `None` if one has another form.
 pub fn assignments(texts: &[String]) -> Option<Value> {
     values::table(texts.iter().map(String::as_str))
 }
 
-/// The key whose source is remembered.
+/// The key whose source is kept.
 const PROFILE: &str = "profile";
 
 /// The key whose value must differ from another key's.
@@ -111,12 +110,13 @@ const FABRIC_EXIT_CODE: &str = "fabric-exit-code";
 /// Merges the layers and checks every value.
 ///
 /// # Errors
-/// The file cannot be read or is not TOML; the file or a flag has an unknown key; a value is bad.
+/// Fails if the file cannot be read or is not TOML, if the file or a flag has an unknown key, or if a value
+/// is invalid.
 pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, ConfigError> {
     let asks_anew = flags.iter().any(|flag| keys::find(&flag.key).is_some_and(|key| key.asks_anew));
     let mut config = Config { asks_anew, ..Config::default() };
     let Some(figment) = layers::merge(environment, flags)? else { return Ok(config) };
-    // Taken out once, because figment copies all values for each one that it is asked for.
+    // All values are read once, because figment copies all of them for each request.
     let values = layers::values(&figment)?;
     for key in KEYS {
         let Some(value) = values.get(key.name) else { continue };
@@ -137,7 +137,7 @@ pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, Confi
 
 fn bad(key: &Key, value: &Value, figment: &Figment, expected: &str) -> ConfigError {
     let (name, source) = (key.name, layers::source(figment, key.name));
-    // What follows says which part is wrong: the whole may hold secrets.
+    // `expected` says which part is wrong: the whole value may contain secrets.
     if key.may_hold_secrets {
         return ConfigError(format!("the key {name} in {source}: {expected}"));
     }
@@ -145,8 +145,8 @@ fn bad(key: &Key, value: &Value, figment: &Figment, expected: &str) -> ConfigErr
     ConfigError(format!("the key {name} has the value {value} in {source}: {expected}"))
 }
 
-/// Returns what flags and variables say, for PID 1, which must not read the configuration file. Bad
-/// values count as absent here: [`load`] reports them.
+/// Returns the settings from flags and variables, for PID 1, which must not read the configuration file.
+/// Treats invalid values as absent: [`load`] reports them.
 pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
     let mut config = Config::default();
     for (key, value) in layers::of_variables(environment) {
@@ -159,7 +159,8 @@ pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
 }
 
 impl Config {
-    /// Returns the orders for PID 1: terms of the preparation, supervision of the command, and voice.
+    /// Returns the orders for PID 1: the limits of the preparation, how to supervise the command, and how to
+    /// report.
     pub fn orders(&self) -> Orders {
         let asked_by = Enforcing {
             require_rdma: self.require_rdma,
@@ -181,7 +182,7 @@ impl Config {
         }
     }
 
-    /// Returns how the command is looked after.
+    /// Returns how to supervise the command.
     pub fn supervision(&self) -> Supervision {
         Supervision {
             kill_group: self.kill_group,
@@ -209,7 +210,8 @@ impl Config {
 
     /// Returns how long the preparation may take. PID 1 starts the command without it after this time.
     pub fn longest_preparation(&self) -> Duration {
-        // `prepare-timeout` does not count the time of the self-test, of the preflight, and of the wait for the master.
+        // `prepare-timeout` does not include the time for the self-test, the preflight, and the wait for the
+        // master.
         let proof = match self.self_test {
             Demand::Off => Duration::ZERO,
             Demand::Warn | Demand::Enforce => SELF_TEST_TIME,
@@ -224,8 +226,8 @@ impl Config {
         [proof, preflight, master].into_iter().fold(self.prepare_timeout, Duration::saturating_add)
     }
 
-    /// Returns the longest time of the preflight, once all nodes are there: an upper bound of what the
-    /// preflight allows itself.
+    /// Returns the longest time of the preflight after all nodes have joined: an upper bound of the
+    /// preflight's own limits.
     pub fn longest_preflight(&self) -> Duration {
         const USUAL: Duration = Duration::from_secs(5);
         let factor = (self.preflight_each.as_secs_f64() / USUAL.as_secs_f64()).max(1.0);
@@ -233,7 +235,7 @@ impl Config {
             Duration::try_from_secs_f64(PREFLIGHT_TIME.as_secs_f64() * factor).unwrap_or(Duration::MAX);
         let every_pair = match self.preflight_rounds {
             Rounds::Log => Duration::ZERO,
-            // A round for each other node, as long as sound pairs take.
+            // There is one round for each other node, each as long as working pairs take.
             Rounds::Full => {
                 let nodes = self.preflight_nodes.unwrap_or(MOST_NODES);
                 self.preflight_each.saturating_add(USUAL).saturating_mul(nodes)
@@ -242,7 +244,7 @@ impl Config {
         whole.saturating_add(every_pair)
     }
 
-    /// Returns the part that the plan needs.
+    /// Returns the options that the plan needs.
     pub fn plan_options(&self) -> Options {
         Options {
             profile: self.profile.clone(),
@@ -440,7 +442,7 @@ mod tests {
         );
     }
 
-    /// The variables are those that the kubelet makes of a Service with a named port.
+    /// The kubelet creates these variables for a Service with a named port.
     #[test]
     fn variables_of_a_kubernetes_service_are_not_ours_whatever_its_name() {
         for service in ["", "_TEST", "_PROFILE", "_PORT", "_80", "_SERVICE_PORT"] {
@@ -457,7 +459,7 @@ mod tests {
                 (name("PORT_80_TCP_ADDR"), "10.0.0.1"),
                 (name("PORT_53_UDP"), "udp://10.0.0.1:53"),
                 (name("PORT_9_SCTP_ADDR"), "fd00::1"),
-                // A key of ours beside them still counts.
+                // An rdma-init key next to them still counts.
                 ("RDMA_INIT_PROFILE".to_owned(), "erdma"),
             ];
             let variables = variables.each_ref().map(|(name, value)| (name.as_str(), *value));
@@ -496,7 +498,7 @@ mod tests {
             ("RDMA_INIT_CONFIG", ""),
         ] {
             assert_eq!(warned(name), warning);
-            // What the variable says is left out, and the rest of the configuration counts.
+            // The variable is ignored, but the rest of the configuration applies.
             if !warning.is_empty() {
                 let read = config("memlock = \"off\"", &[(name, "hunter2")], vec![]).unwrap();
                 assert_eq!(read.memlock, Demand::Off);
@@ -523,7 +525,7 @@ mod tests {
             let environment = Environment::from([(name.as_str(), "")]);
             assert_eq!(early(&environment, &[]), early(&Environment::default(), &[]), "{name}");
         }
-        // An empty directory means that no state is kept.
+        // An empty directory means that no state is saved.
         assert_eq!(of(&[("RDMA_INIT_STATE_DIR", "")]).unwrap().state_dir, StateDir::Nowhere);
         // A comma alone empties a list.
         assert!(of(&[("RDMA_INIT_KEEP", ",")]).unwrap().keep.is_empty());

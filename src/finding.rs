@@ -1,5 +1,5 @@
-//! The vocabulary of findings: what a person should know, and how bad it is. Every module that
-//! finds something says it in these words, and nothing here knows those modules.
+//! The vocabulary of findings: what a person should know, and how bad it is. Every module that finds
+//! something uses it, and this module does not depend on those modules.
 
 mod about;
 mod id;
@@ -27,11 +27,11 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know.
+    /// Useful information.
     Info,
     /// The job may be slow, or fail later.
     Warning,
-    /// The job will not use the fabric, or fail.
+    /// The job will not use the fabric, or it will fail.
     Error,
 }
 
@@ -62,19 +62,19 @@ impl Finding {
         Finding { fix: Some(fix.into()), ..self }
     }
 
-    /// Names variables that the finding is about: all that its message names.
+    /// Adds the variables that the finding is about: all that its message names.
     pub fn about_variables(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Finding {
         About::add(&mut self.about.variables, names);
         self
     }
 
-    /// Names ports that the finding is about, as `mlx5_0:1`.
+    /// Adds the ports that the finding is about, in the form `mlx5_0:1`.
     pub fn about_ports(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Finding {
         About::add(&mut self.about.ports, names);
         self
     }
 
-    /// Names interfaces that the finding is about.
+    /// Adds the interfaces that the finding is about.
     pub fn about_interfaces(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Finding {
         About::add(&mut self.about.interfaces, names);
         self

@@ -1,5 +1,5 @@
-//! Documents for programs. All share one kind of sink and one kind of source, because each
-//! further kind would add another copy of the code of every document.
+//! JSON documents. All share one type of sink and one type of source, because each further type would add
+//! another copy of every document's code.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, Error};
 /// Writes a document over several lines.
 ///
 /// # Errors
-/// The error of the sink.
+/// Fails if the sink does.
 pub(crate) fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, document)?;
     writeln!(out)
@@ -18,29 +18,30 @@ pub(crate) fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Resul
 /// Writes a document on its own line.
 ///
 /// # Errors
-/// The error of the sink.
+/// Fails if the sink does.
 pub(crate) fn write_line(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, document)?;
     writeln!(out)
 }
 
-/// A document on its own line, in memory.
+/// Returns a document on its own line.
 pub(crate) fn line(document: &impl Serialize) -> Vec<u8> {
     let mut line = Vec::new();
-    // Memory takes anything.
+    // A write to memory cannot fail.
     let _ = write_line(&mut line, document);
     line
 }
 
-/// Reads what is nothing but one document.
+/// Parses bytes that contain exactly one document.
 ///
 /// # Errors
-/// The bytes are not UTF-8, not JSON, or another document.
+/// Fails if the bytes are not UTF-8, not JSON, or another document.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     serde_json::from_str(std::str::from_utf8(bytes).map_err(Error::custom)?)
 }
 
-/// The shape of a message: the names of all fields and variants, and the types of the values: `{node:0,name:""}`.
+/// Returns the shape of a message: the names of all fields and variants, and the types of the values:
+/// `{node:0,name:""}`.
 #[cfg(test)]
 pub(crate) fn shape(message: impl Serialize) -> String {
     use serde_json::Value;
@@ -49,7 +50,7 @@ pub(crate) fn shape(message: impl Serialize) -> String {
             Value::Null => "null".to_owned(),
             Value::Bool(_) => "true".to_owned(),
             Value::Number(_) => "0".to_owned(),
-            // Those of the samples are empty, but for variants and addresses.
+            // The samples' texts are empty, except variants and addresses.
             Value::String(text) => format!("{text:?}"),
             Value::Array(list) => format!("[{}]", list.first().map(of).unwrap_or_default()),
             Value::Object(fields) => {

@@ -1,5 +1,5 @@
-//! Standard error: text for people, or one JSON line per message. Nothing here knows what the
-//! messages are about.
+//! Standard error: text for people, or one JSON line per message. This module knows nothing about the
+//! messages' subjects.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ impl<'a> MakeWriter<'a> for Sink {
     }
 }
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -34,7 +34,7 @@ pub enum Format {
     Json,
 }
 
-/// Which messages are shown: those of this importance and above.
+/// Which messages to show: those of this importance and above.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -45,17 +45,17 @@ pub enum Level {
     Debug,
 }
 
-/// The way to standard error for reports.
+/// Writes reports to standard error.
 pub struct Log {
     stderr: Stderr,
     format: Format,
     level: Level,
 }
 
-/// The format of this process, once it is known.
+/// This process's format, once it is known.
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
-/// A sentence that is always shown, from whatever part of the program.
+/// Writes a sentence that is always shown; any part of the program may use it.
 pub(crate) fn say(message: &str) {
     match FORMAT.get() {
         Some(Format::Json) => tracing::error!("{message}"),
@@ -66,13 +66,13 @@ pub(crate) fn say(message: &str) {
 }
 
 impl Log {
-    /// Standard error for a start-up that may wait a little.
+    /// Returns standard error for a start, which may wait a little.
     pub fn patient() -> Stderr {
         Stderr::with_patience(PATIENCE)
     }
 
-    /// Sets up tracing, once, if something will go through it: reports as text and messages
-    /// that are always shown do not.
+    /// Sets up tracing, once, if messages will use it: text reports and messages that are always shown do
+    /// not.
     pub fn start(format: Format, level: Level, stderr: Stderr) -> Log {
         if format == Format::Json || level == Level::Debug {
             Log::trace(&stderr, format, level);
@@ -92,7 +92,7 @@ impl Log {
             .with_max_level(most)
             .with_writer(Sink(stderr.clone()))
             .with_target(false);
-        // Only the first call in a process counts, and there is only one.
+        // Only the first call in a process has an effect, and there is only one.
         let _ = match format {
             Format::Text => {
                 tracing::subscriber::set_global_default(builder.with_ansi(false).without_time().finish())
@@ -111,7 +111,7 @@ impl Log {
         self.level
     }
 
-    /// Says a sentence, unless only errors are shown.
+    /// Writes a sentence, unless only errors are shown.
     pub fn warn(&self, message: &str) {
         match self.format {
             _ if self.level < Level::Warn => {}
@@ -120,7 +120,7 @@ impl Log {
         }
     }
 
-    /// Says a sentence, unless only warnings and errors are shown.
+    /// Writes a sentence, unless only warnings and errors are shown.
     pub fn note(&self, message: &str) {
         match self.format {
             _ if self.level < Level::Info => {}

@@ -1,15 +1,15 @@
-//! Small pieces of text that several reports share.
+//! Small text functions that several reports share.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// `mlx5_1..mlx5_8` for names that count up, otherwise the names with commas. Names of ports, such as
-/// `mlx5_1:1`, count up by their HCA.
+/// Returns `mlx5_1..mlx5_8` for consecutively numbered names, otherwise the names separated by commas. Port
+/// names, such as `mlx5_1:1`, are numbered by their HCA.
 pub(crate) fn condensed<T: AsRef<str>>(names: &[T]) -> String {
     condensed_to(names, usize::MAX)
 }
 
-/// Returns the names about which the same is said, in the order of the first name of each group.
+/// Returns the names grouped by key, in the order of each group's first name.
 pub(crate) fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
     let mut groups: Vec<(K, Vec<String>)> = Vec::new();
     for (what, name) in said {
@@ -21,7 +21,7 @@ pub(crate) fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>)
     groups
 }
 
-/// As [`condensed`], with at most this many runs: `node001..node032 and 5 more`.
+/// Does the same as [`condensed`] with at most this many runs: `node001..node032 and 5 more`.
 pub(crate) fn condensed_to<T: AsRef<str>>(names: &[T], most: usize) -> String {
     let mut runs: Vec<NameRun> = Vec::new();
     let mut named = 0;
@@ -50,25 +50,25 @@ pub(crate) fn condensed_to<T: AsRef<str>>(names: &[T], most: usize) -> String {
     shown.join(", ") + &more
 }
 
-/// Names that count up.
+/// Consecutively numbered names.
 struct NameRun<'a> {
     first: &'a str,
     last: &'a str,
     length: usize,
-    /// What counts up, from the second name on.
+    /// Which number increases; it is known from the second name on.
     what: Option<CountingNumber>,
 }
 
-/// Which number of a name counts up.
+/// The number in a name that increases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CountingNumber {
     Last,
-    /// The last number before that of the port.
+    /// The last number before the port number.
     BeforePort,
 }
 
 impl<'a> NameRun<'a> {
-    /// Returns whether the name goes on with the run.
+    /// Returns whether the name continues the run, and adds it if so.
     fn takes(&mut self, name: &'a str) -> bool {
         let counts = [CountingNumber::Last, CountingNumber::BeforePort]
             .into_iter()
@@ -99,14 +99,14 @@ fn follows(first: &str, second: &str, what: CountingNumber) -> bool {
     }
 }
 
-/// `mlx5_1` and `:1` of `mlx5_1:1`.
+/// Splits `mlx5_1:1` into `mlx5_1` and `:1`.
 fn without_port(name: &str) -> Option<(&str, &str)> {
     let (hca, port) = name.rsplit_once(':')?;
     port.bytes().all(|byte| byte.is_ascii_digit()).then(|| name.split_at(hca.len()))
 }
 
-/// `mlx5_1:1..mlx5_8:1 (eth1..eth8)` for ports and interfaces that both count up, otherwise each
-/// port with its interface.
+/// Returns `mlx5_1:1..mlx5_8:1 (eth1..eth8)` if both ports and interfaces are consecutively numbered,
+/// otherwise each port with its interface.
 pub(crate) fn paired<P: AsRef<str>, I: AsRef<str>>(pairs: &[(P, I)]) -> String {
     let (ports, interfaces): (Vec<&str>, Vec<&str>) =
         pairs.iter().map(|(port, interface)| (port.as_ref(), interface.as_ref())).unzip();
@@ -121,7 +121,7 @@ pub(crate) fn paired<P: AsRef<str>, I: AsRef<str>>(pairs: &[(P, I)]) -> String {
     }
 }
 
-/// A time, rounded: to seconds from ten seconds on, to milliseconds below, to microseconds
+/// Returns a time as text, rounded to seconds from ten seconds on, to milliseconds below, and to microseconds
 /// below one millisecond.
 pub(crate) fn duration(time: Duration) -> String {
     let rounded = if time < Duration::from_millis(1) {
@@ -134,7 +134,7 @@ pub(crate) fn duration(time: Duration) -> String {
     humantime::format_duration(rounded).to_string()
 }
 
-/// `850 us`, `3.4 ms`, `12 ms`, `2.1 s`.
+/// Returns a time as text: `850 us`, `3.4 ms`, `12 ms`, `2.1 s`.
 pub(crate) fn microseconds(time: u64) -> String {
     match time {
         0..1000 => format!("{time} us"),
@@ -160,7 +160,7 @@ pub(crate) fn amount(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-/// Returns the start of a text, as much of it as a line of a report needs.
+/// Returns as much of a text's start as a report line needs.
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     const MOST: usize = 300;
     match text.char_indices().nth(MOST) {
@@ -169,7 +169,7 @@ pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `1 port`, `8 ports`.
+/// Returns a number with its noun: `1 port`, `8 ports`.
 pub(crate) fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
@@ -182,14 +182,14 @@ pub(crate) fn sentence(text: &str) -> String {
     }
 }
 
-/// Text that may come from a file or from the user, without characters that would move the
-/// cursor or look like a line of ours.
+/// Returns text from a file or from the user without characters that would move the cursor or imitate a line
+/// of rdma-init's.
 pub(crate) fn visible(text: &str) -> String {
     let is_bad = |c: char| c.is_control() || turns(c);
     text.chars().map(|c| if is_bad(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Returns whether this character shows what follows it in another direction, or on another line.
+/// Returns whether this character changes the direction of the following text, or starts another line.
 fn turns(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,6 +1,6 @@
-//! What the flags say of a refusal, as far as that can be told without the parser. The parser takes
-//! more stack than all else before the preparation (64 KiB are too few), and a crash in it must
-//! not start a command that a flag forbids to start.
+//! Reads from the flags whether to refuse the command, as far as that is possible without the parser. The
+//! parser needs more stack than everything else before the preparation (64 KiB are too few), and a crash in
+//! it must not start a command that a flag forbids to start.
 
 use std::ffi::CString;
 
@@ -9,13 +9,13 @@ use figment::value::Value;
 use super::ACTIONS;
 use crate::config::Flag;
 
-/// The keys of [`crate::init::Enforcing`], and the code to exit with.
+/// The keys of [`crate::init::Enforcing`], and the refusal's exit code.
 const KEYS: [&str; 5] = ["require-rdma", "memlock", "self-test", "preflight", "refuse-exit-code"];
 
-/// The flag that has no value.
+/// The only one of these flags without a value.
 const REQUIRE_RDMA: &str = KEYS[0];
 
-/// Returns these flags; `None` if one of our own commands is called, which refuses nothing.
+/// Returns these flags; `None` if one of rdma-init's own commands is called, because they refuse nothing.
 pub(crate) fn flags(arguments: &[CString]) -> Option<Vec<Flag>> {
     let words = || arguments.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
     let ours: Vec<&str> = words().take_while(|word| *word != "--").collect();

@@ -1,5 +1,5 @@
-//! What is said about arguments that cannot be used. Each message names the command, the option and its
-//! value, and says what is expected, in one line.
+//! The messages about unusable arguments. Each message is one line that names the command, the option and its
+//! value, and says what is expected.
 
 use std::error::Error;
 use std::ffi::CString;
@@ -12,14 +12,14 @@ use super::options::PREFLIGHT;
 use super::usage::OLD_ENTRYPOINT;
 use crate::text::{shortened, visible};
 
-/// Options that had another name: command, old, new.
+/// Renamed options: command, old name, new name.
 const RENAMED: &[(Option<&str>, &str, &str)] = &[
     (None, "preflight-json", "--preflight-json-file"),
     (Some("preflight"), "no-bisection", "--bisection=false"),
     (Some("preflight"), "format", "--exclude-format"),
 ];
 
-/// Returns the message for what clap could not use.
+/// Returns the message for a clap error.
 pub(super) fn of(error: &clap::Error, cli: &Command, arguments: &[CString]) -> String {
     let words = || arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
     let action = words().take_while(|word| word != "--").find(|word| ACTIONS.contains(&word.as_ref()));
@@ -38,7 +38,7 @@ pub(super) fn of(error: &clap::Error, cli: &Command, arguments: &[CString]) -> S
     text.unwrap_or_else(|| first_paragraph(error, action))
 }
 
-/// Returns what else clap says, such as which options exclude each other.
+/// Returns clap's other messages, such as which options exclude each other.
 fn first_paragraph(error: &clap::Error, action: Option<&str>) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -54,17 +54,17 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<&str> {
     }
 }
 
-/// `rdma-init plan`
+/// Returns the whole name of a command, such as `rdma-init plan`.
 fn whole(action: Option<&str>) -> String {
     action.map_or_else(|| "rdma-init".to_owned(), |action| format!("rdma-init {action}"))
 }
 
-/// `plan: `
+/// Returns the prefix of a command's messages, such as `plan: `.
 fn of_action(action: Option<&str>) -> String {
     action.map_or_else(String::new, |action| format!("{action}: "))
 }
 
-/// `--watch` for `--watch [<TIME>]`; `SHELL` for `<SHELL>` and `[SHELL]`.
+/// Returns an argument's name: `--watch` for `--watch [<TIME>]`; `SHELL` for `<SHELL>` and `[SHELL]`.
 fn name(argument: &str) -> &str {
     match argument.starts_with('-') {
         true => argument.split([' ', '=', '[']).next().unwrap_or(argument),
@@ -72,7 +72,8 @@ fn name(argument: &str) -> &str {
     }
 }
 
-/// A value that its option does not take: clap knows the possible ones, or a parser says what it expects.
+/// Returns the message for a value that its option does not accept: clap knows the possible values, or a
+/// parser says what it expects.
 fn bad_value(error: &clap::Error, action: Option<&str>) -> Option<String> {
     let argument = name(context(error, ContextKind::InvalidArg)?);
     let what = if argument.starts_with('-') { format!("the option {argument}") } else { argument.to_owned() };
@@ -98,8 +99,8 @@ pub(super) fn takes(command: &Command, option: &str) -> bool {
     command.get_arguments().any(|argument| argument.get_long() == Some(option))
 }
 
-/// Returns what is said of an option that a command does not take: its other name, or the commands that take
-/// it.
+/// Returns the message for an option that a command does not accept, with its new name or the commands that
+/// accept it.
 pub(super) fn not_taken(cli: &Command, action: Option<&str>, option: &str) -> String {
     let help = format!("see {} --help.", whole(action));
     match elsewhere(cli, action, option) {
@@ -137,7 +138,7 @@ fn elsewhere(cli: &Command, action: Option<&str>, option: &str) -> Option<String
     })
 }
 
-/// A word in a place that takes none.
+/// Returns the message for a word where the command expects none.
 fn not_a_word(action: Option<&str>, word: &str) -> String {
     let (shown, whole) = (visible(word), whole(action));
     match action {
@@ -151,7 +152,7 @@ fn not_a_word(action: Option<&str>, word: &str) -> String {
     }
 }
 
-/// Returns the message for an option or a word that the command does not take.
+/// Returns the message for an option or a word that the command does not accept.
 fn unknown(
     error: &clap::Error,
     cli: &Command,

@@ -1,5 +1,4 @@
-//! The options of the start, each of them a key of the configuration, and which of them the other
-//! commands take.
+//! The start's options, each of them a key of the configuration, and which of them the other commands accept.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -7,7 +6,7 @@ use figment::value::Value;
 
 use crate::config::{self, Flag};
 
-/// How often an option is given, and with what.
+/// How an option is given: how often, and with what value.
 #[derive(Clone, Copy)]
 enum Form {
     /// Without a value.
@@ -26,11 +25,11 @@ use Form::{Boolean, List, Many, One, Switch};
 /// A key, and its option.
 struct OptionRow(&'static str, Form, &'static str);
 
-/// All options of the start, by subject. They are read as texts: the configuration checks the values,
-/// as it does for a file and for variables.
+/// All of the start's options, by subject. They are read as text: the configuration checks their values, as
+/// it does for a file and for variables.
 ///
-/// A text of up to 38 characters, or 42 if its section has no long name, is beside its option: clap puts all texts of
-/// a section below their options otherwise.
+/// A help text of up to 38 characters, or 42 in a section without long names, fits beside its option. If one
+/// does not fit, clap puts all help texts of the section below their options.
 const START: &[(&str, &[OptionRow])] = &[
     (
         "What to fill in",
@@ -112,7 +111,7 @@ const START: &[(&str, &[OptionRow])] = &[
     ),
 ];
 
-/// What each command takes that decides for a host.
+/// The options of each command that makes a decision for a host.
 const DECIDE: &[&str] = &[
     "profile",
     "profile-dir",
@@ -125,10 +124,10 @@ const DECIDE: &[&str] = &[
     "state-dir",
 ];
 
-/// What every command takes.
+/// The options of every command.
 const REPORT: &[&str] = &["log-format", "log-level"];
 
-/// The keys that each command takes beside its own options: those that change what it does.
+/// The keys that each command accepts in addition to its own options: those that change what it does.
 const TAKEN: &[(&str, &[&[&str]])] = &[
     ("inspect", &[&["profile-dir", "state-dir"], REPORT]),
     ("plan", &[DECIDE, &["memlock"], REPORT]),
@@ -143,10 +142,10 @@ const TAKEN: &[(&str, &[&[&str]])] = &[
     ("install", &[REPORT]),
 ];
 
-/// What the options of the command `preflight` leave out of their keys.
+/// The prefix of the keys that the options of the command `preflight` omit.
 pub(super) const PREFLIGHT: &str = "preflight-";
 
-/// Gives the start its options, and each command those of them that it takes.
+/// Adds the start's options, and to each command those of them that it accepts.
 pub(super) fn added(cli: Command) -> Command {
     let rows = || START.iter().flat_map(|(_, rows)| rows.iter());
     let cli = TAKEN.iter().fold(cli, |cli, (command, taken)| {
@@ -155,14 +154,14 @@ pub(super) fn added(cli: Command) -> Command {
         let shared = rows().filter(takes).map(|row| arg(row).help_heading("Configuration"));
         cli.mut_subcommand(command, |command| command.args(own).args(shared))
     });
-    // The help of the command `preflight` shows its options, which are the same.
+    // The command `preflight` shows these options in its own help.
     cli.args(of_start().map(|arg| {
         let is_shown = !arg.get_long().is_some_and(|option| option.starts_with(PREFLIGHT));
         arg.hide_short_help(!is_shown)
     }))
 }
 
-/// The options of the start.
+/// Returns the start's options.
 pub(super) fn of_start() -> impl Iterator<Item = Arg> {
     START.iter().flat_map(|(heading, rows)| rows.iter().map(|row| arg(row).help_heading(*heading)))
 }
@@ -181,13 +180,12 @@ fn arg(OptionRow(key, form, help): &OptionRow) -> Arg {
     }
 }
 
-/// The option of the command `preflight` for a key of the preflight, such as `--wait` for
-/// `preflight-wait`.
+/// Returns the option of the command `preflight` for a preflight key, such as `--wait` for `preflight-wait`.
 fn of_preflight(row: &OptionRow) -> Option<Arg> {
     row.0.strip_prefix(PREFLIGHT).map(|option| arg(row).long(option))
 }
 
-/// Returns the options that were given and are keys, as layers of the configuration.
+/// Returns the given options that are keys, as layers of the configuration.
 pub(super) fn given(command: &Command, matches: &ArgMatches) -> Vec<Flag> {
     command.get_arguments().filter_map(|arg| flag(arg, matches)).collect()
 }
@@ -201,7 +199,7 @@ fn flag(arg: &Arg, matches: &ArgMatches) -> Option<Flag> {
         ArgAction::SetTrue => Value::from(true),
         ArgAction::Append => {
             let texts: Vec<String> = matches.get_many::<String>(key)?.cloned().collect();
-            // A table, as a value may hold a line break.
+            // This is a table, because a value may contain a line break.
             let table = (key == "set").then(|| config::assignments(&texts)).flatten();
             table.unwrap_or_else(|| Value::from(texts))
         }
@@ -222,7 +220,7 @@ mod tests {
         assert_eq!(options, config::names());
     }
 
-    /// One name for one thing: a key of the preflight, and the option of its command.
+    /// A preflight key and the option of the command `preflight` have the same name.
     #[test]
     fn the_options_of_preflight_are_the_keys_without_their_beginning() {
         let cli = crate::cli::command();

@@ -1,4 +1,4 @@
-//! Completions and man pages, made from the definition of the command line.
+//! Completions and man pages, generated from the definition of the command line.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use super::Shell;
 /// Writes the completions for a shell.
 ///
 /// # Errors
-/// The sink's errors.
+/// Fails if the sink does.
 pub(crate) fn completions(out: &mut impl Write, shell: Shell) -> io::Result<()> {
     let generator = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
@@ -16,8 +16,8 @@ pub(crate) fn completions(out: &mut impl Write, shell: Shell) -> io::Result<()> 
     };
     let mut script = Vec::new();
     clap_complete::generate(generator, &mut super::command(), "rdma-init", &mut script);
-    // clap_complete spells the name of bash's function in two ways if the program's name has a
-    // hyphen (clap issue 6421).
+    // If the program's name has a hyphen, clap_complete spells the name of bash's function in two ways (clap
+    // issue 6421).
     let text = String::from_utf8_lossy(&script).replace("rdma__subcmd__init", "rdma__init");
     out.write_all(text.as_bytes())
 }
@@ -25,7 +25,7 @@ pub(crate) fn completions(out: &mut impl Write, shell: Shell) -> io::Result<()> 
 /// Writes the man page of a command, or of the program.
 ///
 /// # Errors
-/// The sink's errors.
+/// Fails if the sink does.
 pub(crate) fn man(out: &mut impl Write, name: Option<&str>) -> io::Result<()> {
     let mut cli = super::command();
     cli.build();

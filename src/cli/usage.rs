@@ -1,4 +1,4 @@
-//! Turns the arguments into what the user asked for, or into a message that helps.
+//! Turns the arguments into the user's request, or into a helpful message.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Write;
@@ -13,19 +13,19 @@ use crate::config::Flag;
 use crate::exit;
 use crate::log::say;
 
-/// What the user asked for. The command that is to be run is [`command_of`] the arguments.
+/// The user's request. [`command_of`] returns the command to run from the arguments.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     /// The options that are keys of the configuration.
     pub flags: Vec<Flag>,
-    /// One of our own commands.
+    /// The rdma-init command to run, if any.
     pub action: Option<Action>,
 }
 
-/// Parses the arguments. If nothing is to be run, the answer has been printed already.
+/// Parses the arguments. If there is nothing to run, the answer has already been printed.
 ///
 /// # Errors
-/// The code to exit with: 0 after help and version, 125 after a usage error.
+/// Returns the exit code: 0 after help and version, 125 after a usage error.
 pub(crate) fn parse(arguments: &[CString]) -> Result<Asked, i32> {
     let failed = |text: &str| {
         say(text);
@@ -44,7 +44,7 @@ pub(crate) fn parse(arguments: &[CString]) -> Result<Asked, i32> {
     let matches = match cli.try_get_matches_from_mut(words(arguments)) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            // Help goes to standard output; a reader that went away is not an error.
+            // Help goes to standard output; if its reader has exited, that is not an error.
             let _ = error.print();
             return Err(0);
         }
@@ -70,15 +70,15 @@ pub(crate) fn parse(arguments: &[CString]) -> Result<Asked, i32> {
     Ok(Asked { flags, action })
 }
 
-/// Prints the help of a command, or of the program. Returns the code to exit with.
+/// Prints the help of a command or of the program. Returns the exit code.
 fn help(cli: &mut clap::Command, name: Option<&str>) -> i32 {
-    // Each command knows its whole name then.
+    // After this, each command knows its full name.
     cli.build();
     let text = match name.and_then(|name| cli.find_subcommand_mut(name)) {
         Some(command) => command.render_help(),
         None => cli.render_help(),
     };
-    // A reader that went away is not an error.
+    // If the reader has exited, that is not an error.
     let _ = write!(std::io::stdout(), "{text}");
     0
 }
@@ -87,9 +87,9 @@ fn words(arguments: &[CString]) -> impl Iterator<Item = OsString> {
     arguments.iter().map(|argument| OsStr::from_bytes(argument.as_bytes()).to_owned())
 }
 
-/// Returns the command after the first `--`, if there is one. Two `--` in a row are both left out:
-/// Python's argparse, with which torchrun reads its own arguments, removes the first one, and
-/// launchers that do not remove it should have the same effect.
+/// Returns the command after the first `--`, if there is one. If two `--` follow each other, skips both:
+/// Python's argparse, with which torchrun reads its own arguments, removes the first one, and the effect
+/// should be the same with launchers that do not remove it.
 pub(crate) fn command_of(arguments: &[CString]) -> Option<&[CString]> {
     let is_dashes = |argument: &CString| argument.as_bytes() == b"--";
     let command = arguments.get(arguments.iter().position(is_dashes)? + 1..)?;
@@ -100,7 +100,7 @@ pub(crate) fn command_of(arguments: &[CString]) -> Option<&[CString]> {
     .filter(|command| !command.is_empty())
 }
 
-/// Returns whether a program of ours with these arguments starts a command, and does nothing else.
+/// Returns whether rdma-init with these arguments starts a command and does nothing else.
 pub(crate) fn is_start(arguments: &[CString]) -> bool {
     let parsed = || super::command().try_get_matches_from(words(arguments));
     command_of(arguments).is_some()
@@ -109,8 +109,8 @@ pub(crate) fn is_start(arguments: &[CString]) -> bool {
             || parsed().is_ok_and(|matches| matches.subcommand().is_none()))
 }
 
-/// Returns the flags of a line that starts a command and names none of ours. `None` if it is another line, or
-/// may be one, or is wrong: the whole command line tells.
+/// Returns the flags of a line that starts a command and names none of rdma-init's own. Returns `None` if it
+/// is or may be another line, or if it is wrong: then the full command line must parse it.
 fn flags_of_start(arguments: &[CString]) -> Option<Vec<Flag>> {
     command_of(arguments)?;
     let mut ours = arguments.iter().skip(1).take_while(|word| word.as_bytes() != b"--");
@@ -121,7 +121,7 @@ fn flags_of_start(arguments: &[CString]) -> Option<Vec<Flag>> {
     let mut start = super::start();
     let matches = start.try_get_matches_from_mut(words(arguments)).ok()?;
     let flags = options::given(&start, &matches);
-    // The process ends soon or becomes the command, either of which frees all of this faster.
+    // The process ends soon or becomes the command, and either frees all of this faster.
     std::mem::forget((start, matches));
     Some(flags)
 }
@@ -143,19 +143,19 @@ fn nothing_to_run(arguments: &[CString]) -> String {
     )
 }
 
-/// `rdma-init -- COMMAND`, as nearly every container calls it: after the dashes nothing is
-/// meant for rdma-init, so clap has nothing to parse.
+/// Returns whether the line is `rdma-init -- COMMAND`, as for nearly every container: no argument after the
+/// dashes is for rdma-init, so clap has nothing to parse.
 fn is_command_alone(arguments: &[CString]) -> bool {
     arguments.get(1).is_some_and(|first| first.as_bytes() == b"--") && command_of(arguments).is_some()
 }
 
-/// `rdma-init ls -la`: the user forgot the dashes, or a launcher took them away.
+/// Returns the advice for `rdma-init ls -la`: the user forgot the dashes, or a launcher removed them.
 fn missing_dashes(arguments: &[CString]) -> Option<String> {
     let first = arguments.get(1)?.to_str().ok()?;
     if first.starts_with('-') || super::is_command(first.as_bytes()) {
         return None;
     }
-    // If the dashes are somewhere, clap's own message is the better one.
+    // If there are dashes somewhere, clap's own message is better.
     if arguments.iter().any(|argument| argument.as_bytes() == b"--") {
         return None;
     }
@@ -170,14 +170,14 @@ fn missing_dashes(arguments: &[CString]) -> Option<String> {
     ))
 }
 
-/// Our own word that this word may be meant for.
+/// Returns the rdma-init command that the user may have meant by this word.
 fn meant(word: &str) -> Option<&'static str> {
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, word);
     let nearest = ACTIONS.iter().min_by_key(distance)?;
     (word.len() > 3 && distance(&nearest) <= 2).then_some(*nearest)
 }
 
-/// Returns the engine that started this program as its init, which the program's own name shows.
+/// Returns the container engine that started this program as its init, based on the program's own name.
 fn engine_of_init(program: &OsStr) -> Option<&'static str> {
     match Path::new(program).file_name()?.to_str()? {
         "docker-init" => Some("docker"),
@@ -186,8 +186,8 @@ fn engine_of_init(program: &OsStr) -> Option<&'static str> {
     }
 }
 
-/// Returns the advice if the command's first word is an option. An engine that starts this program as its init
-/// keeps the image's ENTRYPOINT, so a Dockerfile is not the cause there.
+/// Returns the advice for a command whose first word is an option. An engine that starts this program as its
+/// init keeps the image's ENTRYPOINT, so a Dockerfile is not the cause in that case.
 pub(crate) fn command_is_an_option(program: &OsStr) -> String {
     match engine_of_init(program) {
         Some(engine) => format!(
@@ -198,7 +198,7 @@ pub(crate) fn command_is_an_option(program: &OsStr) -> String {
     }
 }
 
-/// The advice if the image had an ENTRYPOINT, and these are the words of its CMD.
+/// The advice if the image had an ENTRYPOINT and these are the words of its CMD.
 pub(super) const OLD_ENTRYPOINT: &str = "If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: \
      ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
 
@@ -226,8 +226,7 @@ mod tests {
         }
     }
 
-    /// What the short way finds is what the whole command line finds, and it takes no line that is not a
-    /// start.
+    /// The fast parser returns the same result as the full command line, and accepts only starts.
     #[test]
     fn a_start_is_parsed_as_by_the_whole_command_line() {
         let flags = |line: &str| {
@@ -274,7 +273,7 @@ mod tests {
         assert_eq!(command("rdma-init -- python3 job.py"), words("python3 job.py"));
         assert_eq!(command("rdma-init -- -- python3 job.py"), words("python3 job.py"));
         assert_eq!(command("rdma-init exec -- -- env"), words("env"));
-        // The words after the dashes belong to the command.
+        // All words after the dashes belong to the command.
         assert_eq!(command("rdma-init -- -- -- env"), words("-- env"));
         assert_eq!(command("rdma-init -- env -- x"), words("env -- x"));
         for none in ["rdma-init", "rdma-init plan", "rdma-init --", "rdma-init -- --"] {

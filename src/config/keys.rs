@@ -1,4 +1,4 @@
-//! The keys: each is declared here once, and its flag with the help text in [`crate::cli`].
+//! The keys. Each is declared here once; its flag is in [`crate::cli`], with the help text.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,28 +15,28 @@ use crate::log;
 use crate::plan::{DefaultRouteOption, EnvPluginOption, ProfileOption};
 use crate::state::{Propagate, StateDir};
 
-/// What is to be known of a key.
+/// The properties of a key.
 pub(super) struct Key {
-    /// As it is written in the file.
+    /// The name as written in the file.
     pub name: &'static str,
     /// Puts a value into the configuration. An error says what was expected.
     pub put: fn(&mut Config, &Value) -> Result<(), String>,
-    /// If its flag is given, rdma-init decides again, because an earlier decision was made without it.
+    /// Whether a flag for it makes rdma-init decide again, because the earlier decision was made without it.
     pub asks_anew: bool,
-    /// No message shows its value.
+    /// Whether messages must not show its value.
     pub may_hold_secrets: bool,
-    /// An empty variable is a value. For every other key it is as if it were not there, as
-    /// templates leave variables empty.
+    /// Whether an empty variable counts as a value. For every other key it is ignored, because templates
+    /// leave variables empty.
     pub empty_counts: bool,
 }
 
-/// A key without peculiarities.
+/// A key without special properties.
 const PLAIN: Key =
     Key { name: "", put: |_, _| Ok(()), asks_anew: false, may_hold_secrets: false, empty_counts: false };
 
-/// Makes [`Config`], its defaults and [`KEYS`] of one list. An entry is
-/// `"name" [peculiarities] => field: type = default, reader;`, and the peculiarities are the
-/// fields of [`Key`] that are true.
+/// Generates [`Config`], its defaults and [`KEYS`] from one list. An entry is
+/// `"name" [properties] => field: type = default, reader;`, and the properties are the fields of [`Key`] that
+/// are true.
 macro_rules! keys {
     ($(
         $(#[$doc:meta])*
@@ -46,10 +46,9 @@ macro_rules! keys {
         #[derive(Debug, Clone, PartialEq)]
         pub struct Config {
             $($(#[$doc])* pub $field: $type,)*
-            /// Where the profile was asked for, for an error to name: `the variable
-            /// RDMA_INIT_PROFILE`.
+            /// Where the profile was requested, for error messages: `the variable RDMA_INIT_PROFILE`.
             pub profile_source: String,
-            /// Whether a flag says what to decide.
+            /// Whether a flag says what to decide, so that rdma-init decides again.
             pub asks_anew: bool,
         }
 
@@ -77,10 +76,10 @@ const DEMANDS: &[&str] = &["off", "warn", "enforce"];
 keys! {
     "profile" [asks_anew] => profile: ProfileOption = ProfileOption::Auto, values::profile;
 
-    /// A folder with profiles of the user's own.
+    /// A directory with the user's own profiles.
     "profile-dir" [asks_anew] => profile_dir: Option<PathBuf> = None, values::optional(values::path);
 
-    /// Whether the HCA of the default route is used.
+    /// Whether to use the HCA of the default route.
     "default-route-hca" => default_route_hca: DefaultRouteOption = DefaultRouteOption::Auto,
         values::word(&["auto", "use", "skip"]);
 
@@ -89,81 +88,81 @@ keys! {
 
     "memlock" => memlock: Demand = Demand::Warn, values::word(DEMANDS);
 
-    /// A self-test before the command starts.
+    /// Whether to run a self-test before the command starts.
     "self-test" => self_test: Demand = Demand::Off, values::word(DEMANDS);
 
-    /// All nodes of the job prove the fabric between them before the command starts.
+    /// Whether all nodes of the job test the fabric between them before the command starts.
     "preflight" => preflight: Demand = Demand::Off, values::word(DEMANDS);
 
-    /// How long all nodes of the job are waited for.
+    /// How long to wait for all nodes of the job.
     "preflight-wait" => preflight_wait: Duration = Duration::from_secs(600), values::duration;
 
-    // By hand, if the launcher does not say it.
+    // The user sets these if the launcher does not.
     "preflight-nodes" => preflight_nodes: Option<u32> = None, values::optional(values::number);
     "preflight-node" => preflight_node: Option<u32> = None, values::optional(values::number);
     "preflight-meet" => preflight_meet: Option<String> = None, values::optional(values::words);
 
-    /// Which pairs of nodes are tested.
+    /// Which pairs of nodes to test.
     "preflight-rounds" => preflight_rounds: Rounds = Rounds::Log, values::word(&["log", "full"]);
 
-    /// How long the test of a port may take.
+    /// How long a port's test may take.
     "preflight-each" => preflight_each: Duration = Duration::from_secs(5), values::duration;
 
-    /// In Gbit/s: a rail that moves less is slow.
+    /// In Gbit/s: a rail is slow if it moves less.
     "preflight-min-bandwidth" => preflight_min_bandwidth: Option<f64> = None,
         values::optional(values::amount);
 
-    /// Refuse to start if a rail is slow.
+    /// Whether to refuse to start if a rail is slow.
     "preflight-enforce-slow" => preflight_enforce_slow: bool = false, values::boolean;
 
-    /// Whether all nodes move data at once after the pairs.
+    /// Whether all nodes move data at the same time after the pairs.
     "preflight-bisection" => preflight_bisection: bool = true, values::boolean;
 
-    /// Where node 0 leaves the names of the nodes at fault.
+    /// The file to which node 0 writes the names of the faulty nodes.
     "preflight-exclude-file" => preflight_exclude_file: Option<PathBuf> = None,
         values::optional(values::path);
 
-    /// How that file is written.
+    /// The format of that file.
     "preflight-exclude-format" => preflight_exclude_format: Excluded = Excluded::Lines,
         values::word(&["lines", "slurm"]);
 
-    /// Where node 0 leaves the page, and the document.
+    /// The files to which node 0 writes the HTML page and the JSON document.
     "preflight-html" => preflight_html: Option<PathBuf> = None, values::optional(values::path);
     "preflight-json-file" => preflight_json_file: Option<PathBuf> = None, values::optional(values::path);
 
-    /// Refuse to start the command if no fabric is found.
+    /// Whether to refuse to start the command if no fabric is found.
     "require-rdma" => require_rdma: bool = false, values::boolean;
 
-    /// Variables that are never filled in.
+    /// The variables that rdma-init must not fill in.
     "keep" [asks_anew, may_hold_secrets] => keep: BTreeSet<String> = BTreeSet::new(), values::names;
 
-    /// Variables that count as set by the user.
+    /// The variables to treat as set by the user.
     "set" [asks_anew, may_hold_secrets] => set: IndexMap<String, String> = IndexMap::new(),
         values::assignments;
 
-    /// The libraries beside NCCL to decide for.
+    /// The libraries other than NCCL to decide for.
     "libraries" [asks_anew] => libraries: Wanted = Wanted::Found, values::libraries;
 
-    /// Where the state is left; empty for nowhere.
+    /// Where to save the state; empty for nowhere.
     "state-dir" [empty_counts] => state_dir: StateDir = StateDir::Default, values::place;
 
-    /// Put the variables into `/etc/nccl.conf` as well; `None`: in a container.
+    /// Whether to put the variables into `/etc/nccl.conf` as well; `None` means only in a container.
     "write-nccl-conf" => write_nccl_conf: Option<bool> = None, values::optional(values::boolean);
 
-    /// Whether NCCL asks our env plugin in each process.
+    /// Whether NCCL loads rdma-init's env plugin in each process.
     "nccl-env-plugin" => nccl_env_plugin: EnvPluginOption = EnvPluginOption::Auto,
         values::word(&["auto", "off"]);
 
-    /// Where else processes that enter the container find the variables.
+    /// The other places where processes that enter the container find the variables.
     "propagate" => propagate: Propagate = Propagate::default(), values::propagate;
 
-    /// Without the time of a self-test.
+    /// How long the preparation may take, without the time for a self-test.
     "prepare-timeout" => prepare_timeout: Duration = DEFAULT_PREPARE_TIMEOUT, values::duration;
 
-    /// How long to wait until the name in `MASTER_ADDR` resolves; `None` and zero: not at all.
+    /// How long to wait until the name in `MASTER_ADDR` resolves; `None` and zero mean not to wait.
     "wait-for-master" => wait_for_master: Option<Duration> = None, values::optional(values::duration);
 
-    /// 1 to 255.
+    /// From 1 to 255.
     "refuse-exit-code" => refuse_exit_code: i32 = exit::REFUSED, values::exit_code;
 
     "log-format" => log_format: log::Format = log::Format::Text, values::word(&["text", "json"]);
@@ -171,10 +170,10 @@ keys! {
     "log-level" => log_level: log::Level = log::Level::Info,
         values::word(&["error", "warn", "info", "debug"]);
 
-    /// Look after the command also if this is not PID 1.
+    /// Whether to supervise the command even if this is not PID 1.
     "supervise" => supervise: bool = false, values::boolean;
 
-    // What these mean is said at `Supervision`, which they become.
+    // `Supervision`, into which these are converted, documents their meaning.
     "kill-group" => kill_group: bool = false, values::boolean;
     "stop-timeout" => stop_timeout: Option<Duration> = None, values::optional(values::duration);
     "drain-timeout" => drain_timeout: Option<Duration> = None, values::optional(values::duration);
@@ -186,10 +185,10 @@ keys! {
     /// Whether a watcher looks at the ports while the job runs. Without a word of the user, it does if an init stays.
     "watch" => watch: Option<WatchOption> = None, values::optional(values::word(&["off", "warn"]));
 
-    /// How often the watcher looks at the ports.
+    /// How often the watcher checks the ports.
     "watch-interval" => watch_interval: Duration = Duration::from_secs(10), values::interval;
 
-    /// After which time without traffic the watcher says so.
+    /// How long there must be no traffic before the watcher reports it.
     "watch-after" => watch_after: Duration = Duration::from_secs(600), values::duration;
 
     /// Whether the watchers of a job's nodes speak with each other, after a preflight.
@@ -205,17 +204,17 @@ keys! {
     "on-finding" [may_hold_secrets] => on_finding: Vec<String> = Vec::new(), values::command;
 }
 
-/// The key of this name.
+/// Returns the key with this name.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// Whether a key has this name.
+/// Returns whether there is a key with this name.
 pub(crate) fn is_key(name: &str) -> bool {
     find(name).is_some()
 }
 
-/// The names of all keys, sorted.
+/// Returns the names of all keys, sorted.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = KEYS.iter().map(|key| key.name).collect();
     names.sort_unstable();

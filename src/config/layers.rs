@@ -13,7 +13,7 @@ use crate::facts::environment::Environment;
 use crate::sys::exec::KEPT_VARIABLE;
 use crate::text::{counted, shortened, visible};
 
-/// The file that is read when no other is named.
+/// The file to read if no other is named.
 const DEFAULT_FILE: &str = "/etc/rdma-init.toml";
 
 /// The variable that names another file.
@@ -22,20 +22,19 @@ pub const CONFIG_VARIABLE: &str = "RDMA_INIT_CONFIG";
 /// The variable that names another termination log. It is not a key of the configuration.
 pub const TERMINATION_LOG_VARIABLE: &str = "RDMA_INIT_TERMINATION_LOG";
 
-/// The variable with the token of two nodes that test the fabric between them. It is not a key,
-/// because it is a secret.
+/// The variable with the token of two nodes that test the fabric between them. It is not a key, because it is
+/// a secret.
 pub use crate::sys::exec::TOKEN_VARIABLE;
 
 const PREFIX: &str = "RDMA_INIT_";
 
-/// In bytes; more than any configuration needs. A number takes two bytes in the text, and a
-/// hundred in memory.
+/// In bytes: more than any configuration needs. A number takes two bytes in the text and a hundred in memory.
 const LONGEST: u64 = 256 * 1024;
 
-/// In bytes: a longer name is compared with no key.
+/// In bytes: a longer name is not compared with the keys.
 const LONGEST_NAME: usize = 256;
 
-/// One source of values, with the name that errors give it.
+/// One source of values, with its name in error messages.
 struct ConfigLayer {
     name: String,
     values: Dict,
@@ -51,11 +50,11 @@ impl Provider for ConfigLayer {
     }
 }
 
-/// Merges all layers; `None` if there is no layer, so that every key has its default. Variables
-/// that name no key are left to [`unknown_variables`].
+/// Merges all layers; returns `None` if there is no layer, so that every key has its default. Ignores
+/// variables that name no key: [`unknown_variables`] handles them.
 pub(super) fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Option<Figment>, ConfigError> {
     let file = file(environment)?;
-    // Bytes that are not UTF-8 were replaced, so the value is not what the user wrote.
+    // Bytes that are not UTF-8 were replaced, so the value is not the one that the user wrote.
     if let Some((name, _)) = known(environment).find(|(_, value)| value.contains(char::REPLACEMENT_CHARACTER))
     {
         return Err(ConfigError(format!("the variable {name} is not UTF-8 text")));
@@ -89,7 +88,7 @@ fn read(path: &str) -> std::io::Result<String> {
     let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => return Err(missing),
-        // Without a free descriptor, the kernel does not even look for the file.
+        // If there is no free descriptor, the kernel does not even look for the file.
         Err(error) => {
             return match std::fs::metadata(path) {
                 Ok(metadata) if metadata.file_type().is_char_device() => Ok(String::new()),
@@ -112,7 +111,7 @@ fn read(path: &str) -> std::io::Result<String> {
 fn ours(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
     environment.iter().filter(|(name, value)| {
         name.starts_with(PREFIX)
-            // If two entries have one name, the first one counts, as for getenv(3).
+            // If two entries have the same name, the first one counts, as for getenv(3).
             && environment.get(name) == Some(value)
             && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE, KEPT_VARIABLE].contains(name)
             && !is_unset(name, value)
@@ -125,12 +124,12 @@ fn known(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
     ours(environment).filter(|(name, _)| keys::find(&key(name)).is_some())
 }
 
-/// How many unknown variables are named one by one.
+/// The most unknown variables to name individually.
 const MOST_NAMED: usize = 8;
 
-/// Returns a warning for each `RDMA_INIT_*` variable that sets nothing. Such a variable is not an
-/// error: images and shared ConfigMaps have names such as `RDMA_INIT_VERSION`, or the key of a newer
-/// version. No warning shows a value, because a mistyped `RDMA_INIT_TOKEN` holds a secret.
+/// Returns a warning for each `RDMA_INIT_*` variable that sets nothing. Such a variable is not an error:
+/// images and shared ConfigMaps have names such as `RDMA_INIT_VERSION`, or a newer version's key. No warning
+/// shows a value, because a mistyped `RDMA_INIT_TOKEN` contains a secret.
 pub fn unknown_variables(environment: &Environment) -> Vec<String> {
     let mut unknown = ours(environment).map(|(name, _)| name).filter(|name| keys::find(&key(name)).is_none());
     let mut warnings: Vec<String> = unknown.by_ref().take(MOST_NAMED).map(ignored).collect();
@@ -150,17 +149,18 @@ fn ignored(name: &str) -> String {
     format!("the variable {} is not known and is ignored{advice}", shortened(&visible(name)))
 }
 
-/// Returns the name that is close enough to be meant; the first `common` bytes are the same in all.
+/// Returns the name that is close enough to be the intended one; the first `common` bytes are the same in
+/// all.
 fn nearest(names: impl Iterator<Item = String>, given: &str, common: usize) -> Option<String> {
-    // Every short word is near every other short word.
+    // Any short word is close to any other short word.
     let near = 3.min(given.len().saturating_sub(common) / 2);
     let distance = |name: String| (strsim::damerau_levenshtein(&name, given), name);
     let closest = (given.len() <= LONGEST_NAME).then(|| names.map(distance).min()).flatten();
     closest.filter(|(distance, _)| *distance <= near).map(|(_, name)| name)
 }
 
-/// Says why there is no token here, and what helps, if an rdma-init has kept it from the command that
-/// it started; `None` if it has not.
+/// Says why there is no token here and how to fix it, if an rdma-init kept it from the command that it
+/// started; returns `None` otherwise.
 pub fn kept_token(environment: &Environment) -> Option<&'static str> {
     let has_token = environment.get(TOKEN_VARIABLE).is_some_and(|token| !token.is_empty());
     (!has_token && environment.get(KEPT_VARIABLE).is_some()).then_some(
@@ -173,17 +173,17 @@ pub(super) fn of_variables(environment: &Environment) -> impl Iterator<Item = (&
     known(environment).filter_map(|(name, value)| Some((keys::find(&key(name))?, value)))
 }
 
-/// `RDMA_INIT_LOG_FORMAT` for `log-format`.
+/// Returns a key's variable: `RDMA_INIT_LOG_FORMAT` for `log-format`.
 fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase().replace('-', "_"))
 }
 
-/// `log-format` for `RDMA_INIT_LOG_FORMAT`; the name must have our prefix.
+/// Returns a variable's key: `log-format` for `RDMA_INIT_LOG_FORMAT`. The name must have rdma-init's prefix.
 fn key(variable: &str) -> String {
     variable[PREFIX.len()..].to_lowercase().replace('_', "-")
 }
 
-/// Returns whether a variable is set, but counts as unset because it is empty: templates leave
+/// Returns whether a variable counts as unset although it is set, because it is empty: templates leave
 /// variables empty. An empty `state-dir` counts, and means nowhere.
 fn is_unset(name: &str, value: &str) -> bool {
     value.is_empty() && keys::find(&key(name)).is_some_and(|key| !key.empty_counts)
@@ -193,22 +193,22 @@ fn is_unset(name: &str, value: &str) -> bool {
 fn variables(environment: &Environment) -> impl Iterator<Item = ConfigLayer> {
     known(environment).map(|(name, value)| {
         let key = key(name);
-        // A text that is not a table is left as it is, and the check refuses it.
+        // A text that is not a table stays unchanged, and the check refuses it.
         let table = (key == "set").then(|| values::table(value.lines())).flatten();
         let value = table.unwrap_or_else(|| value.into());
         layer(format!("the variable {name}"), key, value)
     })
 }
 
-/// Returns whether Kubernetes has set this, as it does in every Pod of a namespace that has a
-/// Service called `rdma-init` or `rdma-init-ANYTHING` (its `pkg/kubelet/envvars`): such as
+/// Returns whether Kubernetes set this variable, as it does in every Pod of a namespace with a Service named
+/// `rdma-init` or `rdma-init-ANYTHING` (its `pkg/kubelet/envvars`): such as
 /// `RDMA_INIT_TEST_SERVICE_PORT_HTTP`, `RDMA_INIT_TEST_PORT_80_TCP_ADDR`, and
 /// `RDMA_INIT_TEST_PORT=tcp://10.0.0.1:80`.
 fn is_service_link(name: &str, value: &str) -> bool {
     if keys::find(&key(name)).is_some() {
         return false;
     }
-    // The rest includes the underscore: the Service may be called `rdma-init`.
+    // The rest includes the underscore, because the Service's name may be just `rdma-init`.
     let rest = &name[PREFIX.len() - 1..];
     let is_address = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
     rest.ends_with("_SERVICE_HOST")
@@ -218,7 +218,7 @@ fn is_service_link(name: &str, value: &str) -> bool {
         || rest.rsplit_once("_PORT_").is_some_and(|(_, port)| is_port(port))
 }
 
-/// `80_TCP`, `80_TCP_PROTO`, `80_TCP_PORT`, `80_TCP_ADDR`.
+/// Returns whether the text has a form such as `80_TCP`, `80_TCP_PROTO`, `80_TCP_PORT` or `80_TCP_ADDR`.
 fn is_port(text: &str) -> bool {
     let mut words = text.split('_');
     words.next().is_some_and(|number| number.parse::<u16>().is_ok())
@@ -238,7 +238,7 @@ fn layer(name: String, key: String, value: Value) -> ConfigLayer {
 /// Returns the merged values. All layers are in figment's default profile.
 ///
 /// # Errors
-/// There is an unknown key.
+/// Fails if there is an unknown key.
 pub(super) fn values(figment: &Figment) -> Result<Dict, ConfigError> {
     let mut all = figment.data().map_err(|error| ConfigError(error.to_string()))?;
     let values = all.remove(&Profile::Default).unwrap_or_default();
@@ -248,14 +248,14 @@ pub(super) fn values(figment: &Figment) -> Result<Dict, ConfigError> {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("the keys are {}", names.join(", ")),
     };
-    // The value is not shown, because it may be a secret.
+    // The message does not show the value, because it may be a secret.
     Err(ConfigError(format!("unknown key {key} in {}; {advice}", source(figment, key))))
 }
 
 /// Returns the name of the layer that a key's value comes from.
 pub(super) fn source(figment: &Figment, key: &str) -> String {
-    // A table is merged from several layers, and each of its values has its own source.
-    // The source of the bad value counts.
+    // A table is merged from several layers, and each of its values has its own source. The source of the
+    // invalid value counts.
     let of_table = || {
         let value = figment.find_value(key).ok()?;
         let (_, bad) =

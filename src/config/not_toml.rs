@@ -1,8 +1,8 @@
-//! What is wrong with a file that is not TOML.
+//! Explains what is wrong with a file that is not TOML.
 
 use super::keys;
 
-/// Returns the line, the parser's words, and, if a text has no quotes, the line as it should be.
+/// Returns the line, the parser's message, and, if a text has no quotes, the corrected line.
 pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
     let start = error.span().map_or(0, |span| span.start);
     let number = text.get(..start).unwrap_or_default().matches('\n').count();
@@ -15,8 +15,8 @@ pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
     format!("line {}: {why}", number + 1)
 }
 
-/// `profile = auto` as `profile = "auto"`; `None` if something else is wrong. A line that is
-/// not the value of a key, such as a variable to set, may be a secret.
+/// Returns `profile = auto` as `profile = "auto"`; `None` if something else is wrong. A line that does not
+/// set a key, such as a variable to set, may contain a secret.
 fn quoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next()?.trim();

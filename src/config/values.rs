@@ -1,6 +1,6 @@
-//! Makes typed values of merged ones. A variable and a flag give text, a file may give TOML's
-//! own types; both are accepted. An error says what was expected: it is text, because only a person
-//! reads it, behind the key and its value.
+//! Converts merged values to typed ones. Variables and flags supply text, and a file may supply TOML's own
+//! types; both are accepted. An error says what was expected: it is text, because only a person reads it,
+//! after the key and its value.
 
 use std::collections::BTreeSet;
 use std::path::{Component, PathBuf};
@@ -18,7 +18,7 @@ use crate::plan::ProfileOption;
 use crate::state::{Propagate, StateDir};
 use crate::sys::signals;
 
-/// The value as the user wrote it, or nearly.
+/// Returns the value as the user wrote it, or nearly so.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::String(_, text) => format!("{text:?}"),
@@ -46,7 +46,7 @@ fn num(number: &Num) -> String {
     }
 }
 
-/// Text, or a plain value that can stand for it.
+/// Returns the text, or a plain value as text.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(_, text) => Some(text.clone()),
@@ -73,7 +73,7 @@ pub(super) fn path(value: &Value) -> Result<PathBuf, String> {
     }
 }
 
-/// An absolute path without `..`; or an empty text, which means nowhere.
+/// Parses an absolute path without `..`, or an empty text, which means nowhere.
 pub(super) fn place(value: &Value) -> Result<StateDir, String> {
     if value.as_str() == Some("") {
         return Ok(StateDir::Nowhere);
@@ -86,14 +86,14 @@ pub(super) fn place(value: &Value) -> Result<StateDir, String> {
     })
 }
 
-/// One of these words, which are the serde names of the type.
+/// Parses one of these words, which are the serde names of the type.
 pub(super) fn word<T: DeserializeOwned>(
     words: &'static [&'static str],
 ) -> impl FnOnce(&Value) -> Result<T, String> {
     move |value| value.deserialize().map_err(|_| format!("expected one of {}", words.join(", ")))
 }
 
-/// The reader of a key that has no default.
+/// Returns the reader of a key that has no default.
 pub(super) fn optional<T>(
     read: impl FnOnce(&Value) -> Result<T, String>,
 ) -> impl FnOnce(&Value) -> Result<Option<T>, String> {
@@ -116,7 +116,8 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
         .ok_or_else(|| "expected a duration such as 500ms, 25s or 2m".to_owned())
 }
 
-/// Returns a time between two looks, which must not keep a processor busy, and which a clock can count.
+/// Parses an interval for repeated checks. It must not keep a processor busy, and a clock must be able to
+/// represent it.
 pub(super) fn interval(value: &Value) -> Result<Duration, String> {
     const ALLOWED: std::ops::RangeInclusive<Duration> =
         Duration::from_millis(100)..=Duration::from_secs(86_400);
@@ -130,7 +131,7 @@ pub(super) fn number(value: &Value) -> Result<u32, String> {
     text(value).and_then(|text| text.parse().ok()).ok_or_else(|| "expected a number".to_owned())
 }
 
-/// A number above 0, perhaps with a fraction.
+/// Parses a number above 0, with or without a fraction.
 pub(super) fn amount(value: &Value) -> Result<f64, String> {
     text(value)
         .and_then(|text| text.parse().ok())
@@ -138,7 +139,7 @@ pub(super) fn amount(value: &Value) -> Result<f64, String> {
         .ok_or_else(|| "expected a number above 0".to_owned())
 }
 
-/// Text that is not empty.
+/// Parses text that is not empty.
 pub(super) fn words(value: &Value) -> Result<String, String> {
     text(value).filter(|text| !text.is_empty()).ok_or_else(|| "expected a text".to_owned())
 }
@@ -169,17 +170,17 @@ pub(super) fn signal(value: &Value) -> Result<i32, String> {
         .ok_or_else(|| "expected a signal's name or number, such as TERM, SIGTERM or 15".to_owned())
 }
 
-/// `FROM:TO`, one or several.
+/// Parses one or several `FROM:TO`.
 pub(super) fn rewrite(value: &Value) -> Result<Rewrite, String> {
     Rewrite::new(&items(value).ok_or("expected FROM:TO, such as TERM:INT or HUP:0")?)
 }
 
-/// `N` or `N:M`, one or several.
+/// Parses one or several `N` or `N:M`.
 pub(super) fn remap(value: &Value) -> Result<Remap, String> {
     Remap::new(&items(value).ok_or("expected N or N:M, such as 143 or 143:1")?)
 }
 
-/// The entries of a list, or of one text with commas; `None` for anything else.
+/// Returns the entries of a list, or of one text with commas; `None` for anything else.
 fn items(value: &Value) -> Option<Vec<String>> {
     let texts = match value {
         Value::Array(_, items) => items.iter().map(text).collect::<Option<Vec<_>>>()?,
@@ -189,7 +190,7 @@ fn items(value: &Value) -> Option<Vec<String>> {
     Some(items.filter(|item| !item.is_empty()).map(str::to_owned).collect())
 }
 
-/// A command with its arguments: a list, or one text with spaces between them. No shell reads it.
+/// Parses a command with its arguments: a list, or one text with spaces between them. No shell parses it.
 pub(super) fn command(value: &Value) -> Result<Vec<String>, String> {
     let words: Option<Vec<String>> = match value {
         Value::Array(_, items) => items.iter().map(text).collect(),
@@ -201,8 +202,8 @@ pub(super) fn command(value: &Value) -> Result<Vec<String>, String> {
         .ok_or_else(|| "expected a command: a list, or words with spaces between them".to_owned())
 }
 
-/// Names in a list, or in one text with commas. An entry that is not a name is reported by its
-/// number, because it may be a secret.
+/// Parses names in a list, or in one text with commas. Reports an entry that is not a name by its number,
+/// because it may be a secret.
 pub(super) fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
     match names.iter().position(|name| !is_variable_name(name)) {
@@ -213,7 +214,7 @@ pub(super) fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     }
 }
 
-/// `auto`, or a list of libraries; NCCL is always among them.
+/// Parses `auto` or a list of libraries; NCCL is always included.
 pub(super) fn libraries(value: &Value) -> Result<Wanted, String> {
     let names: Vec<&str> =
         ["nccl"].into_iter().chain(libraries::ALL.iter().map(|library| library.name)).collect();
@@ -228,7 +229,7 @@ pub(super) fn libraries(value: &Value) -> Result<Wanted, String> {
     }
 }
 
-/// Some of these words: a list, or one text with commas.
+/// Parses some of these words: a list, or one text with commas.
 pub(super) fn propagate(value: &Value) -> Result<Propagate, String> {
     let words = items(value).unwrap_or_default();
     let has = |word: &str| words.iter().any(|known| known == word);
@@ -243,8 +244,8 @@ pub(super) fn propagate(value: &Value) -> Result<Propagate, String> {
 const ASSIGNMENT: &str = "expected VARIABLE=VALUE, with a name of letters, digits and _";
 const ASSIGNMENTS: &str = "expected a table of variables, or VARIABLE=VALUE as a list or on lines";
 
-/// A table; or a list or lines of `VARIABLE=VALUE`. Entries that are not of this form are
-/// reported by their numbers, because they may hold a part of a secret.
+/// Parses a table, or a list or lines of `VARIABLE=VALUE`. Reports entries with another form by their
+/// numbers, because they may contain a part of a secret.
 pub(super) fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
     if let Value::Dict(_, table) = value {
         let pairs = table.iter().map(|(name, value)| Ok((name.clone(), assigned(name, value)?)));
@@ -263,7 +264,7 @@ pub(super) fn assignments(value: &Value) -> Result<IndexMap<String, String>, Str
     pairs.collect()
 }
 
-/// The value of a variable, if name and value are possible.
+/// Returns a variable's value if its name and value are valid.
 pub(super) fn assigned(name: &str, value: &Value) -> Result<String, String> {
     if !is_variable_name(name) {
         return Err(format!("{name:?} is not the name of a variable"));
@@ -275,15 +276,15 @@ pub(super) fn assigned(name: &str, value: &Value) -> Result<String, String> {
     }
 }
 
-/// Assignments as a table, so that layers are merged variable by variable; `None` if one of the
-/// texts is not an assignment.
+/// Returns assignments as a table, so that layers are merged variable by variable; `None` if one of the texts
+/// is not an assignment.
 pub(super) fn table<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Value> {
     let pairs: Option<Dict> =
         texts.map(|text| assignment(text).map(|(name, value)| (name.to_owned(), value.into()))).collect();
     pairs.map(Value::from)
 }
 
-/// `VARIABLE=VALUE`.
+/// Parses `VARIABLE=VALUE`.
 fn assignment(text: &str) -> Option<(&str, &str)> {
     text.split_once('=').filter(|(name, _)| is_variable_name(name))
 }

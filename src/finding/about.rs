@@ -1,14 +1,14 @@
-//! What a finding is about, so that no code has to look for names in a message.
+//! What a finding is about, so that no code has to search messages for names.
 
 use serde::Serialize;
 
-/// Names, each once, in the order in which the finding has them.
+/// Names without duplicates, in the finding's order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct About {
-    /// Variables of the environment, set or not.
+    /// Environment variables, set or not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
-    /// Ports of HCAs, as `mlx5_0:1`.
+    /// HCA ports, in the form `mlx5_0:1`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<String>,
     /// Network interfaces.

@@ -1,5 +1,4 @@
-//! All ids of findings, each with its meaning and its fix. `docs/findings.md` is made
-//! of this table.
+//! All IDs of findings, each with its meaning and its fix. `docs/findings.md` is generated from this table.
 
 use std::fmt;
 
@@ -16,7 +15,7 @@ macro_rules! ids {
         impl Id {
             pub const ALL: &[Id] = &[$(Id::$id,)+];
 
-            /// As reports and documents spell it.
+            /// Returns the name in reports and documents.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -24,7 +23,7 @@ macro_rules! ids {
                 }
             }
 
-            /// Returns what is wrong where this is found; for the manual.
+            /// Returns what a finding with this ID means, for the manual.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self {
@@ -32,7 +31,7 @@ macro_rules! ids {
                 }
             }
 
-            /// Returns what to do, in general; a finding's own fix knows the host. For the manual.
+            /// Returns the general fix, for the manual; a finding's own fix is specific to the host.
             #[must_use]
             pub fn remedy(self) -> &'static str {
                 match self {

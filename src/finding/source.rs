@@ -1,11 +1,11 @@
-//! Where a value comes from.
+//! The source of a value.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a variable, or a line that was meant to set one, comes from. Documents spell it as
-/// [`fmt::Display`] does.
+/// The source of a variable, or of a line that was meant to set one. Documents contain the text of
+/// [`fmt::Display`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Source {
@@ -15,13 +15,13 @@ pub enum Source {
     AtStart,
     /// The key `set` of rdma-init's own configuration.
     Configuration,
-    /// What the container has: its HCAs, interfaces, image.
+    /// The container's facts: its HCAs, interfaces and image.
     Facts,
-    /// The profile of this name.
+    /// The profile with this name.
     Profile(String),
-    /// A conf file of NCCL's, and the number of the line, from 1.
+    /// One of NCCL's conf files, and the line number, counted from 1.
     ConfFile { path: String, line: usize },
-    /// Anything else that a document says.
+    /// Any other source that a document contains.
     Other(String),
 }
 
@@ -32,7 +32,7 @@ const FACTS: &str = "facts";
 const PROFILE: &str = "profile ";
 
 impl Source {
-    /// Returns the path of the conf file, if the source is one.
+    /// Returns the path if the source is a conf file.
     #[must_use]
     pub fn conf_file(&self) -> Option<&str> {
         match self {
@@ -41,14 +41,14 @@ impl Source {
         }
     }
 
-    /// Returns whether the environment of this process has the value.
+    /// Returns whether this process's environment contains the value.
     #[must_use]
     pub fn is_environment(&self) -> bool {
         matches!(self, Source::Environment | Source::AtStart)
     }
 }
 
-/// The source in a document that does not name one.
+/// The source for a document that does not name one.
 impl Default for Source {
     fn default() -> Source {
         Source::Other(String::new())
