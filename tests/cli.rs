@@ -1,5 +1,5 @@
-//! Tests the command line and everything that happens in place, without PID 1: usage,
-//! configuration, output, and what the command inherits when it starts.
+//! Tests the command line and everything that happens in place, without PID 1: usage, configuration, output,
+//! and what the command inherits when it starts.
 
 mod support;
 

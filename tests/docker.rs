@@ -1,7 +1,7 @@
-//! Tests real containers of a Docker engine. Their images hold only the program, or the program
-//! and a busybox. The RDMA host that they see is made up.
+//! Tests real containers of a Docker engine. Their images contain only the program, or the program and a
+//! busybox. They see a simulated RDMA host.
 //!
-//! Where there is no engine, tests/docker/setup.sh sets one up.
+//! If there is no engine, tests/docker/setup.sh sets one up.
 
 mod support;
 

@@ -1,6 +1,5 @@
-//! Tests README and manual: the parts that are made from the code are up to date, they name
-//! everything that exists, and their links lead somewhere. `UPDATE_DOCS=1 cargo test --test
-//! docs` writes the parts that are made from the code.
+//! Tests that the generated parts of README and manual are current, that both name everything that exists,
+//! and that their links resolve. `UPDATE_DOCS=1 cargo test --test docs` writes the generated parts.
 
 mod support;
 
@@ -33,7 +32,7 @@ fn manual() -> String {
     pages.map(|path| page(path.to_str().unwrap())).collect()
 }
 
-/// Every page of the repository: in its root, and below docs, examples and tests.
+/// Returns every page of the repository: in its root, and below docs, examples and tests.
 fn markdown() -> Vec<PathBuf> {
     let mut pages = Vec::new();
     collect(Path::new(""), false, &mut pages);
@@ -54,7 +53,7 @@ fn collect(folder: &Path, below: bool, pages: &mut Vec<PathBuf>) {
     }
 }
 
-/// The page without its blocks of code, which stand between lines of three backquotes.
+/// Returns the page without its code blocks, which are between lines of three backquotes.
 fn without_code(text: &str) -> String {
     let mut is_code = false;
     let prose = text.lines().filter(|line| {

@@ -1,8 +1,8 @@
-//! Tries what examples/ and docker/ show with the tools that read it: manifests are checked
-//! against Kubernetes' schemas, Dockerfiles are built, scripts are run, and everything that
-//! they start is started in containers of a Docker engine.
+//! Tests the contents of examples/ and docker/ with the tools that read them: checks manifests against
+//! Kubernetes' schemas, builds Dockerfiles, runs scripts, and starts everything that they start in containers
+//! of a Docker engine.
 //!
-//! tests/examples/setup.sh installs what is missing for this.
+//! tests/examples/setup.sh installs the tools that are missing.
 
 mod support;
 

@@ -1,7 +1,6 @@
-//! Golden hosts: for the facts and the environment of a host, the test checks the settings,
-//! reasons, findings and self-test checks that come out. Each directory of tests/cases is a test
-//! of its name, and some more tests check all hosts together. tests/cases/README.md says how to
-//! add a host.
+//! Golden hosts: for a host's facts and environment, each test checks the resulting settings, reasons,
+//! findings and self-test checks. Each directory of tests/cases is a test with its name, and some more tests
+//! check all hosts together. tests/cases/README.md says how to add a host.
 
 mod support;
 
@@ -37,7 +36,7 @@ fn main() {
     let hosts = support::golden::hosts().into_iter().map(|host| {
         Trial::test(host.name.clone(), move |_| one::comes_out_as_written(&host).map_err(RunError::fail))
     });
-    // This harness never captures output, and does not know the option.
+    // This harness never captures output and does not support the option.
     let arguments = std::env::args_os().filter(|argument| argument != "--nocapture");
     Harness::with_args(arguments).discover(hosts.chain(of_all)).main()
 }

@@ -1,4 +1,4 @@
-//! Tests the program as PID 1 of a PID namespace, and the deadline of the preparation.
+//! Tests the program as PID 1 of a PID namespace, and the preparation's deadline.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Tests what the NCCL library itself decides on hosts that a test describes, without a GPU and
-//! without the described devices. See tests/nccl/driver.
+//! Tests what the NCCL library itself decides on hosts that a test describes, without a GPU and without the
+//! described devices. See tests/nccl/driver.
 
 mod support;
 

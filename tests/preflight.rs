@@ -1,5 +1,5 @@
-//! Jobs of several nodes that prove the fabric between them, as processes of this machine. Each
-//! node has its own host name.
+//! Jobs of several nodes that test the fabric between them, as processes of this machine. Each node has its
+//! own host name.
 
 mod support;
 

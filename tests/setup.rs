@@ -1,6 +1,5 @@
-//! `make setup` on machines of every kind, which are made of a directory: the PATH leads to stubs
-//! of apt-get, sudo, cargo and rustup that write down what is asked of them, and the installer
-//! comes from a server of the test.
+//! `make setup` on simulated machines of every kind, each in a directory: the PATH contains stubs of apt-get,
+//! sudo, cargo and rustup that record their arguments, and the installer comes from the test's own server.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! UCX itself, as this machine has it, on hosts that are made up: it takes the ports and the GIDs that
-//! the program predicts. The libibverbs that it finds is tests/ucx/verbs.c.
+//! This machine's UCX on simulated hosts: it uses the ports and the GIDs that the program predicts. It loads
+//! the libibverbs of tests/ucx/verbs.c.
 
 mod support;
 
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 const CASES: usize = 120;
 
 type Environment = Vec<(&'static str, String)>;
-/// The slot of each port, `None` for InfiniBand and where a variable names it.
+/// The GID index of each port; `None` on InfiniBand, and if a variable sets it.
 type Ports = BTreeMap<String, Option<u32>>;
 
 fn pick<'a>(random: &mut Rng, texts: &[&'a str]) -> &'a str {
@@ -32,7 +32,7 @@ fn pick<'a>(random: &mut Rng, texts: &[&'a str]) -> &'a str {
 
 fn table(random: &mut Rng, is_roce: bool) -> GidTable {
     let size = random.u32(1..9);
-    // Few tables have gaps, and most hosts have slot 0.
+    // Few tables have gaps, and most hosts have a GID at index 0.
     let used = (0..size).filter(|_| random.u8(..6) > 0).collect::<Vec<u32>>();
     let slots = used.into_iter().map(|index| {
         let gid = match random.u8(..8) {
@@ -69,7 +69,7 @@ fn hca(random: &mut Rng, number: u32) -> Hca {
     Hca { name, node_type, uverbs, ports, ..Hca::default() }
 }
 
-/// A list of devices, most of them there.
+/// Returns a list of devices, most of which exist.
 fn list(random: &mut Rng, hcas: &[Hca]) -> String {
     let entry = |random: &mut Rng| match hcas.is_empty() || random.u8(..6) == 0 {
         true => pick(random, &["mlx5_99:1", "eth0", "lo", "all"]).to_owned(),
@@ -92,7 +92,7 @@ fn environment(random: &mut Rng, hcas: &[Hca]) -> Environment {
         environment.push(("UCX_NET_DEVICES", list(random, hcas)));
     }
     if random.u8(..3) == 0 {
-        // Before 1.15, "^rc" leaves DC alone, which these HCAs do not have.
+        // Before 1.15, "^rc" leaves only DC, which these HCAs do not have.
         let values = [
             "all",
             "rc",
@@ -117,7 +117,7 @@ fn environment(random: &mut Rng, hcas: &[Hca]) -> Environment {
     environment
 }
 
-/// Writes a host as tests/ucx/verbs.c reads it.
+/// Writes a host in the format that tests/ucx/verbs.c reads.
 fn write(facts: &Facts, folder: &Path) {
     for hca in &facts.rdma {
         let of_hca = folder.join(&hca.name);
@@ -151,7 +151,7 @@ fn write(facts: &Facts, folder: &Path) {
     }
 }
 
-/// The output of `ucx_info`; UCX writes its log there, too.
+/// Returns the output of `ucx_info`, to which UCX also writes its log.
 fn ucx_info(verbs: &Path, host: &Path, environment: &Environment, arguments: &[&str]) -> String {
     let output = Command::new("ucx_info")
         .args(arguments)
@@ -166,14 +166,14 @@ fn ucx_info(verbs: &Path, host: &Path, environment: &Environment, arguments: &[&
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
-/// What UCX takes. Where it ends with an error, that is nothing.
+/// Returns what UCX uses; nothing if UCX fails.
 fn observed(verbs: &Path, host: &Path, environment: &Environment) -> Ports {
     let context = ucx_info(verbs, host, environment, &["-p", "-u", "t"]);
     let resource = |line: &str| {
         let (transport, device) = line.split(" -- ").nth(1)?.split_once('/')?;
         ["rc_verbs", "ud_verbs"].contains(&transport).then(|| device.trim().to_owned())
     };
-    // The ports of a context are not opened yet. Opening them needs no list.
+    // A context's ports are not opened yet. Opening them needs no list.
     let opened = ucx_info(verbs, host, environment, &["-d", "-t", "rc_verbs"]);
     let slots: BTreeMap<&str, u32> = opened
         .lines()
@@ -207,7 +207,7 @@ fn predicted(facts: &Facts, environment: &Environment, release: Release) -> Port
     ports.into_iter().map(|port| (port.name, slot(port.slot.map(|slot| slot.index)))).collect()
 }
 
-/// The release of this machine's UCX; `None` if it has none.
+/// Returns the release of this machine's UCX; `None` if it has none.
 fn release() -> Option<Release> {
     let output = Command::new("ucx_info").arg("-v").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -1,6 +1,5 @@
-//! A real kernel with real RDMA devices: scripts that run in a virtual machine
-//! with soft-RoCE. See tests/vm/run.sh. NIXL is large to install, so its test is ignored by default:
-//! `make test-nixl` installs it and runs that test.
+//! Runs scripts in a virtual machine that has a real kernel with soft-RoCE devices. See tests/vm/run.sh. NIXL
+//! is large to install, so its test is ignored by default: `make test-nixl` installs it and runs that test.
 
 mod support;
 
@@ -81,17 +80,18 @@ fn ranks_over_ssh_see_the_values_of_their_own_node() {
     guest("ssh.sh", &[&binary(), &repository("target/vm/sshd")]);
 }
 
-/// Tests of several machines run one after the other. Each machine is emulated and takes a processor, and
-/// soft-RoCE gives up a connection if the other machine gets too little of one.
+/// Makes the tests with several machines run one after the other. Each machine is emulated and occupies a
+/// processor, and soft-RoCE drops a connection if the other machine gets too little processor time.
 fn several_guests() -> MutexGuard<'static, ()> {
     static ONE_TEST: Mutex<()> = Mutex::new(());
     ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a script in three machines with two networks between them, and one more for TCP. Each is given its number.
+/// Runs a script in three machines with two networks between them, and one more for TCP. Each machine gets
+/// its number.
 fn three_guests(script: &str) {
     let _one = several_guests();
-    // All at once, so that they are distinct.
+    // All sockets are bound at the same time, so that their ports are distinct.
     let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let networks = sockets.map(|socket| socket.local_addr().unwrap().port());
     std::thread::scope(|scope| {
@@ -120,7 +120,7 @@ fn three_nodes_of_a_job_find_what_is_wrong_on_the_way() {
 /// Runs a script in two machines with three networks between them. Each is given its number, and these arguments.
 fn two_guests(script: &str, arguments: &[&Path]) {
     let _one = several_guests();
-    // All at once, so that they are distinct.
+    // All sockets are bound at the same time, so that their ports are distinct.
     let sockets = [(); 6].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
     let links = [0, 2, 4].map(|first| (ports[first], ports[first + 1]));

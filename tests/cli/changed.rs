@@ -1,5 +1,5 @@
-//! A container whose GID tables change while its command runs: what `status` and the self-test of a
-//! process that entered then say. The kernel's files are made up, in namespaces of their own.
+//! A container whose GID tables change while its command runs: tests what `status`, and the self-test of a
+//! process that entered, then report. The kernel's files are simulated, in separate namespaces.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use super::run::{Ran, run};
 use crate::support::process::{from_scratch, surroundings};
 use crate::support::{binary, namespace};
 
-/// Puts the GID of the container's address into a slot, and empties the others.
+/// Puts the GID of the container's address at an index, and empties the other entries.
 const PUT: &str = r#"
     put() {
         port=/sys/class/infiniband/mlx5_0/ports/1
@@ -20,7 +20,7 @@ const PUT: &str = r#"
     }
 "#;
 
-/// One HCA of PCI device 0000:17:00.0, with the interface eth1 on it, whose address is in slot 3.
+/// One HCA with PCI device 0000:17:00.0 and the interface eth1, whose address is at GID index 3.
 const HOST: &str = r#"
     ip link set lo up
     ip link add eth1 type veth peer name peer1
@@ -50,14 +50,14 @@ const HOST: &str = r#"
     put 3
 "#;
 
-/// Starts a script as the command of a container on this host. The script has the program's path in
-/// `$0`, and `put`. `None` if no namespaces can be made.
+/// Starts a script as the command of a container on this host. The script finds the program's path in `$0`,
+/// and can use `put`. Returns `None` if no namespaces can be created.
 fn started(script: &str) -> Option<Ran> {
-    // The image is that of this machine, which may have other libraries.
+    // The image is this machine's, which may have other libraries.
     started_with(&[("NCCL_VERSION", "2.21.5"), ("RDMA_INIT_LIBRARIES", "nccl")], "", script)
 }
 
-/// As [`started`], with these variables, and with this script for the host.
+/// Does the same as [`started`], with these variables and this script for the host.
 fn started_with(environment: &[(&str, &str)], more: &str, script: &str) -> Option<Ran> {
     if !namespace::can_be_made() {
         return None;
@@ -73,7 +73,7 @@ fn started_with(environment: &[(&str, &str)], more: &str, script: &str) -> Optio
     Some(run(command))
 }
 
-/// The message and the fix after slot 3 has become empty, and slot 5 holds the address.
+/// The message and the fix after GID index 3 has become empty and index 5 has the address.
 const MESSAGE: &str = "The GIDs have changed since this container started: NCCL_IB_GID_INDEX=3, which rdma-init filled in then, is wrong now: on mlx5_0, index 3 is empty, so RoCE will not connect (index 5 is right).";
 const FIX: &str = "Restart the container: rdma-init then decides again. To start a process before that, set NCCL_IB_GID_INDEX=5 for it; a running process keeps its values.";
 
@@ -116,8 +116,8 @@ fn status_is_not_ready_once_what_was_filled_in_is_wrong() {
     }
 }
 
-/// Three processes after the change: one that has what the start filled in, one that entered without it,
-/// and one that entered with the index that helps.
+/// Three processes run after the change: one with the start's variables, one that entered without them, and
+/// one that entered with the correct index.
 #[test]
 fn the_self_test_tells_of_the_change_and_does_not_blame_the_user() {
     let script = r#"
@@ -145,7 +145,8 @@ fn the_self_test_tells_of_the_change_and_does_not_blame_the_user() {
     }
 }
 
-/// NCCL and NVSHMEM, of an unknown release, have an index: one change, and one finding for both.
+/// NCCL and NVSHMEM, of an unknown release, both have an index: there is one change, and one finding for
+/// both.
 #[test]
 fn status_and_the_self_test_tell_of_a_change_for_another_library() {
     let stranger = r#"

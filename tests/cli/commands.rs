@@ -40,15 +40,15 @@ fn facts_that_cannot_be_used_are_an_error_that_says_why() {
     plan_of_text(&nested).expect_error(&["facts.json", "no \"schema\""]);
     let of_rdma = format!("{{\"schema\": \"rdma-init/facts/1\", \"rdma\": {nested}}}");
     plan_of_text(&of_rdma).expect_error(&["facts.json", "not a facts document"]);
-    // A list stands for an HCA with all its defaults, although it is only two bytes long.
+    // A list may stand for an HCA with all its defaults, although it is only two bytes long.
     let many = vec!["[]"; 100_000].join(",");
     let of_many = format!("{{\"schema\": \"rdma-init/facts/1\", \"rdma\": [{many}]}}");
     plan_of_text(&of_many).expect_error(&["facts.json", "more than 100000 objects and lists"]);
-    // A document without any facts describes a host without anything.
+    // A document without any facts describes an empty host.
     plan_of_text("{\"schema\": \"rdma-init/facts/1\"}").expect_code(0);
 }
 
-/// A facts document that is too long is not called broken.
+/// The error about a facts document that is too long does not call it broken.
 #[test]
 fn facts_that_are_too_long_are_an_error_that_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,15 +150,14 @@ fn what_inspect_writes_plan_reads() {
         run_with_input(rdma_init(["plan", "--json", "--facts", "-"]), facts).expect_code(0).text().to_owned()
     };
     assert_eq!(replayed(&facts), live);
-    // A field that this version does not know is ignored.
+    // Fields that this version does not know are ignored.
     let mut more = document;
     more["a-field-of-tomorrow"] = Value::from(1);
     assert_eq!(replayed(&more.to_string()), live);
     assert!(!with_settings(&["inspect"]).is_empty());
 }
 
-/// `inspect` tells whether a file exists that a variable names. A FIFO there does not make it
-/// hang.
+/// `inspect` reports whether a file that a variable names exists. A FIFO in its place does not make it hang.
 #[test]
 fn files_that_variables_name_are_looked_for_and_not_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +188,7 @@ fn files_that_variables_name_are_looked_for_and_not_read() {
     command.env("NCCL_GRAPH_FILE", "");
     let empty = run(command).expect_code(0);
     assert!(empty.text().contains("error: NCCL_GRAPH_FILE is set but empty (environment)"), "{empty:#?}");
-    // It is not known whether the files of another machine exist.
+    // It is unknown whether another machine's files exist.
     let text = with(&missing, &["plan", "--facts", "-"], &facts);
     assert!(!text.contains("cannot be opened"), "{text}");
 }
@@ -241,7 +240,7 @@ fn env(format: &str) -> Ran {
 fn after_eval(shell: &Path, text: &str) -> Vec<(String, String)> {
     let mut command = std::process::Command::new(shell);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/root").env("LC_ALL", "C.UTF-8");
-    // fish is called with other arguments.
+    // fish needs other arguments.
     command.env("TEXT", text).args(["-c", "eval \"$TEXT\" && exec env -0"]);
     let ran = run(command).expect_code(0);
     let entries = ran.text().split_terminator('\0').map(|entry| entry.split_once('=').unwrap());
@@ -258,14 +257,14 @@ fn the_shell_format_survives_eval() {
             continue;
         }
         let found = after_eval(shell, written.text());
-        // The `export` of fish splits a value at line breaks.
+        // fish's `export` splits a value at line breaks.
         let is_fish = shell.ends_with("fish");
         for (name, value) in ODD.iter().filter(|(_, value)| !(is_fish && value.contains('\n'))) {
             let entry = found.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
             assert_eq!(entry, Some(*value), "{name} in {}", shell.display());
         }
     }
-    // Without quotes around `$(...)` the values come out wrong, but no word runs as a command.
+    // Without quotes around `$(...)`, the values are wrong, but no word runs as a command.
     assert!(written.text().lines().next().is_some_and(|line| line.starts_with("export ")));
 }
 
@@ -308,8 +307,8 @@ fn formats_of_lines_leave_out_what_they_cannot_hold_and_say_so() {
     }
 }
 
-/// People use this format without an eval. Every value in it arrives unchanged, because values
-/// that a shell would change are left out.
+/// People use this format without an eval. Every value in it arrives unchanged, because values that a shell
+/// would change are omitted.
 #[test]
 fn mpirun_gets_the_values_from_a_shell_that_splits() {
     if !Path::new("/usr/bin/mpirun").exists() {
@@ -432,8 +431,7 @@ fn a_broken_profile_is_named_with_file_line_and_key() {
         fs::write(&path, format!("name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n{text}")).unwrap();
         let flags = ["--profile-dir", folder.path().to_str().unwrap()];
         let printed = run(rdma_init(flags.iter().chain(&["profiles"]))).expect_code(125);
-        // A start fails with the same error, because a profile of the user's own is
-        // configuration.
+        // A start fails with the same error, because a user's own profile is part of the configuration.
         let ran = run(rdma_init(flags.iter().chain(&["--", "true"])));
         assert_eq!(ran.expect_code(125).stderr, printed.stderr);
         printed
@@ -455,8 +453,8 @@ fn a_broken_profile_is_named_with_file_line_and_key() {
         .expect_error(&["site.toml"]);
 }
 
-/// Another user may have written a document. Nothing in it may run here, or look like a line
-/// of the program's own.
+/// Another user may have written a document. Nothing in it may run here, or look like one of the program's
+/// own lines.
 #[test]
 fn a_hostile_document_does_no_harm() {
     let settings = r#"[{"variable": "NCCL_X;touch pwned;", "value": "1", "origin": "configuration"},
@@ -488,7 +486,7 @@ fn a_hostile_document_does_no_harm() {
 #[test]
 fn absurd_sizes_are_no_hang() {
     let demo = include_str!("../../src/demo/cce-roce.json");
-    // The slots differ between HCAs, so that the search is replayed.
+    // The indexes differ between HCAs, so that the search is replayed.
     let shifted = demo.replacen("\"index\": 3", "\"index\": 7", 1);
     let absurd = shifted.replace("\"size\": 255", "\"size\": 4294967295");
     assert_ne!(absurd, shifted);
@@ -500,7 +498,7 @@ fn every_shell_takes_the_variables() {
     let script = "eval \"$($0 env --facts demo:cce-roce)\"; echo $NCCL_IB_HCA $NCCL_IB_GID_INDEX";
     for shell in ["sh", "bash", "zsh"] {
         let mut command = std::process::Command::new(shell);
-        // Of the tests; the program would not know this key.
+        // This variable belongs to the tests; the program would not know such a key.
         command.env_remove("RDMA_INIT_TEST_BINARY");
         let Ok(shown) = command.args(["-c", script]).arg(crate::support::binary()).output() else {
             crate::support::skip(&format!("there is no {shell}"));

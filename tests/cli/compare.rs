@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::run::{Ran, rdma_init, run, run_with_input};
 
-/// Makes a report as `self-test --json` writes it.
+/// Returns a report in the format of `self-test --json`.
 fn report(host: &str) -> Value {
     let hca = |number: usize| {
         json!({"hca": format!("mlx5_{number}"), "port": 1, "driver": "mlx5_core", "firmware": "28.39.1002",
@@ -23,7 +23,7 @@ fn report(host: &str) -> Value {
     })
 }
 
-/// The reports of four nodes. The change makes the last one differ.
+/// Returns the reports of four nodes. The change makes the last one differ.
 fn with_odd_one(change: impl FnOnce(&mut Value)) -> String {
     let mut reports: Vec<Value> = (1..=4).map(|number| report(&format!("node{number:03}"))).collect();
     change(&mut reports[3]);
@@ -38,7 +38,7 @@ fn lines(reports: &[Value]) -> String {
     reports.iter().map(|report| format!("{report}\n")).collect()
 }
 
-/// The report with its keys in the order in which a self-test writes them.
+/// Returns the report with its keys in the order in which a self-test writes them.
 fn in_order(mut report: Value) -> IndexMap<&'static str, Value> {
     let keys =
         ["schema", "program", "host", "passed", "took_us", "hcas", "nccl", "profile", "filled", "checks"];
@@ -55,7 +55,7 @@ fn compare_json(input: impl Into<Vec<u8>>) -> (Option<i32>, Value) {
     (ran.code, document)
 }
 
-/// Returns the lines about something that differs.
+/// Returns the lines about a difference.
 fn differing(ran: &Ran) -> Vec<&str> {
     let lines = ran.text().lines().skip(1);
     lines.filter(|line| !line.starts_with("  same ")).map(str::trim).collect()
@@ -111,7 +111,7 @@ fn the_odd_one_is_named_for_each_property() {
     top("profile", json!("baidu-cce"), "baidu-cce (1 node: node004)");
 }
 
-/// If one HCA of several differs, the line says which one.
+/// If one of several HCAs differs, the line says which one.
 #[test]
 fn an_hca_that_differs_from_the_others_of_its_node_is_named() {
     let ran = compare(with_odd_one(|report| report["hcas"][7]["rate"] = json!("100 Gb/sec"))).expect_code(1);
@@ -132,7 +132,7 @@ fn a_node_that_lacks_an_hca_differs_in_that_alone() {
     assert_eq!(differing(&ran).len(), 4, "{ran:#?}");
 }
 
-/// The order in which a node lists its HCAs, its variables or its keys means nothing.
+/// The order in which a node lists its HCAs, its variables or its keys does not matter.
 #[test]
 fn another_order_is_no_difference() {
     compare(with_odd_one(|report| report["hcas"].as_array_mut().unwrap().reverse())).expect_code(0);
@@ -159,7 +159,7 @@ fn checks_that_failed_are_named_with_their_nodes() {
     let ran = compare(with_odd_one(failed)).expect_code(1);
     assert!(ran.text().contains("all agree, 1 check failed\n"), "{ran:#?}");
     assert_eq!(differing(&ran), ["failed  memlock            1 node: node004"]);
-    // A report that says that a check failed, without naming one, is not trusted either.
+    // A report that claims a failed check without naming one is not trusted, either.
     let ran = compare(with_odd_one(|report| report["passed"] = json!(false))).expect_code(1);
     assert_eq!(differing(&ran), ["failed  unnamed            1 node: node004"]);
 }
@@ -175,7 +175,7 @@ fn where_no_value_has_a_majority_all_are_shown() {
     let lines_of = differing(&ran);
     assert_eq!(lines_of[0], "differ  nccl               no value has a majority");
     assert_eq!(lines_of[1..3], ["2.22.3 (2 nodes: node002, node003)", "2.21.5 (1 node: node001)"]);
-    // If two nodes differ, neither is the odd one.
+    // If only two nodes differ, neither is the odd one.
     let ran = compare(lines(&reports[..2])).expect_code(1);
     assert!(ran.text().contains("no value has a majority"), "{ran:#?}");
 }
@@ -195,7 +195,7 @@ fn of_several_reports_of_a_node_the_last_counts() {
         "{ran:#?}"
     );
     assert_eq!(differing(&ran), [format!("twice   1 node: node001 {why}")]);
-    // Several nodes with one name count as one, which is too few if a number was given.
+    // Several nodes with one name count as one, which is too few if a number was requested.
     let ran = run_with_input(rdma_init(["compare", "--expect=3", "-"]), lines_of(3, &report("localhost")));
     let ran = ran.expect_code(1);
     let missing = "missing 2 nodes: 3 are expected, and there are reports of 1 node; nodes with the same name count as one";
@@ -226,7 +226,7 @@ fn fewer_nodes_than_expected_are_a_failure() {
     expect("all", &[]).expect_error(&["--expect"]);
 }
 
-/// A node that leaves no report may be the very one that is down.
+/// A node that writes no report may be the very one that is down.
 #[test]
 fn a_file_without_a_report_is_named_and_the_others_are_compared() {
     let folder = tempfile::tempdir().unwrap();
@@ -261,8 +261,7 @@ fn a_file_without_a_report_is_named_and_the_others_are_compared() {
     let document: Value = serde_json::from_str(ran.text()).unwrap();
     assert_eq!((&document["passed"], &document["nodes"]), (&json!(false), &json!(1)));
     assert_eq!(document["unread"], json!({"count": 1, "first": [{"file": empty, "why": "it is empty"}]}));
-    // The launcher's lines also count between reports; a node whose check failed has left its
-    // report.
+    // The launcher's lines also count between reports; a node whose check failed has written its report.
     let ended = |code| {
         format!(
             "{}srun: error: n[2-3]: tasks 1-2: Exited with exit code {code}\n",
@@ -300,7 +299,7 @@ fn what_others_put_around_a_report_is_passed_over() {
     let ran = compare(input).expect_code(0);
     assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
     assert!(differing(&ran).is_empty(), "{ran:#?}");
-    // Several reports in one line, with the schema first.
+    // This line contains several reports, each with the schema first.
     let in_order = |report: &String| {
         let report = in_order(serde_json::from_str(report).unwrap());
         serde_json::to_string(&report).unwrap()
@@ -312,14 +311,14 @@ fn what_others_put_around_a_report_is_passed_over() {
     assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
 }
 
-/// The keys of the first report are sorted as by jq -S, because serde_json writes a value so.
+/// The first report's keys are sorted, as by jq -S, because serde_json writes a value that way.
 #[test]
 fn reports_may_be_spread_over_lines() {
     let one = serde_json::to_string_pretty(&report("node001")).unwrap();
     let two = serde_json::to_string_pretty(&in_order(report("node002"))).unwrap();
     let ran = compare(format!("a log\n{one}\n{two}\nmore\n")).expect_code(0);
     assert!(ran.text().contains(": 2 nodes: all agree"), "{ran:#?}");
-    // The first report is cut before it says that it is a report.
+    // The first report is cut before it identifies itself as one.
     let ran = compare(format!("{}\n{two}\n", &one[..one.len() / 2])).expect_code(0);
     assert!(ran.text().contains(": 1 node: there is no other to compare it with"), "{ran:#?}");
 }
@@ -332,7 +331,7 @@ fn a_folder_means_its_files() {
     write("node2.log", lines(&[report("node2")]).as_bytes());
     fs::create_dir(folder.path().join("1")).unwrap();
     write("1/stdout", lines(&[report("node3")]).as_bytes());
-    // Files beside the reports need not hold a report.
+    // Files next to the reports need not contain one.
     write("1/stderr", b"");
     write("node2.err", b"a warning\n");
     write(".nfs0001", b"");
@@ -341,7 +340,7 @@ fn a_folder_means_its_files() {
     let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(0);
     assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
     assert!(differing(&ran).is_empty(), "{ran:#?}");
-    // If each node has written its own file, each file has to hold a report.
+    // If each node has written its own file, each file must contain a report.
     write("node4.log", b"");
     write("noise.bin", &[0, 1, 0xff, b'{', b'\n'].repeat(1000));
     let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(1);
@@ -469,7 +468,7 @@ fn json_says_the_same() {
 
 #[test]
 fn what_would_take_for_ever_is_cut_short() {
-    // Each of these beginnings promises a report that goes on to the end of the line.
+    // Each of these starts promises a report that continues to the end of the line.
     let line = "{\"schema\":\"rdma-init/self-test/1\",\"x\":[".repeat(20_000);
     let ran = compare(format!("{line}\n{}\n", report("node001"))).expect_code(1);
     assert!(ran.text().contains(": 1 node: there is no other to compare it with"), "{ran:#?}");

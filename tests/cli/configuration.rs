@@ -1,5 +1,5 @@
-//! Tests the configuration: each error names the key, the value and the source, and a later
-//! layer wins.
+//! Tests the configuration: each error names the key, the value and the source, and a later layer takes
+//! precedence.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -39,7 +39,7 @@ fn an_error_in_the_file_names_key_value_and_file() {
     with_text("memlok = \"off\"").expect_error(&["memlok", "site.toml", "did you mean memlock?"]);
     with_text("memlock = \"on\"").expect_error(&["memlock", "\"on\"", "site.toml", "off, warn, enforce"]);
     with_text("memlock = 3").expect_error(&["memlock", "3", "site.toml"]);
-    // A very short word is near to every other short word, so no key is suggested.
+    // A very short word is close to any other short word, so no key is suggested.
     with_text("[x]\na = 1").expect_error(&["unknown key x", "site.toml", "; the keys are "]);
     with_text("set = 3").expect_error(&["the key set", "site.toml", "expected a table of variables"]);
     with_text(b"a = \"\xff\"").expect_error(&["cannot read the file", "site.toml", "it is not UTF-8 text"]);
@@ -115,7 +115,7 @@ fn a_variable_that_says_nothing_is_no_error() {
     run(command).expect_code(0);
 }
 
-/// Images and shared ConfigMaps have names with our prefix that no version reads, or only a newer
+/// Images and shared ConfigMaps have names with rdma-init's prefix that no version reads, or only a newer
 /// one.
 #[test]
 fn an_unknown_variable_is_a_warning_and_the_command_starts() {
@@ -154,7 +154,7 @@ fn an_unknown_variable_is_a_warning_and_the_command_starts() {
     let said = run(json).expect_code(0).stderr;
     assert!(said.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{said}");
     assert!(said.contains("RDMA_INIT_VERSION is not known"), "{said}");
-    // A probe asks again and again.
+    // A probe runs repeatedly.
     let mut probe = rdma_init(["status"]);
     probe.env("RDMA_INIT_VERSION", "0.1.0");
     assert!(!run(probe).stderr.contains("RDMA_INIT_VERSION"));
@@ -177,8 +177,8 @@ fn a_profile_that_is_not_there_is_named_with_its_source_and_the_nearest() {
     run(rdma_init(["profiles", "erdm"])).expect_error(&["no profile \"erdm\"; did you mean erdma?"]);
 }
 
-/// If a user mistypes a name, the value may be a secret, and others can read both the log and
-/// the termination log.
+/// If a user mistypes a name, the value may be a secret, and others can read both the log and the termination
+/// log.
 #[test]
 fn an_error_quotes_nothing_that_may_be_a_secret() {
     let folder = tempfile::tempdir().unwrap();
@@ -233,7 +233,7 @@ fn of_several_layers_the_one_that_is_wrong_is_named() {
     run(command).expect_error(&["key set in the file", "site.toml", "\"T.X\" is not the name"]);
 }
 
-/// A value must never be changed in silence.
+/// A value must never be changed silently.
 #[test]
 fn a_variable_that_is_not_utf8_is_an_error() {
     for name in ["RDMA_INIT_SET", "RDMA_INIT_KEEP", "RDMA_INIT_PROFILE_DIR"] {
@@ -286,13 +286,13 @@ fn a_later_layer_wins() {
     profile_of(Some("nosuch-variable"), None).expect_error(&["nosuch-variable"]);
     profile_of(Some("nosuch-variable"), Some("nosuch-flag")).expect_error(&["nosuch-flag"]);
     profile_of(Some("nosuch-variable"), Some("none")).expect_code(0);
-    // An empty name means no file, so the default file counts, if it exists.
+    // An empty name means no file, so the default file applies if it exists.
     let mut command = rdma_init(["profiles"]);
     command.env("RDMA_INIT_CONFIG", "");
     run(command).expect_code(0);
 }
 
-/// The variables that `env` prints for a host on which nothing is filled in by itself.
+/// Returns the variables that `env` prints for a host on which rdma-init itself fills in none.
 fn set_by(file: &str, variable: Option<&str>, flags: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("site.toml");
@@ -331,7 +331,8 @@ fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
     assert!(reason.starts_with("rdma-init: RDMA is required"), "{reason}");
     refuse(&log, &["--refuse-exit-code", "77"]).expect_code(77);
 
-    // The log is optional: whatever is in its place, it must not hang or change the end.
+    // The log is optional: whatever exists in its place must not make the program hang or change the exit
+    // code.
     let ran = refuse(folder.path(), &[]).expect_code(121);
     assert!(ran.stderr.contains("cannot write the reason"), "{ran:#?}");
     let fifo = folder.path().join("fifo");
@@ -339,7 +340,7 @@ fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
     refuse(&fifo, &[]).expect_code(121);
     refuse(Path::new("/dev/full"), &[]).expect_code(121);
 
-    // A file of another user keeps its content, too.
+    // Another user's file keeps its content, too.
     let (other, link) = (folder.path().join("other"), folder.path().join("link"));
     fs::write(&other, "of another user\n").unwrap();
     std::os::unix::fs::symlink(&other, &link).unwrap();

@@ -1,5 +1,5 @@
-//! Tests that documents of earlier releases still replay. The files are what 0.1.0 wrote, and never change; only the
-//! expected variables follow a decision that was changed on purpose.
+//! Tests that documents of earlier releases can still be replayed. 0.1.0 wrote the files, and they never
+//! change; only the expected variables follow decisions that were changed on purpose.
 
 use std::fs;
 

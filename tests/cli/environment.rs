@@ -13,15 +13,15 @@ use rdma_init::env_plugin::answer::hash;
 use super::run::{Ran, rdma_init, run, run_with_input};
 use crate::support::binary;
 
-/// The kernel takes no longer entry of an environment (`MAX_ARG_STRLEN`), in bytes.
+/// In bytes: the kernel accepts no longer environment entry (`MAX_ARG_STRLEN`).
 const LONGEST_ENTRY: usize = 128 * 1024;
 
 fn c(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap()
 }
 
-/// Starts the program with exactly these entries in this order, which `Command` could not hold:
-/// they may be duplicates, and may have no `=`.
+/// Returns the command that starts the program with exactly these entries in this order. `Command` alone
+/// cannot represent them: they may be duplicates and may have no `=`.
 fn with_entries(arguments: &[&str], entries: Vec<CString>) -> Command {
     let program = c(binary().into_os_string().as_bytes());
     let arguments: Vec<CString> =
@@ -36,7 +36,7 @@ fn with_entries(arguments: &[&str], entries: Vec<CString>) -> Command {
         let (argv, envp) = (addresses(&arguments), addresses(&entries));
         command.pre_exec(move || {
             let _owned = (&arguments, &entries);
-            // Arguments and environment may take a quarter of the stack, at most 6 MiB.
+            // Arguments and environment may occupy a quarter of the stack, at most 6 MiB.
             let stack = libc::rlimit { rlim_cur: 64 << 20, rlim_max: libc::RLIM_INFINITY };
             libc::setrlimit(libc::RLIMIT_STACK, &stack);
             libc::execve(program.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast());
@@ -90,7 +90,7 @@ fn filling_in_changes_nothing_else() {
     assert!(!added.iter().any(|added| added.starts_with(b"T_OLD=1") || added.starts_with(b"T_OLD=2")));
 }
 
-/// The command does not get the token, however the program starts it. All other variables stay.
+/// The command does not get the token, regardless of how the program starts it. All other variables stay.
 #[test]
 fn the_token_of_the_self_test_is_not_the_command_s() {
     let entries = entries(&[b"RDMA_INIT_TOKEN=hunter2", b"Z=1", b"RDMA_INIT_TOKEN=hunter3"]);
@@ -123,14 +123,14 @@ fn arguments_arrive_byte_for_byte() {
     let words = ["--", "printf", "%s|"].map(OsStr::new);
     let ran = run(rdma_init([&words[..], &[odd, OsStr::new("")]].concat())).expect_code(0);
     assert_eq!(ran.stdout, b"\xff\xfe x\ny||");
-    // The name of the command itself may hold any bytes, too.
+    // The command's own name may also contain any bytes.
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join(std::ffi::OsString::from_vec(b"tool\xff".to_vec()));
     super::run::executable(&name, "#!/bin/sh\nexit 9\n");
     run(rdma_init([OsStr::new("--"), name.as_os_str()])).expect_code(9);
 }
 
-/// Makes entries of this total size. The last one is short enough to be adjusted.
+/// Returns entries with this total size. The last one is short enough to be adjusted.
 fn large(bytes: usize) -> Vec<CString> {
     let mut all = entries(&[]);
     let mut left = bytes;
@@ -154,7 +154,7 @@ fn an_environment_of_megabytes_arrives() {
     assert!(ran.stdout.starts_with(&joined(&all)), "{} bytes arrived", ran.stdout.len());
 }
 
-/// The largest environment with which the kernel starts the program.
+/// Returns the largest environment with which the kernel starts the program.
 fn largest(arguments: &[&str]) -> Vec<CString> {
     let starts = |bytes: usize| {
         let mut command = with_entries(arguments, large(bytes));
@@ -179,7 +179,7 @@ fn the_largest_environment_that_the_kernel_takes_is_no_obstacle() {
     run(with_entries(&arguments, largest(&arguments))).expect_code(0);
 }
 
-/// Without room for a variable of the program's own, the command still starts.
+/// If there is no room for one of the program's own variables, the command still starts.
 #[test]
 fn no_room_for_another_variable_does_not_keep_the_command_from_starting() {
     let folder = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn no_room_for_another_variable_does_not_keep_the_command_from_starting() {
     let arguments = ["--", "/bin/true"];
     let mut all = largest(&arguments);
     let config = c(format!("RDMA_INIT_CONFIG={}", config.display()).as_bytes());
-    // The entries together are no longer than what was found to fit.
+    // All entries together are no longer than the size that was found to fit.
     let last = all.pop().unwrap();
     let spare = last.as_bytes().len().saturating_sub(config.as_bytes().len());
     all.extend([c(&last.as_bytes()[..spare.max(1)])]);
@@ -226,7 +226,7 @@ fn what_another_start_filled_in_and_a_tool_copied_here_is_decided_anew() {
             assert!(!has(name), "{name}: {text}{said}");
         }
         assert!(!text.contains("mlx5_77") && text.contains("NCCL_ALGO=Ring\n"), "{text}{said}");
-        // What a person has changed since is that person's.
+        // A value that a person has since changed belongs to that person.
         assert!(given(arguments, "=mlx5_78").0.contains("NCCL_IB_HCA==mlx5_78\n"), "{text}");
     }
     let (_, said) = given(&start, "=mlx5_77");

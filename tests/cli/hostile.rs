@@ -1,6 +1,6 @@
-//! A start leaves names and values to other programs that read them. Some of these would be
-//! code for such a program, or lines of its configuration. The tests let the real programs read
-//! them. Other tests look for secrets in what a start leaves.
+//! A start leaves names and values to other programs that read them. For such a program, some of them would
+//! be code or lines of its configuration. The tests let the real programs read them. Other tests search for
+//! secrets in the files that a start writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::run::{Ran, has_own_mounts, run};
 use crate::support::process::from_scratch;
 use crate::support::{binary, repository, skip};
 
-/// Makes a mount namespace with its own `/etc` and `/run`, a home directory, and an sshd.
+/// Creates a mount namespace with its own `/etc` and `/run`, a home directory, and an sshd.
 const NAMESPACE: &str = r#"
     own=$1 init=$2 sshd=$3
     mkdir "$own/root" && chmod 700 "$own/root"
@@ -50,7 +50,7 @@ impl Namespace {
     }
 }
 
-/// Returns `None` if no such namespace can be made.
+/// Returns `None` if no such namespace can be created.
 fn namespace() -> Option<Namespace> {
     if !has_own_mounts() {
         skip("no mount namespace can be made");
@@ -59,8 +59,7 @@ fn namespace() -> Option<Namespace> {
     Some(Namespace { own: tempfile::tempdir().unwrap() })
 }
 
-/// The sshd of the virtual machines, which is unpacked and not installed; or else that of this
-/// machine.
+/// Returns the virtual machines' sshd, which is unpacked but not installed, or else this machine's.
 fn sshd() -> Option<PathBuf> {
     let unpacked = repository("target/vm/sshd/usr/sbin/sshd");
     [unpacked, "/usr/sbin/sshd".into()].into_iter().find(|path| path.exists())
@@ -71,7 +70,7 @@ fn has(program: &str) -> bool {
     folders.iter().any(|folder| Path::new(folder).join(program).exists())
 }
 
-/// Checks that a reader has got all of these values, and nothing of the hostile names.
+/// Checks that a reader got all of these values, and nothing of the hostile names.
 fn expect_values(what: &str, text: &str) {
     for line in
         ["NCCL_V_CODE=a;touch pwned", "NCCL_V_DOLLAR=$(touch pwned)`touch pwned`", "NCCL_V_SPACES=  two  "]
@@ -136,14 +135,14 @@ touch pwned' 'NCCL_V_QUOTE=" PermitTunnel=yes "' \
         let text = namespace.text(file);
         assert!(!text.lines().any(|line| line.starts_with("Permit")), "{file}: {text}");
     }
-    // A value that a format cannot hold is named.
+    // The message names each value that a format cannot represent.
     for name in ["NCCL_V_LINES", "NCCL_V_QUOTE"] {
         assert!(ran.stderr.contains(&format!("this format cannot hold {name} (its value has ")), "{ran:#?}");
     }
 }
 
-/// Logs in to a real sshd, which gets the environment in one of two ways: from SetEnv of its
-/// configuration, or from ~/.ssh/environment. The test takes both.
+/// Logs in to a real sshd, which gets the environment in one of two ways: from SetEnv in its configuration,
+/// or from ~/.ssh/environment. The test covers both.
 #[test]
 fn what_sshd_starts_gets_the_values_and_nothing_more() {
     let Some(namespace) = namespace() else { return };
@@ -183,7 +182,7 @@ NCCL_V_MORE=2' "$init" --propagate ssh -- true
     assert!(!namespace.path("pwned").exists() && !namespace.path("root/pwned").exists(), "{ran:#?}");
 }
 
-/// The command itself gets its environment unchanged, with every odd name.
+/// The command itself gets its environment unchanged, including every odd name.
 #[test]
 fn names_that_are_none_reach_the_command_as_they_are() {
     let Some(namespace) = namespace() else { return };
@@ -205,8 +204,8 @@ C=3' "$init" -- cat /proc/self/environ >command
     );
 }
 
-/// A script that collects everything that a start leaves or says, and the output of every
-/// command that looks at it later.
+/// A script that collects everything that a start writes or prints, and the output of every command that
+/// reads it later.
 const EVERYTHING: &str = r#"
     printf '%s\n' NCCL_IB_TC=106 NCCL_DEBUG_FILE=/private/value NCCL_F_TOKEN=hunter2 \
         'export NCCL_G_SECRET=hunter2' >"$own/root/.nccl.conf"
@@ -246,7 +245,7 @@ fn what_may_be_a_secret_is_the_command_s_alone() {
     assert!(!command.contains("RDMA_INIT_TOKEN"), "{command}");
     let entered = namespace.text("entered");
     assert!(!entered.contains("RDMA_INIT_TOKEN") && !entered.contains("T_API_KEY"), "{entered}");
-    // The index of a partition key is not a secret.
+    // A partition key's index is not a secret.
     assert!(
         entered.contains("NCCL_IB_PKEY=1") && namespace.text("log").contains("NCCL_IB_PKEY"),
         "{entered}"
@@ -258,7 +257,7 @@ fn what_may_be_a_secret_is_the_command_s_alone() {
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("hunter2")).collect();
         assert!(lines.is_empty(), "{name}: {lines:?}");
     }
-    // Everything that a start leaves was examined.
+    // This checks that everything that a start writes was examined.
     let left = namespace.text("all");
     for part in
         ["rdma-init/facts/1", "rdma-init/plan/1", "SetEnv", "# rdma-init: begin", "export NCCL_IB_PKEY=1"]
@@ -273,12 +272,12 @@ fn what_may_be_a_secret_is_the_command_s_alone() {
 
 #[test]
 fn a_value_of_a_file_keeps_that_file_s_readers() {
-    // The mode of the directory counts as well.
+    // The directory's mode matters as well.
     for (mode, folder, is_private) in [("600", "755", true), ("644", "700", true), ("644", "755", false)] {
         let Some(namespace) = namespace() else { return };
         let script = EVERYTHING
             .replace("MODE", &format!("{mode} $own/root/.nccl.conf; chmod {folder} $own/root; true"));
-        // Only this user may enter the temporary directory that the test has made.
+        // Only this user may enter the temporary directory that the test created.
         let script = format!("chmod 755 \"$own\"\n{script}");
         namespace.run(&script).expect_code(0);
         let modes = namespace.text("modes");

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::run::{rdma_init, run};
 
-/// A process that waits, and ends with this value.
+/// A process that waits with these variables, and ends when this value is dropped.
 struct Waiting(Child);
 
 impl Waiting {
@@ -27,7 +27,7 @@ impl Drop for Waiting {
 fn a_process_shows_whose_its_variables_are() {
     let waiting = Waiting::with(&[
         ("NCCL_DEBUG", "INFO"),
-        // The hash of this value.
+        // The marker below contains the hash of this value.
         ("NCCL_IB_HCA", "=mlx5_77"),
         ("NCCL_RDMA_INIT", "1:ffff:IB_HCA=71f75da5"),
         ("NCCL_API_KEY", "hunter2"),

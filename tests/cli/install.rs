@@ -50,8 +50,8 @@ fn where_there_is_no_room_nothing_is_left() {
         return skip("only root can mount a file system without room");
     }
     let folder = tempfile::tempdir().unwrap();
-    // A mount namespace with three places: one too small, one read-only, and one without
-    // programs.
+    // The mount namespace provides three places: one that is too small, one that is read-only, and one that
+    // forbids executing programs.
     let script = "mount -t tmpfs -o size=64k none $0 && $1 install $0; echo $? $(ls -A $0)
         mount -o remount,ro $0 && $1 install $0; echo $?
         mount -o remount,rw,noexec,size=1g $0 && $1 install $0; echo $?";
@@ -77,7 +77,7 @@ fn any_user_who_may_write_there_can() {
     }
     use std::os::unix::process::CommandExt;
     let folder = tempfile::tempdir().unwrap();
-    // The program is where another user may start it, as in an image.
+    // The program is in a place where another user may start it, as in an image.
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let image = folder.path().join("image");
     copy_executable(binary(), &image, "");
@@ -90,7 +90,7 @@ fn any_user_who_may_write_there_can() {
         run(command)
     };
     install(0o755).expect_error(&["the user 12345 may not write to the directory (EACCES)"]);
-    // The kubelet makes an emptyDir with this mode.
+    // The kubelet creates an emptyDir with this mode.
     install(0o777).expect_code(0);
     assert_eq!(fs::metadata(volume.join("rdma-init")).unwrap().permissions().mode() & 0o7777, 0o755);
 }

@@ -1,5 +1,5 @@
-//! Compares the interfaces and addresses that the program reads with those of getifaddrs(3), which
-//! NCCL and other libraries ask.
+//! Compares the interfaces and addresses that the program reads with those of getifaddrs(3), which NCCL and
+//! other libraries use.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -10,8 +10,8 @@ use rdma_init::facts::net::{InterfaceAddress, system_addresses};
 
 use crate::support::namespace;
 
-/// Links of each kind that has addresses of its own: with labels, with a peer, with several
-/// addresses of both families, without any, down, and one whose index is larger than those before.
+/// Links of each kind that has addresses: with labels, with a peer, with several addresses of both families,
+/// without any, down, and with an index larger than the preceding ones.
 const LINKS: &str = "
     link set lo up
     link add eth0 type veth peer name peer0
@@ -44,7 +44,7 @@ fn of_libc() -> Vec<(String, Option<String>)> {
     list.collect()
 }
 
-/// The names of the flags that the program tells.
+/// Returns the names of the flags that the program reports.
 fn names(flags: i32) -> Vec<&'static str> {
     let all = [
         (libc::IFF_UP, "UP"),
@@ -76,7 +76,7 @@ fn interfaces_are_those_of_getifaddrs_in_its_order() {
         }
         let ours: Vec<_> = system_addresses().unwrap().into_iter().map(shown).collect();
         assert_eq!(ours, of_libc());
-        // What was compared is of each kind.
+        // This checks that the compared addresses include each kind.
         let addresses: BTreeSet<&str> = ours.iter().filter_map(|(_, address)| address.as_deref()).collect();
         for wanted in ["10.1.1.5/16", "10.9.0.1/32", "fd00:2::5/128", "169.254.1.1/32"] {
             assert!(addresses.contains(wanted), "{wanted}: {ours:?}");

@@ -1,13 +1,12 @@
-//! Tests the limit of pinned memory on a host that has no RDMA device, and so needs no pinned
-//! memory.
+//! Tests the limit of pinned memory on a host without RDMA devices, which therefore needs no pinned memory.
 
 use std::process::Command;
 
 use super::run::run;
 use crate::support::binary;
 
-/// Starts the program with a limit of 64 KiB soft and 128 KiB hard, and without the capability
-/// to raise the hard one. Returns what `ulimit -l` says in the command, in KiB.
+/// Starts the program with a soft limit of 64 KiB and a hard limit of 128 KiB, and without the capability to
+/// raise the hard one. Returns the command's `ulimit -l`, in KiB.
 fn limit_after(flags: &[&str]) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--inh-caps=-all", "--bounding-set=-sys_resource", "prlimit", "--memlock=65536:131072"]);

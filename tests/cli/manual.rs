@@ -1,4 +1,4 @@
-//! Lets the programs that read man pages and completions check them.
+//! Checks man pages and completions with the programs that read them.
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +9,14 @@ use rdma_init::cli::ACTIONS;
 use super::run::{rdma_init, run};
 use crate::support::{binary, repository, skip};
 
-/// Writes what `make manual` does, with the program under test.
+/// Writes the same files as `make manual`, with the program under test.
 fn write(folder: &Path) {
     let mut script = Command::new("sh");
     script.arg(repository("tests/manual.sh")).arg(binary()).arg(folder);
     assert!(script.status().unwrap().success());
 }
 
-/// What a program says about a file; `None` if there is no such program.
+/// Returns what a program says about a file; `None` if there is no such program.
 fn said(program: &str, arguments: &[&str], file: &Path) -> Option<(bool, String)> {
     match Command::new(program).args(arguments).arg(file).env_clear().env("PATH", "/usr/bin:/bin").output() {
         Ok(output) => {
@@ -36,7 +36,7 @@ fn every_command_has_a_page_that_a_formatter_takes() {
     write(folder.path());
     let pages = ACTIONS.iter().map(|action| format!("rdma-init-{action}.1"));
     for page in pages.chain(["rdma-init.1".to_owned()]) {
-        // With -z, groff prints no page, but every warning (-ww).
+        // With -z, groff prints no page; with -ww, it prints every warning.
         let Some(said) = said("groff", &["-man", "-Tutf8", "-ww", "-z"], &folder.path().join(&page)) else {
             return;
         };
@@ -52,7 +52,8 @@ fn every_command_has_a_page_that_a_formatter_takes() {
     assert!(page.contains("\\-\\-why"), "{page}");
 }
 
-/// Each fits on a screen of 80 columns, with its own options and those that change what it does.
+/// Each command's help fits on a screen of 80 columns, with its own options and those that change what it
+/// does.
 #[test]
 fn the_help_of_every_command_fits_on_a_screen() {
     let help = |arguments: &[&str]| run(rdma_init(arguments)).expect_code(0).text().to_owned();

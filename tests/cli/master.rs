@@ -1,5 +1,5 @@
-//! `wait-for-master`: the command starts once the name in `MASTER_ADDR` resolves. The files that names are looked
-//! up in are this test's own.
+//! Tests `wait-for-master`: the command starts once the name in `MASTER_ADDR` resolves. The files for name
+//! lookups are the test's own.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use super::run::{Ran, run};
 use crate::support::process::{from_scratch, surroundings};
 use crate::support::{binary, namespace};
 
-/// Starts a script with `$0`, the program, as node NODE_RANK of two. Nothing answers as a DNS server.
+/// Starts a script with the program in `$0`, as node NODE_RANK of two. No DNS server answers.
 fn on_node(node: &str, script: &str) -> Option<Ran> {
     if !namespace::can_be_made() {
         return None;

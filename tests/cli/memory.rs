@@ -1,4 +1,4 @@
-//! Reads files that are made to take far more memory than they have bytes.
+//! Reads files that are crafted to occupy far more memory than their size.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -12,10 +12,10 @@ use super::run::has_own_mounts;
 use crate::support::process::{from_scratch, rdma_init};
 use crate::support::{binary, skip};
 
-/// The most memory that a preparation may take, whatever it reads, in KiB.
+/// In KiB: the most memory that a preparation may use, regardless of what it reads.
 const MOST: i64 = 100 * 1024;
 
-/// Runs a command. Returns how it ended, the peak of its resident memory in KiB, and its time on a processor.
+/// Runs a command. Returns its exit status, its peak resident memory in KiB, and its processor time.
 #[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
 fn peak(mut command: Command) -> (ExitStatus, i64, Duration) {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -37,8 +37,7 @@ fn expect_little(what: &str, command: Command, code: i32) -> Duration {
     time
 }
 
-/// A loader cache in which all entries share one name and one path. The path is as long as a
-/// path may be.
+/// Returns a loader cache in which all entries share one name and one path of the maximum length.
 fn cache_of_one_long_path() -> Vec<u8> {
     const ENTRIES: u32 = 60_000;
     let start = 48 + ENTRIES * 24;
@@ -51,14 +50,14 @@ fn cache_of_one_long_path() -> Vec<u8> {
     }
     let mut words = [0, start, start + u32::try_from(name.len()).unwrap(), 0, 0, 0];
     for number in 0..ENTRIES {
-        // One half is of x86-64, and the other one of arm64.
+        // One half of the entries is for x86-64, the other for arm64.
         words[0] = if number % 2 == 0 { 0x0303 } else { 0x0a03 };
         words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
     }
     [&bytes[..], name, &path].concat()
 }
 
-/// Makes the command that runs the program with this directory in place of /etc.
+/// Returns the command that runs the program with this directory in place of /etc.
 fn below(etc: &Path, arguments: &[&str]) -> Command {
     let ours = rdma_init(arguments);
     let mut command = Command::new("unshare");
@@ -106,7 +105,7 @@ fn a_configuration_costs_little_memory() {
     fs::create_dir(&profiles).unwrap();
     let items = |item: &str, bytes: usize| format!("[{}]", item.repeat(bytes / item.len()));
     let head = "name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n";
-    // One file is as long as is accepted, and one is longer.
+    // One file has the longest accepted size, and the other is longer.
     for bytes in [260_000, 1_000_000] {
         for item in ["1,", "{},", "[],"] {
             let config = folder.path().join("config.toml");
@@ -123,8 +122,8 @@ fn a_configuration_costs_little_memory() {
     }
 }
 
-/// A directory of the dynamic loader has many names for one library. A program that compared each
-/// name with all before it would take very long.
+/// A directory of the dynamic loader contains many names for one library. A program that compared each name
+/// with all the preceding ones would take very long.
 #[test]
 fn a_folder_of_many_libraries_costs_little() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,7 +136,7 @@ fn a_folder_of_many_libraries_costs_little() {
     assert!(time < Duration::from_secs(20), "{time:?}");
 }
 
-/// Documents that another user may have written.
+/// Tests documents that another user may have written.
 #[test]
 fn documents_of_others_cost_little_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -146,7 +145,7 @@ fn documents_of_others_cost_little_memory() {
         let output = rdma_init(program).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    // Replaces the value of this key with a list of so many empty objects.
+    // Replaces this key's value with a list of this many empty objects.
     let with = |document: &str, key: &str, count: usize| {
         let mut value: serde_json::Value = serde_json::from_str(document).unwrap();
         value[key] = serde_json::Value::String("@".to_owned());

@@ -1,5 +1,5 @@
-//! Nodes for the tests of `self-test --listen` and `--peer`: a process that waits for the other
-//! node, and a stranger that follows the protocol only as far as it wants to.
+//! Nodes for the tests of `self-test --listen` and `--peer`: a process that waits for the other node, and an
+//! invalid peer that follows the protocol only partially.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -18,12 +18,12 @@ pub fn self_test(arguments: &[&str]) -> Command {
     rdma_init(["self-test"].iter().chain(arguments))
 }
 
-/// A self-test that waits for its other node.
+/// A self-test that waits for the other node.
 pub struct Waiting {
     process: Child,
     messages: BufReader<std::process::ChildStderr>,
     pub address: String,
-    /// The first line that it has written to standard error.
+    /// The first line that it wrote to standard error.
     pub said: String,
 }
 
@@ -62,8 +62,8 @@ impl Waiting {
         Ran { code: output.status.code(), signal: None, stdout: output.stdout, stderr }
     }
 
-    /// Expects that the process is still waiting, up to its time, and says why it has rejected
-    /// a connection.
+    /// Expects that the process kept waiting until its time limit, and that it reports why it rejected a
+    /// connection.
     #[track_caller]
     pub fn sends_away(self, why: &str) {
         let ran = self.end().expect_code(1);
@@ -72,7 +72,7 @@ impl Waiting {
         assert!(ran.stderr.contains("is still waiting: ") && ran.stderr.contains(why), "{}", ran.stderr);
     }
 
-    /// Expects that the process had found its node, and fails.
+    /// Expects that the process found its node and then failed.
     #[track_caller]
     pub fn fails(self, why: &str) {
         let ran = self.end().expect_code(1);
@@ -80,8 +80,7 @@ impl Waiting {
     }
 }
 
-/// A node that follows the protocol only as far as it wants to. It does not share the code of
-/// the program.
+/// A node that follows the protocol only partially. It shares no code with the program.
 pub struct Stranger {
     pub out: TcpStream,
     lines: BufReader<TcpStream>,
@@ -103,10 +102,10 @@ impl Stranger {
         self.out.write_all(line.as_bytes()).unwrap();
     }
 
-    /// The next line; empty if the connection is closed.
+    /// Returns the next line; empty if the connection is closed.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
-        // The other end may have closed with something unread, which is an error here.
+        // The other end may have closed with unread data, which is an error here.
         let _ = self.lines.read_line(&mut line);
         line
     }
@@ -118,14 +117,14 @@ impl Stranger {
         self.put(&line);
     }
 
-    /// Receives a message of the second side.
+    /// Receives a message from the second side.
     pub fn hear(&mut self) -> Value {
         let line = self.line();
         let (_, text) = line.split_once(' ').unwrap_or_else(|| panic!("no code: {line:?}"));
         serde_json::from_str(text).unwrap()
     }
 
-    /// Connects as the first side, and exchanges the greetings.
+    /// Connects as the first side and exchanges the greetings.
     pub fn greeted(waiting: &Waiting, token: &str) -> Stranger {
         let mut stranger = Stranger::at(waiting);
         let own = greeting();
@@ -136,8 +135,7 @@ impl Stranger {
         stranger
     }
 
-    /// Connects as the first side, and goes on until both sides have proven that they know the
-    /// token.
+    /// Connects as the first side and continues until both sides have proven that they know the token.
     pub fn proven(waiting: &Waiting) -> Stranger {
         let mut stranger = Stranger::greeted(waiting, "");
         stranger.say(&json!({"Hello": {"longest_ms": 0}}));
@@ -150,7 +148,7 @@ pub fn greeting() -> String {
     greeting_of("rdma-init/pair/3", "9.9.9")
 }
 
-/// The greeting of the protocol's earlier version.
+/// Returns the greeting of the protocol's earlier version.
 pub fn old_greeting() -> String {
     greeting_of("rdma-init/pair/1", "0.0.9")
 }
@@ -160,7 +158,7 @@ fn greeting_of(schema: &str, program: &str) -> String {
     format!("{}\n", json!({"Greeting": {"schema": schema, "program": program, "nonce": nonce}}))
 }
 
-/// Returns the keys for the messages of the first side and of the second side.
+/// Returns the keys for the first side's and the second side's messages.
 pub fn keys(token: &str, first: &str, second: &str) -> [[u8; 32]; 2] {
     let secret = HKDF::extract("rdma-init/pair/3", token);
     let [first, second] = [first, second].map(|line| Hash::hash(line.as_bytes()));

@@ -1,5 +1,5 @@
-//! Tests that standard output belongs to the command, and that the reader of standard error, or
-//! the lack of one, cannot keep the command from starting.
+//! Tests that standard output belongs to the command, and that a reader of standard error, or the lack of
+//! one, cannot keep the command from starting.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,8 +18,7 @@ use super::run::{rdma_init, run};
 use crate::support::process::close;
 use crate::support::{DEADLINE, poll_for, poll_until};
 
-/// This is longer than the program waits for a reader, and shorter than any time limit of the
-/// preparation.
+/// Longer than the program waits for a reader, and shorter than any time limit of the preparation.
 const PROMPTLY: Duration = Duration::from_secs(5);
 
 #[test]
@@ -36,7 +35,7 @@ fn the_report_goes_to_standard_error_alone() {
     assert!(ran.stderr.starts_with("rdma-init ") && ran.stderr.contains("T_X"), "{ran:#?}");
 }
 
-/// What is logged is for people and for programs, and neither reads Rust.
+/// The log is for people and for programs, so it must not contain Rust's debug output.
 #[test]
 fn a_debug_log_shows_no_structures_of_the_program() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +74,7 @@ fn json_is_one_object_on_each_line() {
     assert_eq!(variable.expect("T_X is reported")["value"], "quote \" and\nline");
 }
 
-/// A failure is reported in JSON as well, if JSON was asked for.
+/// If the user requested JSON, a failure is reported in JSON as well.
 #[test]
 fn failures_are_json_as_well() {
     let ran = run(rdma_init(["--log-format", "json", "--", "no-such-command"])).expect_code(127);
@@ -107,8 +106,8 @@ fn level_error_is_silent_when_nothing_is_wrong() {
     }
 }
 
-/// A report that shows only warnings also has the line with what was decided, because a warning
-/// alone does not say what it is about.
+/// A report that shows only warnings also contains the line with the decision, because a warning alone does
+/// not say what it is about.
 #[test]
 fn a_warning_stands_below_what_was_decided() {
     let mut command = rdma_init(["--log-level", "warn", "--", "true"]);
@@ -134,8 +133,8 @@ fn starts_promptly(stderr: impl Into<Stdio>, flags: &[&str]) {
     assert!(start.elapsed() < PROMPTLY, "started after {:?}", start.elapsed());
 }
 
-/// Kills a process that hangs, so that the test fails instead of hanging. The caller drops the
-/// result once the process has ended, and then nothing is killed.
+/// Kills a process that hangs, so that the test fails instead of hanging. The caller drops the result once
+/// the process has ended; then nothing is killed.
 fn watch_over(child: &Child) -> Sender<()> {
     let (sender, ended) = channel();
     let pid = child.id().cast_signed();
@@ -149,7 +148,7 @@ fn watch_over(child: &Child) -> Sender<()> {
     sender
 }
 
-/// A setting that makes the report longer than the room that the tests leave in a pipe.
+/// Returns a setting that makes the report longer than the room that the tests leave in a pipe.
 fn long() -> String {
     format!("T_LONG={}", "x".repeat(3000))
 }
@@ -160,7 +159,7 @@ fn a_broken_pipe_does_not_matter() {
     starts_promptly(broken(), &[]);
     starts_promptly(broken(), &["--set", &long()]);
     starts_promptly(broken(), &["--log-format", "json"]);
-    // A failure leaves nothing on standard output, either.
+    // A failure writes nothing to standard output, either.
     let mut command = rdma_init(["--", "no-such-command"]);
     command.stderr(broken());
     assert_eq!(command.status().unwrap().code(), Some(127));
@@ -185,7 +184,7 @@ fn a_full_pipe_that_nobody_reads_does_not_matter() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         fill(&writer);
         starts_promptly(writer.try_clone().unwrap(), &["--log-format", format]);
-        // Now the pipe has room for only a part of the report.
+        // Now the pipe has room for only part of the report.
         nix::unistd::read(&reader, &mut [0; 4096]).unwrap();
         starts_promptly(writer, &["--log-format", format, "--set", &long()]);
         drop(reader);
@@ -238,7 +237,7 @@ fn standard_descriptors_that_are_closed_stay_closed() {
             open.sort_unstable();
             open
         };
-        // While the program starts, it has files open for a moment.
+        // While the program starts, it briefly has files open.
         let settled = poll_for(Duration::from_secs(5), || (open() == wanted).then_some(()));
         let open = open();
         child.kill().unwrap();
@@ -248,7 +247,7 @@ fn standard_descriptors_that_are_closed_stay_closed() {
     }
 }
 
-/// Where standard error is closed, the next file that is opened must not take its place.
+/// If standard error is closed, the next file that is opened must not get its descriptor number.
 #[test]
 fn messages_never_land_in_another_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,7 +268,7 @@ fn a_reader_of_our_own_commands_may_go_away() {
         let mut command = rdma_init(arguments);
         command.stdout(nix::unistd::pipe().unwrap().1).stderr(Stdio::piped());
         let output = command.output().unwrap();
-        // As with any program, it ends without a message, by the signal or with a code.
+        // Like any program, it ends without a message, by the signal or with an exit code.
         assert!(matches!(output.status.signal(), None | Some(libc::SIGPIPE)), "{output:?}");
         assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
     }

@@ -1,5 +1,5 @@
-//! Tests `self-test --listen` and `--peer`: two nodes find each other, and any other process that
-//! connects is rejected.
+//! Tests `self-test --listen` and `--peer`: two nodes find each other, and any other process that connects is
+//! rejected.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ fn two_nodes_find_each_other_and_agree_that_there_is_no_rail() {
 
 #[test]
 fn whoever_comes_first_may_come_later() {
-    // This port was free a moment ago, and no process listens there.
+    // This port was free a moment ago, and no process listens on it.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let mut command = self_test(&["--peer", &address, "--wait", "30s"]);
@@ -95,8 +95,7 @@ fn a_token_that_can_be_guessed_is_refused() {
 #[test]
 fn a_peer_that_sends_something_else_is_named_with_it() {
     let waiting = Waiting::listen(&ONLY);
-    // The stream stays open to the end: if it were closed with something unread, the bytes sent
-    // would be lost.
+    // The stream stays open to the end: if it were closed with unread data, the bytes sent would be lost.
     let mut stream = waiting.connect();
     stream.write_all(b"GET /\x1b[31m HTTP/1.1\r\n\r\n").unwrap();
     let ran = waiting.end().expect_code(1);
@@ -113,7 +112,7 @@ fn a_line_without_end_is_not_read_for_ever() {
     let waiting = Waiting::listen(&ONLY);
     let mut stream = waiting.connect();
     let part = [b'{'; 4096];
-    // The node closes the connection before it has taken all of it.
+    // The node closes the connection before it has read everything.
     let error = loop {
         if let Err(error) = stream.write_all(&part) {
             break error.kind();
@@ -175,7 +174,7 @@ fn another_version_is_named_by_both() {
     let waiting = Waiting::listen(&ONLY);
     let mut old = Stranger::at(&waiting);
     old.put(&old_greeting());
-    // The old node can tell that the versions differ, too.
+    // The old node can also recognize that the versions differ.
     let greeting: serde_json::Value = serde_json::from_str(&old.line()).unwrap();
     assert_eq!(greeting["Greeting"]["schema"], "rdma-init/pair/3");
     assert_eq!(greeting["Greeting"]["nonce"].as_array().unwrap().len(), 16);
@@ -198,7 +197,7 @@ fn a_peer_that_does_not_keep_to_the_protocol_is_refused() {
     stranger.say(&json!({"Done": []}));
     waiting.fails("violates the protocol: it sent Done too early");
 
-    // Control characters in what a node says about itself do not reach the terminal.
+    // Control characters in a node's description of itself do not reach the terminal.
     let waiting = Waiting::listen(&[]);
     let mut stranger = Stranger::proven(&waiting);
     let rail = json!({"hca": "a\u{1b}[2J", "port": 1, "driver": null, "firmware": null, "link_layer": "x",
@@ -211,7 +210,7 @@ fn a_peer_that_does_not_keep_to_the_protocol_is_refused() {
     assert!(ran.text().contains("FAILED: pair-rails: 0 ports in use here, 500 on b"), "{}", ran.text());
     assert!(!ran.text().contains('\x1b'), "{}", ran.text());
 
-    // Ends of rails that do not exist are not given to a device, either.
+    // Ends of rails that do not exist are not passed to a device, either.
     let end = json!({"number": 17, "lid": 0, "gid": "::ffff:10.0.0.1", "mtu": 4096, "address": 0, "key": 1, "size": 4096});
     let moved =
         json!({"verified": true, "latency_ns": 1, "bandwidth_mbps": 1, "error": null, "skipped": null});
@@ -263,7 +262,7 @@ fn a_node_that_says_nothing_is_tried_again() {
     let mut command = self_test(&[&["--peer", &address, "--wait", "30s"], &ONLY[..]].concat());
     let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let _first = silent.accept().unwrap();
-    // The second connection is to a stranger, who speaks.
+    // The second connection is to an invalid peer, which sends data.
     silent.accept().unwrap().0.write_all(b"nonsense\n").unwrap();
     let output = process.wait_with_output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("tries again: 127.0.0.1:"), "{output:?}");

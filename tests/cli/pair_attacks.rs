@@ -1,5 +1,5 @@
-//! Tests that an attacker between two nodes, or beside them, can neither speak for one of them nor
-//! keep them apart.
+//! Tests that an attacker between two nodes, or beside them, can neither impersonate one of them nor keep
+//! them apart.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -17,12 +17,11 @@ const FORGED: &str = "FORGED-BY-MITM";
 
 const IN_BETWEEN: &str = "is not the other node's next message: a process in between";
 
-/// An attacker in between: the peer takes it for the listener, and the listener takes it for
-/// the peer.
+/// An attacker in the middle: the peer takes it for the listener, and the listener takes it for the peer.
 struct Between {
     listening: Option<Waiting>,
     connecting: Option<Child>,
-    /// The connection to the listener, and the one to the peer.
+    /// The connections to the listener and to the peer.
     listener: Stranger,
     peer: Stranger,
     /// The greetings of the peer and of the listener.
@@ -30,7 +29,7 @@ struct Between {
 }
 
 impl Between {
-    /// An attacker through whom both nodes have proven themselves to each other.
+    /// Returns an attacker through which both nodes have authenticated each other.
     fn proven(more: &[&str]) -> Between {
         let mut between = Between::greeted(more);
         let hello = between.peer.line();
@@ -44,8 +43,8 @@ impl Between {
         Between::greeted_within("30s", more)
     }
 
-    /// An attacker through whom both nodes have greeted each other. The peer tries for this long
-    /// to find a node that is not the attacker.
+    /// Returns an attacker through which both nodes have greeted each other. The peer tries for this long to
+    /// find a node other than the attacker.
     fn greeted_within(wait: &str, more: &[&str]) -> Between {
         let listening = Waiting::guarded("30s", more);
         let own = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -62,7 +61,7 @@ impl Between {
         Between { listening: Some(listening), connecting: Some(connecting), listener, peer, greetings }
     }
 
-    /// Returns the reports of both nodes at the end: first the listener's, then the peer's.
+    /// Returns both nodes' final reports: first the listener's, then the peer's.
     #[track_caller]
     fn end(mut self) -> [Ran; 2] {
         drop((self.listener, self.peer));
@@ -82,7 +81,7 @@ impl Between {
     }
 }
 
-/// Expects that neither node has taken the attacker's message for the other node's.
+/// Expects that neither node took the attacker's message for the other node's.
 #[track_caller]
 fn nobody_is_met(both: &[Ran; 2]) {
     for ran in both {
@@ -97,8 +96,7 @@ fn forged_node() -> serde_json::Value {
 
 #[test]
 fn who_relays_the_proof_cannot_speak_for_a_node() {
-    // A message without a code, one with the code of another token, and one with that of an
-    // empty token.
+    // Tries a message without a code, one with another token's code, and one with an empty token's code.
     for forge in [
         |_: &[String; 2]| [forged_node().to_string() + "\n", forged_node().to_string() + "\n"],
         |greetings: &[String; 2]| {
@@ -113,7 +111,7 @@ fn who_relays_the_proof_cannot_speak_for_a_node() {
         let [for_listener, for_peer] = forge(&between.greetings);
         between.listener.put(&for_listener);
         between.peer.put(&for_peer);
-        // Both nodes have to read it before anything is closed.
+        // Both nodes must read it before anything is closed.
         while !between.listener.line().is_empty() {}
         while !between.peer.line().is_empty() {}
         let both = between.end();
@@ -190,7 +188,7 @@ fn messages_in_another_order_or_with_one_left_out_are_refused() {
         let mut between = Between::proven(&[]);
         let node = between.listener.line();
         between.peer.put(&node);
-        // The peer goes on with its description and its ends.
+        // The peer continues with its description and its ends.
         let lines = [between.peer.line(), between.peer.line()];
         assert!(lines[0].contains("Node") && lines[1].contains("Ends"), "{lines:?}");
         order.iter().for_each(|index| between.listener.put(&lines[*index]));
@@ -207,13 +205,13 @@ fn messages_in_another_order_or_with_one_left_out_are_refused() {
 #[test]
 fn an_end_that_is_cut_off_is_noticed() {
     let mut between = Between::proven(&[]);
-    // The descriptions, the ends, and which rails are ready.
+    // These are the descriptions, the ends, and which rails are ready.
     for _ in 0..3 {
         let (first, second) = (between.peer.line(), between.listener.line());
         between.listener.put(&first);
         between.peer.put(&second);
     }
-    // Of the results, only the listener's is passed on.
+    // Only the listener's result is passed on.
     let done = between.listener.line();
     assert!(done.contains("Done"), "{done}");
     between.peer.put(&done);
@@ -260,7 +258,7 @@ fn peer_of(waiting: &Waiting) -> Command {
 
 #[test]
 fn silent_connections_do_not_keep_the_other_node_out() {
-    // More connections than the listener keeps, and every kind of silence.
+    // There are more connections than the listener keeps, in every kind of silence.
     let waiting = Waiting::guarded("30s", &ONLY);
     let mut silent: Vec<TcpStream> = (0..30).map(|_| waiting.connect()).collect();
     silent.extend((0..30).map(|_| {

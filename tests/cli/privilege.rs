@@ -1,4 +1,4 @@
-//! Tests a copy of the program that gives the rights of its owner to each user who starts it.
+//! Tests a copy of the program that gives its owner's privileges to each user who starts it.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -15,7 +15,7 @@ use super::run::{Ran, run};
 use crate::support::process::rdma_init;
 use crate::support::{copy_of_binary, skip};
 
-/// Makes a directory with a copy of the program that all users may execute.
+/// Creates a directory with a copy of the program that all users may execute.
 fn copy(mode: u32) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -24,7 +24,7 @@ fn copy(mode: u32) -> (tempfile::TempDir, PathBuf) {
     (folder, program)
 }
 
-/// Starts the program as a user who is not root.
+/// Runs the program as a user other than root.
 fn by_other(program: &Path, arguments: &[&str], environment: &[(&str, &Path)]) -> Ran {
     let ours = rdma_init(arguments);
     let mut command = Command::new("setpriv");
@@ -73,7 +73,7 @@ fn what_lends_nothing_runs() {
     if !Uid::effective().is_root() {
         return skip("only root can lend its rights");
     }
-    // A set-user-ID file gives root no rights that root does not have.
+    // A set-user-ID file gives root no privileges that root does not already have.
     let (_folder, program) = copy(0o4755);
     let mut command = Command::new(&program);
     command.env_clear().env("RDMA_INIT_CONFIG", "/dev/null").arg("--version");
@@ -87,8 +87,8 @@ fn what_lends_nothing_runs() {
     }
 }
 
-/// Starts the program with exactly these entries of the environment, as another user, and returns
-/// those of its command.
+/// Starts the program with exactly these environment entries, as another user, and returns those of its
+/// command.
 fn environment_through(program: &Path, environment: &[&CStr]) -> Vec<Vec<u8>> {
     let c = |text: &[u8]| CString::new(text).unwrap();
     let path = c(program.as_os_str().as_bytes());
@@ -101,15 +101,15 @@ fn environment_through(program: &Path, environment: &[&CStr]) -> Vec<Vec<u8>> {
         setuid(Uid::from_raw(1234))?;
         execve(&path, &arguments, &environment).map(drop)
     };
-    // SAFETY: system calls with what was made before the fork.
+    // SAFETY: system calls with values that were prepared before the fork.
     unsafe { command.pre_exec(move || become_other().map_err(std::io::Error::from)) };
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     output.stdout.split_inclusive(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
 }
 
-/// The kernel asks the C library to distrust the environment of a program that has a capability of
-/// its file. The command has none by that, and would not have lost anything.
+/// The kernel makes the C library distrust the environment of a program with a file capability. The command
+/// does not get this capability, and would otherwise have lost nothing.
 #[test]
 fn the_command_of_a_capable_program_gets_every_entry() {
     if !Uid::effective().is_root() {
@@ -128,7 +128,7 @@ fn the_command_of_a_capable_program_gets_every_entry() {
         return skip("setcap does not work here");
     }
     assert_eq!(environment_through(&program, &environment), expected);
-    // With nothing left by the C library, and with nothing at all.
+    // The C library leaves no entry, or there is none at all.
     let alone = [c"LD_PRELOAD="];
     assert_eq!(environment_through(&program, &alone), [b"LD_PRELOAD=\0".to_vec()]);
     assert!(environment_through(&program, &[]).is_empty());

@@ -1,4 +1,4 @@
-//! `status --ras`, with a server that answers what NCCL's own has answered. tests/nccl has NCCL's.
+//! Tests `status --ras` with a server that sends recorded answers of NCCL's own RAS. tests/nccl uses NCCL's.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::run::run;
 use crate::support::process::rdma_init;
 use crate::support::ras::server;
 
-/// Runs a command, which ends with this code. Returns its standard output.
+/// Runs a command, which must exit with this code. Returns its standard output.
 fn said(command: Command, code: i32) -> String {
     String::from_utf8(run(command).expect_code(code).stdout).unwrap()
 }
@@ -64,7 +64,7 @@ fn programs_get_the_ranks_as_data() {
     let counts = ["launched", "others", "count"].map(|field| behind[field].as_u64().unwrap());
     assert_eq!((counts, behind["ranks"][0]["rank"].as_u64()), ([16, 17, 1], Some(2)));
     assert!(ras["message"].as_str().unwrap().contains("rank 1 of 3"), "{said}");
-    // Without the option, nothing is asked.
+    // Without the option, RAS is not queried.
     let said = self::said(rdma_init(["status", "--json"]), 1);
     assert!(serde_json::from_str::<Value>(&said).unwrap().get("ras").is_none(), "{said}");
 }
@@ -80,7 +80,7 @@ fn why_ras_was_not_asked_or_does_not_answer_is_said() {
         with("NCCL_RAS_ENABLE", "0"),
         "NCCL's RAS is off: NCCL_RAS_ENABLE=0. Remove it, and start the job again."
     );
-    // A port that is free again.
+    // This port is free again.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let refused = with("NCCL_RAS_ADDR", &address);
     let start = format!("cannot query NCCL's RAS at {address}: no process listens there. It answers once");
@@ -91,7 +91,7 @@ fn why_ras_was_not_asked_or_does_not_answer_is_said() {
     );
 }
 
-/// A process that enters has not the environment of the command, whose start has left it.
+/// A process that enters does not have the command's environment, but the command's start saved it.
 #[test]
 fn the_commands_own_variables_count() {
     let state = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Tests that names of hosts are looked up with the files and the servers of the container, and
-//! without any code of the image. Each test has a network and files in /etc of its own.
+//! Tests that host names are looked up with the container's files and servers, and without any code from the
+//! image. Each test has its own network and files in /etc.
 
 use std::ffi::CString;
 use std::fs;
@@ -27,7 +27,7 @@ const OWN: &str = "10.9.0.1";
 const KUBERNETES: &str = "search job.svc.cluster.local svc.cluster.local cluster.local\n\
                           nameserver 10.96.0.10\noptions ndots:5\n";
 
-/// Runs `work` in a thread with a network namespace, which has two addresses, and a mount
+/// Runs `work` in a thread with its own network namespace, which has two addresses, and its own mount
 /// namespace, which has these files in /etc.
 fn alone(files: &[(&str, &str)], work: impl FnOnce(&Path) + Send) {
     let done = thread::scope(|scope| {
@@ -76,8 +76,7 @@ fn put(file: &Path, place: &Path) {
     mounted.unwrap_or_else(|error| panic!("{}: {error}", place.display()));
 }
 
-/// Starts a name server that knows one name. Returns the list of the names that it is asked
-/// for.
+/// Starts a name server that knows one name. Returns the list of names that it is asked for.
 fn server(known: &'static str) -> Arc<Mutex<Vec<String>>> {
     let socket = UdpSocket::bind("10.96.0.10:53").unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -103,8 +102,7 @@ fn server(known: &'static str) -> Arc<Mutex<Vec<String>>> {
     asked
 }
 
-/// Starts a node that waits on its address, and a peer that connects to it by a name. Returns
-/// how both ended.
+/// Starts a node that listens on its address, and a peer that connects to it by name. Returns how both ended.
 fn by_name(name: &str, change: impl FnOnce(&mut Command)) -> [Ran; 2] {
     let listen = format!("--listen={OWN}:0");
     let mut listen = self_test(&[&[&listen[..], "--wait=20s"], &ONLY[..]].concat());
@@ -125,8 +123,7 @@ fn a_pod_finds_another_by_its_short_name() {
         for ran in by_name("worker-0.job", |_| {}) {
             ran.expect_code(0);
         }
-        // The server was asked for an address of each family, for each name up to the one that
-        // exists.
+        // The server was asked for an address of each family, for each name up to the one that exists.
         let mut asked = asked.lock().unwrap().clone();
         asked.dedup();
         assert_eq!(
@@ -178,7 +175,7 @@ fn servers_that_say_nothing_are_waited_for_as_long_as_asked() {
     });
 }
 
-/// A library that leaves a mark as soon as it is loaded, and needs no other library.
+/// A library that creates a mark as soon as it is loaded, and needs no other library.
 const PLANTED: &str = r#"
 __attribute__((constructor)) static void mark(void) {
     static const char path[] = MARK;
@@ -205,7 +202,7 @@ fn no_code_of_the_image_is_loaded() {
             fs::copy(&planted, folder.join(format!("libnss_{name}.so.2"))).unwrap();
         }
         let _asked = server("worker-0.job.svc.cluster.local");
-        // The library is found by the variable, whose empty element is the working directory.
+        // The loader finds the library through the variable, whose empty element is the working directory.
         let hostile = |command: &mut Command| {
             let path = format!(":{}", folder.display());
             command.env("LD_LIBRARY_PATH", path).current_dir(folder);
@@ -221,7 +218,7 @@ fn no_code_of_the_image_is_loaded() {
         assert!(ran.text().contains("the other node did not connect to 10.9.0.1:"), "{}", ran.text());
         assert!(!mark.exists(), "a library of the image was loaded");
 
-        // A program that asks glibc loads the library.
+        // A program that uses glibc's lookup loads the library.
         let mut glibc = Command::new("getent");
         hostile(glibc.args(["hosts", "worker-0.job"]));
         let _ = glibc.output().unwrap();
@@ -229,13 +226,13 @@ fn no_code_of_the_image_is_loaded() {
     });
 }
 
-/// Libraries of name services are never loaded, and nothing in the program could load them.
+/// Libraries of name services are never loaded, and no code in the program could load them.
 #[test]
 fn glibc_s_name_services_are_not_in_the_program() {
     let program = fs::read(binary()).unwrap();
-    // The first text is a file that only glibc's getaddrinfo reads. The other two are functions
-    // that all other look-ups call (getpwuid, getservbyname, gethostbyname); they are found
-    // where the program has its symbols.
+    // The first text is a file that only glibc's getaddrinfo reads. The other two are functions that all
+    // other look-ups call (getpwuid, getservbyname, gethostbyname); they are found if the program has
+    // symbols.
     for trace in [&b"/etc/gai.conf\0"[..], b"\0__nss_lookup\0", b"\0__nss_lookup_function\0"] {
         let is_there = memchr::memmem::find(&program, trace).is_some();
         assert!(!is_there, "{}: something links name services", trace.escape_ascii());

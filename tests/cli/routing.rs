@@ -1,5 +1,5 @@
-//! Compares what the program reads and judges in real network namespaces with the routes that
-//! the kernel itself finds there for packets of an HCA.
+//! Compares what the program reads and judges in real network namespaces with the routes that the kernel
+//! itself selects there for an HCA's packets.
 
 use std::process::Command;
 
@@ -28,9 +28,8 @@ struct Made {
     answers: Vec<String>,
 }
 
-/// Runs the script in a new network namespace. `None` if this machine cannot make one. Each
-/// question is `DESTINATION from ADDRESS oif INTERFACE`, which is what the kernel asks itself
-/// for RoCE.
+/// Runs the script in a new network namespace. Returns `None` if this machine cannot create one. Each
+/// question is `DESTINATION from ADDRESS oif INTERFACE`, which is the kernel's own lookup for RoCE.
 fn made(lines: &str, questions: &[&str]) -> Option<Made> {
     let able = Command::new("unshare")
         .args(["--net", "--", "ip", "link", "add", "probe", "type", "veth"])
@@ -64,8 +63,7 @@ fn made(lines: &str, questions: &[&str]) -> Option<Made> {
 }
 
 impl Made {
-    /// The routes as sorted texts, because their order depends on how the kernel keeps its
-    /// tables.
+    /// Returns the routes as sorted texts, because their order depends on how the kernel stores its tables.
     fn routes(&self) -> Vec<String> {
         let line = |route: &rdma_init::facts::route::Route| {
             let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
@@ -133,7 +131,7 @@ fn every_table_rule_and_next_hop_is_read() {
     );
 }
 
-/// Tables come in no order, so that of a rule may come before the main one.
+/// Tables arrive in no particular order, so a rule's table may arrive before the main one.
 #[test]
 fn a_table_of_twenty_thousand_routes_hides_neither_the_default_route_nor_the_way_out_of_a_rail() {
     let lines = "
@@ -180,7 +178,7 @@ fn compare(lines: &str, family: &str, expected: &Way, answer: &str) {
 #[test]
 fn the_kernel_goes_the_way_that_is_judged_for_ipv4() {
     let compare = |lines: &str, expected, answer| compare(lines, "inet", &expected, answer);
-    // The kernel gives neither an error nor a gateway, whatever the tables say.
+    // The kernel returns neither an error nor a gateway, regardless of the tables.
     compare("", Way::OnLink, "172.16.7.7 from 172.16.1.9 dev eth1");
     compare("ip route add default via 10.1.0.1", Way::OnLink, "172.16.7.7 from 172.16.1.9 dev eth1");
     compare("ip rule add from 172.16.1.9 unreachable", Way::OnLink, "172.16.7.7 from 172.16.1.9 dev eth1");

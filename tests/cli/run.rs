@@ -1,4 +1,4 @@
-//! Runs the program in place, and keeps how it ended.
+//! Runs the program in place, and records how it ended.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -14,7 +14,7 @@ pub use crate::support::process::{from_scratch, program, rdma_init};
 /// How a run ended.
 #[derive(Debug)]
 pub struct Ran {
-    /// The exit code; `None` when a signal ended the program.
+    /// The exit code; `None` if a signal ended the program.
     pub code: Option<i32>,
     pub signal: Option<i32>,
     pub stdout: Vec<u8>,
@@ -26,15 +26,15 @@ impl Ran {
         std::str::from_utf8(&self.stdout).expect("standard output is UTF-8")
     }
 
-    /// Fails with everything that is known about the run, unless it ended with this code.
+    /// Fails, showing everything that is known about the run, unless it ended with this code.
     #[track_caller]
     pub fn expect_code(self, code: i32) -> Ran {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
     }
 
-    /// Checks for an error of the program's own: its message contains all of these parts,
-    /// standard output is empty, and nothing panicked.
+    /// Checks for one of the program's own errors: its message contains all of these parts, standard output
+    /// is empty, and nothing panicked.
     #[track_caller]
     pub fn expect_error(self, parts: &[&str]) -> Ran {
         let ran = self.expect_code(125);
@@ -47,7 +47,7 @@ impl Ran {
     }
 }
 
-/// Runs a command to its end. Fails when the command hangs.
+/// Runs a command to its end. Fails if the command hangs.
 #[track_caller]
 pub fn run(command: Command) -> Ran {
     run_with_input(command, "")
@@ -70,7 +70,7 @@ pub fn run_with_input(command: Command, input: impl Into<Vec<u8>>) -> Ran {
     ran
 }
 
-/// Returns whether a mount namespace can be made here.
+/// Returns whether a mount namespace can be created here.
 pub fn has_own_mounts() -> bool {
     let output = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
     output.is_ok_and(|output| output.status.success())
@@ -81,9 +81,9 @@ pub fn executable(path: &Path, text: &str) {
     copy_executable("/dev/stdin", path, text);
 }
 
-/// Copies an executable file, or writes `input` where `from` is /dev/stdin. A shell does this:
-/// if the test process had the file open for writing, a program that another test starts at
-/// that moment would inherit the descriptor, and the file could not be run (ETXTBSY).
+/// Copies an executable file, or writes `input` if `from` is /dev/stdin. A shell does this: if the test
+/// process had the file open for writing, a program that another test starts at that moment would inherit the
+/// descriptor, and the file could not be executed (ETXTBSY).
 pub fn copy_executable(from: impl AsRef<OsStr>, to: &Path, input: &str) {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-ec", "cat \"$0\" >\"$1\"; chmod 755 \"$1\""]).arg(from).arg(to).stdin(Stdio::piped());

@@ -12,7 +12,7 @@ fn self_test(arguments: &[&str]) -> Ran {
     run(rdma_init(["self-test"].iter().chain(arguments)))
 }
 
-/// One check of a captured host: its outcome, its evidence, what is wrong, and the fix.
+/// Returns one check of a captured host: its outcome, its evidence, what is wrong, and the fix.
 #[track_caller]
 fn one_check(check: &str, facts: &str) -> [String; 4] {
     let ran = self_test(&["--facts", facts, "--json", "--only", check]).expect_code(0);
@@ -32,8 +32,8 @@ fn a_sound_host_passes() {
     }
 }
 
-/// A row shows no evidence that contradicts its state, because most evidence says what is right
-/// about the other ports.
+/// A row shows no evidence that contradicts its state, because most evidence describes what is right about
+/// the other ports.
 #[test]
 fn a_row_does_not_contradict_its_state() {
     for (facts, row, evidence) in [
@@ -83,7 +83,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
             assert!(ran.text().contains(part), "{part:?} is not in\n{}", ran.text());
         }
     }
-    // A port that the configuration leaves out is not used, either.
+    // A port that the configuration excludes is not used, either.
     let facts = host("default-route-hca-is-the-only-one");
     let mut command = rdma_init(["self-test", "--facts", &facts]);
     command.env("RDMA_INIT_DEFAULT_ROUTE_HCA", "skip");
@@ -99,8 +99,8 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
     assert!(ran.text().contains("warning: rate:"), "{}", ran.text());
 }
 
-/// Some findings are only warnings, because what they find may be on purpose. They do not hide
-/// that the job would get no RDMA.
+/// Some findings are only warnings, because the state may be intentional. They do not hide that the job would
+/// get no RDMA.
 #[test]
 fn a_job_that_would_get_no_rdma_fails() {
     let tcp = "FAILED: fabric: The job has no RDMA: ";
@@ -145,7 +145,7 @@ fn values_that_do_not_mean_what_they_seem_to_are_told() {
     assert!(ran.text().contains("FAILED: variables: NCCL_PROTO=Simpel (environment)"), "{}", ran.text());
 }
 
-/// A state that needs no repair does not lead to a warning in every run.
+/// A state that needs no repair does not cause a warning in every run.
 #[test]
 fn ports_that_nobody_needs_and_routes_that_nobody_misses_pass() {
     for (name, check, says) in [
@@ -238,8 +238,8 @@ fn releases_are_held_against_the_published_minimum() {
     assert!(message.contains("needs CUDA 12.1 or later, but the image has 11.8.0"), "{message}");
 }
 
-/// The counts that Alibaba Cloud publishes pass: those of eRDMA NICs for each instance type,
-/// and those of cards for ACS.
+/// The counts that Alibaba Cloud publishes pass: the number of eRDMA NICs for each instance type, and the
+/// number of GPUs for ACS.
 #[test]
 fn published_counts_pass_and_others_are_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +315,7 @@ fn this_machine_can_be_tested() {
     assert!(ran.text().contains("this user may write to it"), "{}", ran.text());
 }
 
-/// Most machines have no fabric. There the job does not start, if the self-test is required.
+/// Most machines have no fabric. There, the job does not start if the self-test is required.
 #[test]
 fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
     let folder = tempfile::tempdir().unwrap();
@@ -346,7 +346,7 @@ fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
     let wanted = "rdma-init: self-test = \"enforce\", and 1 check failed. fabric: The job has no RDMA";
     assert!(reason.starts_with(wanted) && reason.lines().count() == 1, "{reason:?}");
 
-    // With only errors shown, a warning is silent and a failure is not.
+    // If only errors are shown, a warning is silent but a failure is not.
     let quiet = start(&["--self-test", "warn", "--log-level", "error"]).expect_code(0);
     assert!(quiet.stderr.contains("FAILED fabric") && !quiet.stderr.contains("warning"), "{quiet:#?}");
     let json = start(&["--self-test", "warn", "--log-format", "json"]).expect_code(0);

@@ -1,5 +1,4 @@
-//! Tests that a command in place gets the signal mask and the dispositions with which the
-//! program was started.
+//! Tests that a command in place gets the signal mask and the dispositions that the program was started with.
 
 use std::process::Command;
 
@@ -8,8 +7,7 @@ use nix::libc;
 use super::run::{from_scratch, rdma_init, run};
 use crate::support::signal_states::{STATES, State, inherit, shown};
 
-/// Compares what `cat` finds when it is started directly with what it finds when the program
-/// starts it.
+/// Compares the output of `cat` when it is started directly with its output when the program starts it.
 fn compare(state: &State) -> Option<String> {
     let mut direct = Command::new("/bin/cat");
     direct.env_clear().arg("/proc/self/status");
@@ -28,8 +26,8 @@ fn mask_and_dispositions_are_those_inherited() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// A signal that was pending at the start is still pending in the command, and the program does
-/// not take it for one of its own.
+/// A signal that was pending at the start is still pending in the command, and the program does not take it
+/// for one of its own.
 #[test]
 fn a_pending_signal_stays_pending() {
     let mut lost = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests what a start without an init leaves for `exec`, `env` and `status`.
+//! Tests the state that a start without an init saves for `exec`, `env` and `status`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use rdma_init::state::mount::is_of_root;
 use super::run::{Ran, has_own_mounts, program, rdma_init, run};
 use crate::support::{binary, skip};
 
-/// A directory for the state, below a directory that only the user of the tests may write to.
+/// A directory for the state, below a directory that only the tests' user may write to.
 struct StateDir {
     folder: tempfile::TempDir,
 }
@@ -34,7 +34,7 @@ impl StateDir {
         command
     }
 
-    /// Runs a script as the command of a start. The script finds the program's path in `$0`.
+    /// Runs a script as a start's command. The script finds the program's path in `$0`.
     fn script(&self, script: &str) -> Ran {
         let mut command =
             self.command(&["--set", "NCCL_IB_TC=106", "--", "sh", "-c", script, binary().to_str().unwrap()]);
@@ -51,7 +51,7 @@ fn a_command_finds_what_it_was_started_with() {
     let lines: Vec<&str> = ran.text().lines().collect();
     assert!(lines[0].starts_with("prepared ") && lines[0].ends_with("; 1 variable filled in"), "{ran:#?}");
     assert_eq!(lines[1..], ["the command runs", "export NCCL_IB_TC=106", "106"]);
-    // A process that enters may set another value, and flags ask for a new decision.
+    // A process that enters may set another value, and flags request a new decision.
     let ran = place
         .script("NCCL_IB_TC=1 $0 exec -- sh -c 'echo $NCCL_IB_TC'; $0 env --set NCCL_IB_SL=3")
         .expect_code(0);
@@ -72,7 +72,7 @@ fn a_start_in_a_mount_namespace_of_its_own_leaves_the_state_as_it_is() {
     assert_eq!(before, after);
     let lines: Vec<&str> = rest.lines().collect();
     assert_eq!((lines[0], lines[2]), ("export NCCL_IB_TC=106", "the command runs"), "{ran:#?}");
-    // Its command has ended, so the next start takes the place.
+    // Its command has ended, so the next start uses the directory.
     let program_path = binary();
     let arguments = ["--mount", program_path.to_str().unwrap(), "--set", "NCCL_IB_TC=7", "--", "true"];
     let mut next = program("/usr/bin/unshare", arguments);
@@ -91,7 +91,7 @@ fn what_the_command_line_says_to_ray_is_a_fact() {
     assert_eq!(facts["ray_start"], serde_json::json!({"node_ip_address": "10.0.0.5"}));
 }
 
-/// A profile that is chosen by name has constants to fill in on any machine.
+/// A profile that is selected by name fills in constants on any machine.
 #[test]
 fn what_was_filled_in_is_not_called_the_user_s() {
     let place = StateDir::new();
@@ -102,8 +102,8 @@ fn what_was_filled_in_is_not_called_the_user_s() {
         command.env("NCCL_DEBUG", "WARN").envs(profile.map(|name| ("RDMA_INIT_PROFILE", name)));
         run(command).expect_code(0)
     };
-    // In the first case the profile is a flag of the start, which is not known later. In the
-    // second it is a variable, which is.
+    // In the first case, the profile is a flag of the start, which is unknown later. In the second, it is a
+    // variable, which is known.
     for (flags, variable) in [(&["--profile", "baidu-cce"][..], None), (&[], Some("baidu-cce"))] {
         let asked = |command: &str| script(flags, variable, &format!("exec $0 {command}"));
         let plan = asked("plan");
@@ -124,13 +124,12 @@ fn what_was_filled_in_is_not_called_the_user_s() {
         ] {
             assert!(why.text().contains(part), "no {part:?} in {why:#?}");
         }
-        // If a user asks for another profile, `env` prints its variables, and the command
-        // gets them.
+        // If a user requests another profile, `env` prints its variables, and the command gets them.
         let other = asked("env --profile none --all");
         assert!(!other.text().contains("NCCL_IB_TIMEOUT"), "{other:#?}");
         let command = asked("--profile none -- env");
         assert!(!command.text().contains("NCCL_IB_TIMEOUT="), "{command:#?}");
-        // Without such a request, the decision of the start stands.
+        // Without such a request, the start's decision stays.
         assert!(asked("-- env").text().contains("\nNCCL_IB_TIMEOUT="));
         let captured = asked("plan --facts demo:infiniband");
         let of_here = ["yours  NCCL_IB_", "when this container started"];
@@ -140,7 +139,7 @@ fn what_was_filled_in_is_not_called_the_user_s() {
     let why =
         script(&["--profile", "baidu-cce"], None, "NCCL_IB_TIMEOUT=7 exec $0 plan --why NCCL_IB_TIMEOUT");
     assert!(why.text().starts_with("NCCL_IB_TIMEOUT=7, set by you and unchanged\n"), "{why:#?}");
-    // A value that the configuration has set counts as set by the user, too.
+    // A value from the configuration also counts as set by the user.
     let why = script(&["--set", "NCCL_IB_TIMEOUT=9"], None, "exec $0 plan --why NCCL_IB_TIMEOUT");
     assert!(why.text().starts_with("NCCL_IB_TIMEOUT=9, set by you and unchanged\n"), "{why:#?}");
 }

@@ -101,8 +101,8 @@ fn everything_after_the_dashes_is_the_command_s() {
     assert_eq!(ran.text(), "--|--help||plan|a b|");
 }
 
-/// The argparse of this machine's Python reads the command line, as in torchrun. All versions
-/// since 3.6 treat dashes in the same way.
+/// This machine's Python parses the command line with argparse, as torchrun does. All versions since 3.6
+/// treat dashes in the same way.
 #[test]
 fn dashes_that_argparse_takes_away_can_be_written_twice() {
     let script = "import argparse, subprocess, sys
@@ -127,7 +127,7 @@ sys.exit(subprocess.call([job.training_script, *job.training_script_args]))";
     ] {
         assert_eq!(launched(whole).expect_code(0).text(), "started\n", "{whole:?}");
     }
-    // A launcher that does not remove the dashes has the same effect.
+    // With a launcher that does not remove the dashes, the effect is the same.
     let ran = run(rdma_init(["--", "--", "echo", "--", "started"])).expect_code(0);
     assert_eq!(ran.text(), "-- started\n");
 }
@@ -179,10 +179,10 @@ fn an_interpreter_that_is_missing_is_named() {
     );
     let of_path = said("#!/no/such/interpreter -x\n", path);
     assert!(of_path.contains(&missing), "{of_path}");
-    // The script is in the PATH, but the kernel gives the same error as for a missing file.
+    // The script is in the PATH, but the kernel returns the same error as for a missing file.
     let by_name = said("#!/no/such/interpreter -x\n", "script");
     assert!(by_name.contains("names the interpreter /no/such/interpreter"), "{by_name}");
-    // The script is named by a path that is relative to the working directory.
+    // The script is named by a path relative to the working directory.
     let relative = |text: &str, command: &str| {
         executable(&script, text);
         let mut program = rdma_init(["--", command]);
@@ -279,7 +279,7 @@ fn values_of_the_preflight_that_nobody_could_use_are_errors() {
     }
 }
 
-/// An option that has no effect on a command is an error that names the command that takes it.
+/// An option without effect on a command is an error that names the command that accepts it.
 #[test]
 fn a_command_takes_its_own_options_only() {
     for (line, said) in [
@@ -311,7 +311,7 @@ fn a_command_takes_its_own_options_only() {
     ] {
         run(rdma_init(line.split(' '))).expect_error(&[said]);
     }
-    // Before the command's name, an option counts for the command, if that takes it.
+    // Before the command's name, an option applies to the command if the command accepts it.
     for line in [
         "--profile none plan --facts demo:cce-roce --json",
         "plan --profile none --facts demo:cce-roce --json",
@@ -399,7 +399,7 @@ fn death_by_a_signal_is_passed_on() {
 #[test]
 fn the_command_takes_the_place_of_the_program() {
     let command = rdma_init(["--", "sh", "-c", "echo $$ $PPID"]);
-    // The shell prints its own process number, and then becomes the program.
+    // The shell prints its own process ID and then becomes the program.
     let mut shell = std::process::Command::new("/bin/sh");
     shell.env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
     shell

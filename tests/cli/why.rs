@@ -55,7 +55,7 @@ fn a_port_that_the_env_plugin_adds_is_named() {
     let text = why(&golden::facts("ib-rail-polling-env-plugin"), "NCCL_IB_HCA", &[]);
     let own = "=mlx5_0,mlx5_1,mlx5_3, which rdma-init decided for this node; also mlx5_2 if its port is ACTIVE by then";
     expect(&text, &[own]);
-    // Without the plugin, the list of the start counts.
+    // Without the plugin, the start's list applies.
     let text = why(&golden::facts("ib-rail-polling"), "NCCL_IB_HCA", &[]);
     assert!(!text.contains("by then"), "{text}");
 }
@@ -90,7 +90,7 @@ fn a_slot_that_is_right_and_not_taken_is_named_with_the_reason() {
             "index 9 of mlx5_2:1, which is also right (172.20.1.10 on eth2.100)",
         ],
     );
-    // If only one slot is right, there is nothing to explain.
+    // If only one GID index is right, there is nothing to explain.
     let text = why("generic-roce");
     assert!(!text.contains("also right"), "{text}");
 }

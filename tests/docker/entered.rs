@@ -33,7 +33,7 @@ fn exec_gives_what_the_command_got() {
     let env = container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0);
     assert_eq!(about_nccl(&env), WANTED);
     assert_eq!(env.stderr, "");
-    // A process of any user gets the same. A variable that the user sets for the process stays.
+    // Any user's process gets the same variables. A variable that the user sets for the process stays.
     let other =
         container.docker(["exec", "--user", "1234"], &["/rdma-init", "exec", "--", "env"]).expect_code(0);
     assert_eq!(about_nccl(&other), WANTED);
@@ -43,7 +43,7 @@ fn exec_gives_what_the_command_got() {
     // A shell can read the variables without rdma-init.
     let sourced = container.exec(&["sh", "-c", ". /run/rdma-init/env.sh; env"]).expect_code(0);
     assert_eq!(about_nccl(&sourced), WANTED);
-    // The exit code is that of the command.
+    // The exit code is the command's.
     container.exec(&["/rdma-init", "exec", "--", "sh", "-c", "exit 7"]).expect_code(7);
     container
         .exec(&["/rdma-init", "exec", "--", "/no/such"])
@@ -75,8 +75,8 @@ fn a_shell_of_the_command_is_told_who_filled_them_in() {
     shows(&why, "where it is set\n  rdma-init, when this container started: \"=mlx5_0\"\n");
     shows(&shell("/rdma-init plan --why NCCL_IB_TIMEOUT"), "NCCL_IB_TIMEOUT=22, set by you and unchanged\n");
     shows(&shell("NCCL_IB_HCA=mlx5_0 /rdma-init plan --why NCCL_IB_HCA"), "set by you and unchanged\n");
-    // A second start inside the container fills in the same variables. `env` with a flag makes
-    // its own decision.
+    // A second start inside the container fills in the same variables. With a flag, `env` makes its own
+    // decision.
     assert_eq!(
         about_nccl(&shell("/rdma-init -- env")),
         [WANTED[0], WANTED[1], "NCCL_IB_TIMEOUT=22", WANTED[2]]
@@ -89,7 +89,7 @@ fn a_shell_of_the_command_is_told_who_filled_them_in() {
 fn nccl_finds_the_variables_in_every_process() {
     let Some((engine, host)) = Host::of_engine() else { return };
     let (_folder, conf) = file("NCCL_DEBUG=WARN\nNCCL_SOCKET_IFNAME=eth9");
-    // The container has its own copy of the file, as if the file were in the image.
+    // The container has its own copy of the file, as if the image contained it.
     let copy = format!("cp {conf}.in /etc/nccl.conf");
     let volume = format!("{conf}:{conf}.in:ro");
     let options = host.options(&["--volume", &volume, "--entrypoint", "/bin/sh"]);
@@ -101,9 +101,9 @@ fn nccl_finds_the_variables_in_every_process() {
     for line in [WANTED[0], WANTED[1]] {
         assert!(conf.lines().any(|found| found == line), "{conf}");
     }
-    // The user's own line was there first, and stays.
+    // The user's own line was there before, and stays.
     assert!(!conf.contains(WANTED[2]), "{conf}");
-    // Lines of an earlier start are not a setting of the user at the next start.
+    // An earlier start's lines do not count as a user setting at the next start.
     container.docker(["restart", "--time", "1"], &[]).expect_code(0);
     let again = container.exec(&["cat", "/etc/nccl.conf"]).expect_code(0).stdout;
     assert_eq!(again.matches("# rdma-init: begin").count(), 1, "{again}");
@@ -124,8 +124,8 @@ fn where_little_can_be_written_the_state_is_found_all_the_same() {
         assert_eq!(about_nccl(&root), WANTED, "{options:?}");
         shows(&container.exec(&["/rdma-init", "status"]).expect_code(0), "the command runs");
         container.signal("KILL");
-        // The start said what could not be done, and what helps. It did not advise the user to
-        // read files that others may write.
+        // The start reported what could not be done, and the fix. It did not advise the user to read files
+        // that others may write.
         container
             .wait()
             .expect_line(["note:", "cannot be written to /etc/nccl.conf"])
@@ -144,7 +144,7 @@ fn status_is_for_probes() {
     let json = container.exec(&["/rdma-init", "status", "--json"]).expect_code(0).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((json["ready"].as_bool(), json["filled"].as_u64()), (Some(true), Some(3)), "{json}");
-    // Another start in the same container does not replace the state of the first one.
+    // Another start in the same container does not replace the first one's state.
     container.exec(&["/rdma-init", "--", "true"]).expect_code(0);
     container.exec(&["/rdma-init", "status"]).expect_code(0);
     drop(container);
@@ -162,8 +162,7 @@ fn status_is_for_probes() {
 #[test]
 fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
     let Some((engine, host)) = Host::of_engine() else { return };
-    // A platform sets these variables without telling the engine, so an entering process does
-    // not have them.
+    // A platform sets these variables without telling the engine, so an entering process does not have them.
     let script = "NCCL_IB_TIMEOUT=22 NCCL_SOCKET_IFNAME=eth0 TOKEN=hunter2 exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'";
     let mut container = engine.start(host.options(&["--entrypoint", "/bin/sh"]), &["-c", script]);
     container.wait_for("ready");
@@ -178,7 +177,7 @@ fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
     assert_eq!(env(&["--all"]), all);
     assert_eq!(env(&["--changed-only"]), [WANTED[0]]);
     assert_eq!(env(&["--all", "--changed-only"]), [WANTED[0], "NCCL_IB_TIMEOUT=22", WANTED[2]]);
-    // This file has only the variables that were filled in.
+    // This file contains only the filled variables.
     assert_eq!(
         about_nccl(&container.exec(&["cat", "/run/rdma-init/nccl.conf"]).expect_code(0)),
         [WANTED[0], WANTED[1]]
@@ -192,8 +191,7 @@ fn containers_that_share_a_folder_keep_each_their_own() {
     let Some(engine) = engine() else { return };
     let name = engine.named();
     let places = ["shareable".to_owned(), format!("container:{}", name.name)];
-    // The containers share /dev/shm, as in a Pod, and there is no other place that they can
-    // write to.
+    // The containers share /dev/shm, as in a Pod, and there is no other place that they can write to.
     let start = |place: &str, value: &str| {
         let setting = format!("RDMA_INIT_SET=NCCL_IB_TC={value}");
         let options = ["--user", "1234", "--ipc", place, "--env", &setting, "--entrypoint", "/rdma-init"];
@@ -241,8 +239,7 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
         ])
         .expect_line(["fix:", "NCCL_CONF_FILE=/run/"]);
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
-    // Now the file belongs to the user of the container, who could write to it, but not to its
-    // directory.
+    // Now the file belongs to the container's user, who could write to it but not to its directory.
     std::os::unix::fs::chown(&conf, Some(1234), None).unwrap();
     let own = [&options[..], &["--user", "1234"]].concat();
     engine
@@ -253,8 +250,8 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
     let told = [&options[..], &["--env", "RDMA_INIT_WRITE_NCCL_CONF=true"]].concat();
     engine.run(told, &["true"]).expect_code(0).expect_unsaid("cannot be written");
     assert!(std::fs::read_to_string(&conf).unwrap().contains("\nNCCL_IB_TC=1\n"));
-    // At a later start the file's directory is read-only, but the file still has the earlier
-    // lines, and NCCL reads them.
+    // At a later start, the file's directory is read-only, but the file still has the earlier lines, and NCCL
+    // reads them.
     let later = ["--volume", &volume, "--env", "RDMA_INIT_SET=NCCL_IB_TC=2"];
     engine
         .run(later, &["true"])

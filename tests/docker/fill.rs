@@ -1,4 +1,4 @@
-//! Tests what is filled in for the devices of a container, and what the user has decided.
+//! Tests which values are filled in for a container's devices, and which values the user decides.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,11 +13,11 @@ fn a_container_gets_what_its_devices_call_for() {
     let (address, own) = (front.address(), [rails[0].address(), rails[1].address()]);
     let host = Host::new()
         .on(front, address)
-        // The processes of the job meet through this interface.
+        // The job's processes bootstrap over this interface.
         .hca(0, "eth0", front, address)
         .hca(1, "eth1", &rails[0], own[0])
         .hca(2, "eth2", &rails[1], own[1])
-        // The GID of this port belongs to the address of another container.
+        // This port's GID belongs to another container's address.
         .hca(3, "eth3", &rails[0], rails[0].address())
         // This port has no cable yet.
         .hca(4, "eth4", &rails[1], rails[1].address())
@@ -55,7 +55,7 @@ fn a_container_gets_what_its_devices_call_for() {
         .expect_line(["fix:", "cable"]);
 }
 
-/// The engine's client reads the format `docker`, and takes the rest of each line unchanged.
+/// The engine's client reads the format `docker`, and uses the rest of each line unchanged.
 #[test]
 fn the_engine_reads_the_format_that_is_for_it() {
     let Some(engine) = engine() else { return };
@@ -73,7 +73,7 @@ fn the_engine_reads_the_format_that_is_for_it() {
     let mut program = std::process::Command::new(crate::support::binary());
     program.env_clear().env("RDMA_INIT_CONFIG", "/dev/null");
     program.args(["env", "--facts", "demo:infiniband", "--format", "docker"]);
-    // The client would fail on these values, and then take no variable at all.
+    // The client would fail on these values and then use no variable at all.
     let hostile = [("T_LINES", "1\nT_MORE=2".to_owned()), ("T_LONGER", "x".repeat(70_000))];
     let values = values.map(|(name, value)| (name, value.to_owned()));
     for (name, value) in values.iter().chain(&hostile) {
@@ -99,7 +99,7 @@ fn a_running_container_can_be_asked() {
     let plan = container.exec(&["/rdma-init", "plan"]).expect_code(0);
     let facts = container.exec(&["/rdma-init", "inspect", "--json"]).expect_code(0);
     let env = container.exec(&["/rdma-init", "env", "--format", "docker"]).expect_code(0);
-    // An entering process does not inherit the variables, but it can get them with `env`.
+    // An entering process does not inherit the variables, but can get them with `env`.
     let bare = container.exec(&["sh", "-c", "env | grep NCCL"]).expect_code(1);
     let filled =
         container.exec(&["sh", "-c", "eval \"$(/rdma-init env)\" && env | grep NCCL"]).expect_code(0);
@@ -123,7 +123,7 @@ fn a_running_container_can_be_asked() {
 
     container.signal("TERM");
     let ended = container.wait().expect_code(143);
-    // The report of the start contains every line that `plan` prints later.
+    // The start's report contains every line that `plan` prints later.
     for line in plan.stdout.lines() {
         assert!(ended.stderr.contains(line), "{line:?} was not said at the start: {ended:#?}");
     }
@@ -138,7 +138,7 @@ fn what_the_user_sets_stands() {
     assert_eq!(ended.variable("NCCL_IB_HCA"), Some("mlx5_7"));
     assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), Some("3"));
     assert_eq!(ended.variable("NCCL_SOCKET_IFNAME"), Some("eth"));
-    // A line tells the user what is wrong with the value.
+    // A line says what is wrong with the value.
     ended
         .expect_line(["NCCL_IB_HCA=mlx5_7 (environment)", "does not have", "mlx5_0"])
         .expect_line(["fix:", "Remove NCCL_IB_HCA"]);
@@ -253,8 +253,7 @@ fn a_node_that_the_engine_denies_is_named_with_the_error() {
     let network = engine.network();
     let address = network.address();
     let host = Host::new().on(network, address).hca(0, "eth0", network, address);
-    // The node has the device number of the real uverbs0, and the engine was not asked to allow
-    // this device.
+    // The node has the device number of the real uverbs0, and the engine was not asked to allow this device.
     let make = "mkdir /dev/infiniband && mknod -m 666 /dev/infiniband/uverbs0 c 231 192";
     let ended = engine.after(make, host.options(&[]), "/rdma-init -- env").expect_code(0);
     assert_eq!(ended.variable("NCCL_IB_HCA"), None);

@@ -1,5 +1,5 @@
-//! Tests what the program says about NCCL, libibverbs and its providers in an image. The real
-//! libraries are mounted into a container that has nothing else.
+//! Tests what the program says about an image's NCCL, libibverbs and providers. The real libraries are
+//! mounted into a container that contains nothing else.
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Ended, Engine, engine};
@@ -13,8 +13,8 @@ const FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
 #[cfg(target_arch = "aarch64")]
 const FOLDER: &str = "/usr/lib/aarch64-linux-gnu";
 
-/// Runs a container with NCCL, with one HCA that has the driver mlx5_core, and with these files
-/// of this machine at the same paths.
+/// Runs a container with NCCL, one HCA with the driver mlx5_core, and these files of this machine at the same
+/// paths.
 fn run(engine: &Engine, paths: &[&str], more: &[&str], command: &[&str]) -> Ended {
     let host = Host::with_one_hca(engine).driver(0, "mlx5_core");
     let library = repository(format!("target/nccl/{RELEASE}/libnccl.so.2"));
@@ -28,7 +28,7 @@ fn run(engine: &Engine, paths: &[&str], more: &[&str], command: &[&str]) -> Ende
     engine.run(options.iter().map(String::as_str), command)
 }
 
-/// The path of the file to which the link to the mlx5 provider leads.
+/// Returns the path of the file that the link to the mlx5 provider points to.
 fn mlx5() -> String {
     let link = format!("{FOLDER}/libibverbs/libmlx5-rdmav34.so");
     std::fs::canonicalize(link).unwrap().display().to_string()
@@ -73,6 +73,6 @@ fn without_the_provider_or_its_file_nccl_sees_no_hca() {
     };
     error(&[&libibverbs], "is not in the image");
     error(&[&libibverbs, &providers, &mlx5()], "no file in /etc/libibverbs.d names it");
-    // A link that leads to nothing is not a library.
+    // A dangling link is not a library.
     error(&[&libibverbs, &providers, "/etc/libibverbs.d"], "its library is not in the image");
 }

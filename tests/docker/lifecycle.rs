@@ -1,5 +1,4 @@
-//! Tests the program in a real container, as PID 1 and beside another PID 1: exit codes,
-//! signals, orphans.
+//! Tests the program in a real container, as PID 1 and next to another PID 1: exit codes, signals, orphans.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +12,7 @@ use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Engine, engine};
 use crate::support::{DEADLINE, poll_until};
 
-/// A command that prints the signals that it gets, and goes on.
+/// A command that prints the signals that it gets, and continues.
 const LISTENER: &str =
     "for signal in HUP INT USR1 USR2 WINCH TERM; do trap \"echo got $signal\" $signal; done
     trap 'echo got TERM; exit 7' TERM
@@ -78,8 +77,8 @@ fn docker_stop_ends_the_container_at_once() {
     container.wait().expect_code(143);
 }
 
-/// Stops the container. The engine would wait for a minute before it kills the container, so
-/// the stop must end it sooner.
+/// Stops the container. The engine would wait for a minute before it kills the container, so the stop must
+/// end it sooner.
 #[track_caller]
 fn stop(container: &Container) {
     let start = Instant::now();
@@ -103,8 +102,7 @@ fn a_stop_right_after_the_start_is_not_lost() {
     for _ in 0..3 {
         let container = engine.create::<&str>([], &["sleep", "1000"]);
         container.docker(["start"], &[]).expect_code(0);
-        // The kernel drops signals to PID 1 as long as the engine's own process has not become
-        // the program.
+        // The kernel drops signals to PID 1 until the engine's own process has become the program.
         let comm = format!("/proc/{}/comm", container.inspect("{{.State.Pid}}"));
         poll_until("the program runs", || (fs::read_to_string(&comm).ok()? == "rdma-init\n").then_some(()));
         stop(&container);
@@ -115,7 +113,7 @@ fn a_stop_right_after_the_start_is_not_lost() {
 #[test]
 fn another_stop_signal_reaches_the_command() {
     let Some(engine) = engine() else { return };
-    // Signal 37 is the real-time signal that ends a systemd.
+    // Signal 37 is the real-time signal that stops a systemd.
     let mut container = engine.start(
         ["--stop-signal", "37"],
         &["sh", "-c", "trap 'echo got 37; exit 0' 37\necho ready\nsleep 1000 & wait"],
@@ -146,7 +144,7 @@ fn docker_kill_and_the_client_s_ctrl_c_end_the_container() {
     container.signal("KILL");
     container.wait().expect_code(137);
 
-    // Without a terminal, the client passes its own signals on.
+    // Without a terminal, the client forwards its own signals.
     let container = sleeper(engine);
     let client = Pid::from_raw(container.client().try_into().unwrap());
     kill(client, Signal::SIGINT).unwrap();
@@ -156,15 +154,15 @@ fn docker_kill_and_the_client_s_ctrl_c_end_the_container() {
 #[test]
 fn orphans_are_reaped() {
     let Some(engine) = engine() else { return };
-    // The parents of these processes end before them, so PID 1 adopts them. The shell waits
-    // until none is left, neither running nor as a zombie.
+    // The parents of these processes end before them, so PID 1 adopts them. The shell waits until none is
+    // left, neither running nor as a zombie.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'exit 3' & sleep 0 &); done
         until [ \"$(ls -d /proc/[0-9]* | grep -cv -e '/1$' -e \"/$$\\$\")\" -le 2 ]; do :; done
         echo clean
         exec sleep 1000";
     let mut container = engine.start::<&str>([], &["sh", "-c", script]);
     container.wait_for("clean");
-    // PID 1 also inherits the orphans of a process that entered.
+    // PID 1 also adopts the orphans of a process that entered.
     container.exec(&["sh", "-c", "(sh -c 'exit 3' &) ; (sleep 0 &)"]).expect_code(0);
     poll_until("only PID 1 and the command are left", || {
         let top = container.docker(["top"], &["-o", "pid,stat,args"]).expect_code(0).stdout;
@@ -189,7 +187,7 @@ fn the_command_starts_as_the_engine_would_have_started_it() {
     let script = "ls /proc/$$/fd; ls -l /proc/$$/cwd | grep -o '[^ ]*$'; exec grep -e SigBlk -e SigIgn -e SigCgt /proc/self/status";
     let plain = ["--workdir", "/work", "--entrypoint", "sh"];
     let plain = engine.run(plain, &["-c", script]).expect_code(0);
-    // PID 1 leaves the directory once the command runs, so the command may look first.
+    // PID 1 leaves the directory only once the command runs, so the command checks repeatedly.
     let left = "for _ in $(seq 5000); do ls -l /proc/1/cwd | grep ' /$' >&2 && break; done";
     let script = format!("grep -x PPid:.1 /proc/$$/status >&2; {left}; {script}");
     engine
@@ -197,7 +195,7 @@ fn the_command_starts_as_the_engine_would_have_started_it() {
         .expect_code(0)
         .expect_stdout(&plain.stdout)
         .expect_said("PPid:\t1")
-        // The working directory of PID 1 is /, so that PID 1 keeps no other directory busy.
+        // PID 1's working directory is /, so that PID 1 keeps no other directory busy.
         .expect_said("/proc/1/cwd -> /");
 }
 
@@ -231,7 +229,7 @@ fn beside_the_host_s_pid_1_it_becomes_the_command() {
     let script = "echo pid $$; env | grep NCCL_IB_HCA; echo ready; exec sleep 1000";
     let mut container = engine.start(host.options(&["--pid", "host"]), &["sh", "-c", script]);
     container.wait_for("ready");
-    // The engine knows the container by the process that it started.
+    // The engine identifies the container by the process that it started.
     let pid = container.inspect("{{.State.Pid}}");
     stop(&container);
     let ended = container.wait().expect_code(143);

@@ -8,15 +8,15 @@ use crate::support::{binary, skip};
 
 const LOW: [&str; 2] = ["--ulimit", "memlock=65536:65536"];
 
-/// Runs a container with an HCA, whose command prints its limit of pinned memory, in KiB.
+/// Runs a container with an HCA. Its command prints its limit of pinned memory, in KiB.
 #[track_caller]
 fn limit(options: &[&str]) -> Option<Ended> {
     let (engine, host) = Host::of_engine()?;
     Some(engine.script(host.options(options), "ulimit -l"))
 }
 
-/// Returns whether the engine of this machine may start such a container at all. An engine in a
-/// virtual machine without the capability SYS_RESOURCE may not, and no set-up helps.
+/// Returns whether this machine's engine may start such a container at all. An engine in a virtual machine
+/// without the capability SYS_RESOURCE may not, and no setup changes that.
 fn could_start(ended: &Ended) -> bool {
     let could = !(ended.engine_failed() && ended.stderr.contains("operation not permitted"));
     if !could {
@@ -62,8 +62,8 @@ fn the_capability_that_does_not_reach_another_user_is_explained() {
         .expect_line(["fix:", "setcap cap_ipc_lock+p"]);
 }
 
-/// Makes a copy of the program with the capability, which is the fix that the report of the
-/// previous test advises. Returns the volume to mount it as `/capable`.
+/// Creates a copy of the program with the capability, which is the fix that the previous test's report
+/// recommends. Returns the volume that mounts it as `/capable`.
 fn capable(host: &Host) -> Option<String> {
     let program = host.folder("capable").join("rdma-init");
     std::fs::copy(binary(), &program).unwrap();
@@ -96,7 +96,7 @@ fn a_file_capability_on_the_program_reaches_another_user_and_its_command() {
         .expect_said("allow privilege escalation");
 }
 
-/// With a capability of its file, the C library takes variables out of the program's environment.
+/// If the program has a file capability, the C library removes variables from its environment.
 #[test]
 fn a_file_capability_on_the_program_takes_nothing_from_the_environment() {
     let Some((engine, host)) = Host::of_engine() else { return };
@@ -120,7 +120,7 @@ fn a_file_capability_on_the_program_takes_nothing_from_the_environment() {
     for variable in variables {
         assert!(ended.stdout.split('\0').any(|entry| entry == variable), "{variable}: {ended:#?}");
     }
-    // Docker gives its variables in any order. The suite `cli` proves that the order stays.
+    // Docker passes its variables in any order. The suite `cli` proves that the order is preserved.
     let sorted = |ended: &Ended| {
         let mut entries: Vec<String> = ended.stdout.split('\0').map(str::to_owned).collect();
         entries.sort_unstable();
@@ -251,12 +251,12 @@ fn required_rdma_that_will_not_connect_refuses() {
         .expect_stdout("");
 }
 
-/// rdma-init predicts that NCCL will end with an error.
+/// rdma-init predicts that NCCL will fail.
 #[test]
 fn required_rdma_refuses_where_nccl_would_end() {
     let Some((engine, host)) = Host::of_engine() else { return };
-    // A prediction needs a known release, and this one is set. A release from 2.29 on takes
-    // another interface instead.
+    // A prediction needs a known release, so the test sets one. A release from 2.29 on uses another interface
+    // instead.
     let known = ["--env", "NCCL_VERSION=2.27.7", "--env", "NCCL_COMM_ID=192.0.2.1:4000"];
     let environment = [&known[..], &["--env", "RDMA_INIT_REQUIRE_RDMA=true"]].concat();
     engine
@@ -266,11 +266,11 @@ fn required_rdma_refuses_where_nccl_would_end() {
         .expect_stdout("");
 }
 
-/// Where the kernel has no room for the variables, the command would not get what was decided.
+/// If the kernel has no room for the variables, the command would not get the decided values.
 #[test]
 fn required_rdma_refuses_where_the_variables_have_no_room() {
     let Some((engine, host)) = Host::of_engine() else { return };
-    // The value is longer than the kernel takes for one variable (MAX_ARG_STRLEN), in bytes.
+    // In bytes: the value is longer than the kernel accepts for one variable (MAX_ARG_STRLEN).
     let (_folder, config) = file(&format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000)));
     let (_folder, log) = file("");
     let mounts = [format!("{config}:/etc/rdma-init.toml"), format!("{log}:/dev/termination-log")];

@@ -1,4 +1,4 @@
-//! Runs NCCL itself in a container. A shell that knows nothing of rdma-init starts it.
+//! Runs NCCL itself in a container. A shell without any knowledge of rdma-init starts it.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::support::docker::engine;
 use crate::support::docker::host::Host;
 use crate::support::nccl::{driver, some};
 
-/// Debian's directory of libraries, and the path that programs name as their loader.
+/// Debian's library directory, and the path that programs name as their loader.
 #[cfg(target_arch = "x86_64")]
 const LIBRARIES: &str = "/lib/x86_64-linux-gnu";
 #[cfg(target_arch = "x86_64")]
@@ -16,9 +16,8 @@ const LIBRARIES: &str = "/lib/aarch64-linux-gnu";
 #[cfg(target_arch = "aarch64")]
 const LOADER: &str = "/lib/ld-linux-aarch64.so.1";
 
-/// Returns for each library the interface through which NCCL meets the other processes. The
-/// first interface of the container is a rail, and the second one has the default route.
-/// `option` is one more option of the engine.
+/// Returns for each library the interface on which NCCL bootstraps. The container's first interface is a
+/// rail, and the second one has the default route. `option` is an additional option for the engine.
 fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
     let engine = engine()?;
     let (front, rail) = (engine.network(), &engine.rails()[0]);
@@ -34,8 +33,8 @@ fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
     let mut options = host.options(option);
     options.extend(volumes.iter().flat_map(|volume| ["--volume", volume]));
     options.extend(["--entrypoint", "/bin/sh"]);
-    // The second network is attached later, because the engine would choose the order of
-    // networks that are there at the start.
+    // The second network is attached later, because the engine would choose the order of networks that exist
+    // at the start.
     let script =
         "mkfifo /go; echo first; read -r _ </go; exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'";
     let mut container = engine.start(options, &["-c", script]);
@@ -66,7 +65,7 @@ fn nccl_in_a_plain_shell_takes_what_was_chosen() {
     assert!(Path::new(LIBRARIES).exists(), "this machine has its libraries elsewhere");
     let Some(found) = bootstrap(&[]) else { return };
     assert_eq!(found, ["eth1"; 3]);
-    // Without the file, NCCL would take another interface.
+    // Without the file, NCCL would use another interface.
     let Some(found) = bootstrap(&["--env", "RDMA_INIT_WRITE_NCCL_CONF=false"]) else { return };
     assert_eq!(found, ["eth0"; 3]);
 }

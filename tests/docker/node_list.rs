@@ -1,4 +1,4 @@
-//! Tests what a start writes into vLLM's list of variables that stay each node's own.
+//! Tests what a start writes into vLLM's list of the variables that each node keeps for itself.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use crate::support::docker::{Ended, Engine, engine};
 
 const LIST: &str = "/root/.config/vllm/ray_non_carry_over_env_vars.json";
 
-/// Runs a container with one HCA, whose image has these packages as far as the notes of pip show.
-/// Root prepares it with a script first, and then the program prints the list.
+/// Runs a container with one HCA. Its image has these packages, according to pip's records. Root first
+/// prepares it with a script, and then the program prints the list.
 fn run(engine: &Engine, packages: &[&str], options: &[&str], script: &str) -> Ended {
     let host = Host::with_one_hca(engine);
     let folder = host.folder("packages");
@@ -30,7 +30,7 @@ fn what_was_filled_in_is_named_after_the_users_own() {
     let names: Vec<String> = serde_json::from_str(&ended.stdout).unwrap();
     let is_there = |name: &str| names.iter().any(|known| known == name);
     assert!(is_there("NCCL_IB_HCA") && is_there("NCCL_SOCKET_IFNAME"), "{names:?}");
-    // This one is the user's, and vLLM may copy it.
+    // This variable is the user's, and vLLM may copy it.
     assert!(!is_there("NCCL_IB_GID_INDEX"), "{names:?}");
 
     let own = format!("mkdir -p /root/.config/vllm && echo '[\"MINE\"]' > {LIST}");
@@ -52,7 +52,7 @@ fn nothing_is_lost_and_nothing_is_written_where_it_is_not_asked_for() {
         let ended = run(engine, packages, options, "true").expect_code(1);
         assert!(ended.stdout.is_empty(), "{ended:#?}");
     }
-    // The home directory may be that of many nodes.
+    // Many nodes may share the home directory.
     run(engine, BOTH, &["--tmpfs", "/root"], "true").expect_code(1).expect_line([
         "vLLM's list",
         "/root is a mount, which",

@@ -1,4 +1,4 @@
-//! Jobs of containers of which some are cut off by their network: the preflight over TCP names them.
+//! Jobs of containers, some of which the network cuts off: the preflight over TCP names them.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use crate::support::{poll_for, poll_until};
 
 const TOKEN: &str = "RDMA_INIT_TOKEN=a secret of all nodes";
 
-/// Longer than node 0 needs to see that a node says nothing, and to try the others again.
+/// Longer than node 0 needs to notice that a node is silent, and to retry the others.
 const LONGEST: Duration = Duration::from_secs(150);
 
-/// A job of some containers, whose first one is at this address.
+/// A job of several containers. The first one has this address.
 struct Job {
     nodes: u32,
     zero: String,
 }
 
 impl Job {
-    /// The options of `docker` for a node, which has this address.
+    /// Returns the `docker` options for a node with this address.
     fn options(&self, node: u32, network: &Network, address: &str) -> Vec<String> {
         let name = format!("node{node}");
         let nodes = format!("RDMA_INIT_PREFLIGHT_NODES={}", self.nodes);
         let own = format!("RDMA_INIT_PREFLIGHT_NODE={node}");
         let meet = format!("RDMA_INIT_PREFLIGHT_MEET={}", self.zero);
         let words = ["--hostname", &name, "--network", &network.name, "--ip", address];
-        // The machine may have HCAs, which containers do not get.
+        // The machine may have HCAs, which the containers do not get.
         let variables = [TOKEN, &nodes, &own, &meet, "NCCL_IB_DISABLE=1", "RDMA_INIT_LOG_LEVEL=debug"];
         let variables = variables.into_iter().flat_map(|variable| ["--env", variable]);
         words.into_iter().chain(variables).map(str::to_owned).collect()
@@ -33,10 +33,10 @@ impl Job {
 
 const STEP: &[&str] = &["/rdma-init", "preflight"];
 
-/// Waits for the end of a container, however long its preflight takes.
+/// Waits for the end of a container, for longer than the usual deadline, because its preflight may take long.
 #[track_caller]
 fn end(container: Container) -> Ended {
-    // It may not have been made yet.
+    // The container may not have been created yet.
     let state = || container.docker(["inspect", "--format", "{{.State.Status}}"], &[]).stdout;
     let has_ended = || (state().trim_end() == "exited").then_some(());
     assert!(poll_for(LONGEST, has_ended).is_some(), "{:#?}", container.docker(["logs"], &[]));
@@ -48,7 +48,7 @@ fn wait_for(container: &Container, text: &str) {
     poll_until(text, || container.docker(["logs"], &[]).stderr.contains(text).then_some(()));
 }
 
-/// Expects that the verdict accuses this node, and none of the others.
+/// Expects that the verdict names this node as faulty, and none of the others.
 #[track_caller]
 fn accuses(ended: Ended, node: u32) {
     let ended = ended.expect_code(1);
@@ -94,7 +94,7 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     for node in ["node1", "node3"] {
         wait_for(&first, &format!("{node} has joined"));
     }
-    // It keeps the others from coming to their ends.
+    // The stopped node keeps the others from finishing.
     three.signal("STOP");
     let two = start(2, &another());
     wait_for(&first, "the rounds have begun");
@@ -106,7 +106,7 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     end(one).expect_code(1).expect_line(["node 0", "so there is no verdict"]);
 }
 
-/// The image has rdma-init as its ENTRYPOINT, which keeps the token from every other program.
+/// The image has rdma-init as its ENTRYPOINT, which withholds the token from every other program.
 #[test]
 fn the_token_reaches_a_preflight_that_is_the_command() {
     let Some(engine) = engine() else { return };
@@ -127,7 +127,7 @@ fn the_token_reaches_a_preflight_that_is_the_command() {
     ended.expect_line(["RDMA_INIT_TOKEN is not set here", "docker run IMAGE /rdma-init preflight"]);
 }
 
-/// The nodes meet on one network, and NCCL would use another one, which is in two parts.
+/// The nodes rendezvous on one network, and NCCL would use another one, which is split in two.
 #[test]
 fn containers_whose_network_is_in_two_parts_are_named() {
     let Some(engine) = engine() else { return };

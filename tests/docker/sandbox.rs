@@ -1,4 +1,4 @@
-//! Tests containers that may do little and see little.
+//! Tests containers with few permissions and little visibility.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ fn restricted_containers_are_filled_in_all_the_same() {
     let Some(engine) = engine() else { return };
     let all =
         ["--user", "1000:1000", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"];
-    // As in a Pod of Kubernetes' profile `restricted`, whose root file system may be writable.
+    // This is a Pod with Kubernetes' profile `restricted`, whose root file system may be writable.
     let restricted = [&all[..2], &all[3..]].concat();
     let of_host = ["--userns", "host"];
     for options in [&[][..], &all[..2], &all[2..3], &all[3..5], &all[5..], &all, &restricted, &of_host] {
@@ -45,7 +45,7 @@ fn without_capabilities_signals_still_reach_the_command() {
 fn a_bare_image_works() {
     let Some((engine, host)) = Host::of_engine() else { return };
     let ended = engine.run_bare(host.options(&[]), &["/rdma-init", "env", "--format", "docker"]);
-    // The second start finds the variables that the first one has filled in.
+    // The second start finds the variables that the first one filled in.
     ended.expect_code(0).expect_line(["set", "NCCL_IB_GID_INDEX", OWN_SLOT]).expect_unsaid("warning");
     engine.run_bare::<&str>([], &["/rdma-init", "--version"]).expect_code(0).expect_stdout(concat!(
         "rdma-init ",
@@ -75,8 +75,8 @@ fn without_sys_the_command_starts() {
         .expect_said("there is no RDMA device in this container");
 }
 
-/// A sandbox may hide /sys and still hand out devices. NCCL then finds none of them, and
-/// a user who looks for the reason should not be told that there are no devices.
+/// A sandbox may hide /sys but still provide devices. NCCL then finds none of them, and the report must not
+/// tell a user who looks for the cause that there are no devices.
 #[test]
 fn devices_without_sys_are_not_called_absent() {
     let Some(engine) = engine() else { return };
@@ -97,8 +97,7 @@ fn a_sys_that_the_user_may_not_read_is_named() {
         .expect_line(["/sys/class/infiniband", "EACCES"]);
 }
 
-/// No file below /sys can be read, so neither can those of the interfaces, however many
-/// interfaces there are.
+/// No file below /sys can be read, including those of the interfaces, regardless of the number of interfaces.
 #[test]
 fn what_may_not_be_read_is_not_called_absent() {
     let Some((engine, host)) = Host::of_engine() else { return };
@@ -121,8 +120,7 @@ fn without_proc_the_command_starts() {
     filled(engine.after(HIDE_PROC, host.options(&MAY_MOUNT), "/rdma-init -- env"));
 }
 
-/// Without /proc, no file tells of the capability. The program proves it by locking more memory
-/// than the limit.
+/// Without /proc, no file shows the capability. The program proves it by locking more memory than the limit.
 #[test]
 fn without_proc_the_capability_still_counts() {
     let Some((engine, host)) = Host::of_engine() else { return };
@@ -149,7 +147,7 @@ fn a_filter_that_denies_what_can_be_missed_changes_nothing() {
     filled(engine.run(host.options(&["--security-opt", &filter]), &["env"])).expect_unsaid("warning");
 }
 
-/// If the addresses cannot be listed, nothing is said about them.
+/// If the addresses cannot be listed, the report says nothing about them.
 #[test]
 fn addresses_that_cannot_be_listed_are_not_called_missing() {
     let Some((engine, host)) = Host::of_engine() else { return };
@@ -164,8 +162,8 @@ fn addresses_that_cannot_be_listed_are_not_called_missing() {
 #[test]
 fn two_processes_are_enough_and_with_one_the_command_takes_the_place() {
     let Some(engine) = engine() else { return };
-    // PID 1 starts as a process of the engine. The threads of that process count towards the
-    // limit until the kernel has released them, so the first tries may fail.
+    // PID 1 starts as a process of the engine. That process's threads count towards the limit until the
+    // kernel has released them, so the first attempts may fail.
     poll_until("two are enough", || {
         let ended = engine.run(["--pids-limit", "2"], &["true"]);
         (ended.code == Some(0)).then_some(())

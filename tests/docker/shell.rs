@@ -11,7 +11,7 @@ fn docker_stop_is_lost_on_a_shell_and_the_report_says_so() {
     let shell = ["--entrypoint", "/bin/sh"];
     let mut container = engine.start(shell, &["-c", &format!("{JOB}; true")]);
     container.wait_for("ready");
-    // The shell that enters here is not the one that is PID 1, so the note is not written.
+    // The shell that enters here is not PID 1, so the note is not written.
     let entered = container.exec(&["sh", "-c", "/rdma-init -- true; true"]).expect_code(0);
     entered.expect_unsaid("note: PID 1");
     container.docker(["stop", "-t", "1"], &[]).expect_code(0);

@@ -1,16 +1,16 @@
-//! Tests `docker stop` with the deadlines, and what `docker logs` shows of the end.
+//! Tests `docker stop` with the deadlines, and what `docker logs` shows about the end.
 
 use std::time::{Duration, Instant};
 
 use crate::support::DEADLINE;
 use crate::support::docker::{Container, Ended, Engine, engine};
 
-/// A command, and a worker in its own session. Neither of them ends when it is asked to.
+/// A command, and a worker in its own session. Neither ends on SIGTERM.
 const STUBBORN: &str = "trap 'echo command asked' TERM
     setsid sh -c 'trap \"echo worker asked\" TERM; echo worker; while :; do sleep 1000 & wait $!; done' &
     while :; do wait; done";
 
-/// A command that ends when it is asked to, and a worker that saves something before it ends.
+/// A command that ends on SIGTERM, and a worker that saves something before it ends.
 const SAVER: &str = "setsid sh -c 'trap \"echo worker asked; sleep 2; echo saved; exit\" TERM
         echo worker; while :; do sleep 1000 & wait $!; done' &
     exec sleep 1000";
@@ -23,20 +23,20 @@ fn start<'a>(engine: &'a Engine, settings: &[&str], script: &str) -> Container<'
     container
 }
 
-/// Runs `docker stop`, which gives the container a minute before the engine kills it. Returns
-/// how long it took.
+/// Runs `docker stop`, which gives the container a minute before the engine kills it. Returns how long it
+/// took.
 fn stop(container: &Container) -> Duration {
     let start = Instant::now();
     container.docker(["stop", "-t", "60"], &[]).expect_code(0);
     start.elapsed()
 }
 
-/// Returns what `docker logs` shows of the container.
+/// Returns what `docker logs` shows for the container.
 fn logs(container: &Container) -> Ended {
     container.docker(["logs"], &[]).expect_code(0)
 }
 
-/// Returns a container that `docker stop` has ended, and that was not removed.
+/// Returns a container that `docker stop` ended and that was not removed.
 fn stopped<'a>(engine: &'a Engine, settings: &[&str]) -> Container<'a> {
     let settings = settings.iter().flat_map(|setting| ["--env", setting]);
     let mut container = engine.create(settings, &["sh", "-c", "echo ready; exec sleep 1000"]);
@@ -56,13 +56,12 @@ fn after_the_stop_timeout_the_engine_need_not_kill() {
     container
         .wait()
         .expect_code(137)
-        // The command would have to ask the worker to end, because PID 1 forwards the stop to
-        // the command only.
+        // The command would have to stop the worker, because PID 1 forwards the stop only to the command.
         .expect_stdout("worker\ncommand asked\n")
         .expect_line(["sh was killed by SIGKILL", "after the stop-timeout of 2s were killed"]);
 }
 
-/// When the engine itself kills the container, no process is left to say so.
+/// If the engine itself kills the container, no process is left to report it.
 #[test]
 fn without_a_stop_timeout_the_engine_kills() {
     let Some(engine) = engine() else { return };

@@ -1,4 +1,4 @@
-//! Tests `docker run -t` and `-it` through a pseudo-terminal, like that of a person.
+//! Tests `docker run -t` and `-it` through a pseudo-terminal, like a person's.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,10 +20,10 @@ struct Terminal {
     client: Child,
     keyboard: File,
     screen: Receiver<Vec<u8>>,
-    /// What has appeared since the last text that was waited for.
+    /// The text that has appeared since the last text that the test waited for.
     shown: String,
     all: String,
-    /// The descriptor with which the size of the window is changed.
+    /// The descriptor for changing the window's size.
     window: OwnedFd,
 }
 
@@ -33,15 +33,14 @@ impl Terminal {
         let pty = openpty(&size, None).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let client = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        // The command keeps its copies of the terminal's descriptors, and the terminal would
-        // never close.
+        // The command keeps its copies of the terminal's descriptors, so the terminal would never close.
         drop(command);
         let keyboard = File::from(pty.master);
         let mut from = keyboard.try_clone().unwrap();
         let (sender, screen) = channel();
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The read fails with EIO when every process has closed the terminal.
+            // The read fails with EIO once every process has closed the terminal.
             while let Ok(length @ 1..) = from.read(&mut buffer) {
                 if sender.send(buffer[..length].to_vec()).is_err() {
                     return;
@@ -81,8 +80,7 @@ impl Terminal {
         self.all += &text;
     }
 
-    /// Changes the size of the window again and again, like a person who drags its corner,
-    /// until this text appears.
+    /// Changes the window's size repeatedly, as when a person drags its corner, until this text appears.
     #[track_caller]
     fn resize(&mut self, columns: u16, text: &str) {
         let window = ttyname(self.window.as_fd()).unwrap();
@@ -92,8 +90,8 @@ impl Terminal {
         let client = Pid::from_raw(self.client.id().try_into().unwrap());
         let until = Instant::now() + DEADLINE;
         while Instant::now() < until {
-            // The kernel sends SIGWINCH to the terminal's foreground group, in which the client
-            // is not. The client may miss a signal while it starts.
+            // The kernel sends SIGWINCH to the terminal's foreground group, which does not include the
+            // client. The client may miss a signal while it starts.
             kill(client, Signal::SIGWINCH).unwrap();
             if self.appears(text, Duration::from_millis(200)) {
                 return;
@@ -165,7 +163,7 @@ fn ctrl_c_ends_the_command() {
     terminal.type_in("\x03");
     let (code, shown) = terminal.close();
     assert_eq!(code, Some(130), "{shown}");
-    // The terminal itself has sent the signal to the command; PID 1 has not forwarded it.
+    // The terminal itself sent the signal to the command; PID 1 did not forward it.
     assert!(shown.contains("was killed by SIGINT (exit code 130)"), "{shown}");
     assert!(!shown.contains("forwarded"), "{shown}");
 }
@@ -181,8 +179,7 @@ fn one_ctrl_c_arrives_once() {
         terminal.type_in("\x03");
         terminal.wait_for("interrupted");
     }
-    // If PID 1 had forwarded the signal a second time, that one would have come before this
-    // one.
+    // If PID 1 had forwarded the signal a second time, that one would have arrived before this one.
     container.signal("TERM");
     let (code, shown) = terminal.close();
     assert_eq!((code, shown.matches("interrupted").count()), (Some(9), 5), "{shown}");
@@ -193,8 +190,7 @@ fn a_shell_has_job_control() {
     let Some(engine) = engine() else { return };
     let (mut terminal, _container) = open(engine, &["sh"]);
     terminal.wait_for("/ # ");
-    // The trap in the job tells when the job has the terminal again. `sleep` runs in the job's
-    // background.
+    // The trap in the job shows when the job has the terminal again. `sleep` runs in the job's background.
     let job = "sh -c 'trap \"echo res\"umed CONT; echo st\"\"arted; sleep 1000 & while :; do wait; done'\n";
     terminal.type_in(job);
     terminal.wait_for("started\r\n");

@@ -1,11 +1,11 @@
-//! Tests what is said about the traffic of a job, with made-up counters.
+//! Tests the report about a job's traffic, with simulated counters.
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Engine};
 
 const PORT: &str = "class/infiniband/mlx5_0/ports/1";
 
-/// Sets the counters of mlx5. The counters of data count words of four bytes.
+/// Sets mlx5's counters. The data counters count words of four bytes.
 fn count(host: &Host, words: u64, packets: u64) {
     for (counter, value) in [
         ("port_xmit_data", words),
@@ -30,7 +30,7 @@ fn it_is_told_at_the_end() {
     let container = started(engine, &host);
     count(&host, 1000 + (3 << 18), 4010);
     container.signal("KILL");
-    // The engine kills all processes, so no process is left to say it.
+    // The engine kills all processes, so no process is left to report it.
     container.wait().expect_code(137).expect_unsaid("sent");
 
     let container = started(engine, &host);
@@ -50,7 +50,7 @@ fn it_is_told_at_the_end() {
         .expect_line(["rdma-init: mlx5_0 moved no data, without an error."])
         .expect_line(["warning: RDMA was planned, but no data has moved over mlx5_0 in "]);
 
-    // On InfiniBand the traffic of the subnet manager does not count as the job's.
+    // On InfiniBand, the subnet manager's traffic does not count as the job's.
     host.write(&format!("{PORT}/link_layer"), "InfiniBand");
     let container = started(engine, &host);
     count(&host, 1000 + (6 << 18) + 64, 8012);
@@ -77,7 +77,7 @@ fn what_went_wrong_on_a_port_is_told_and_a_sound_one_has_no_line() {
     set(&[(down, 3), (ended, 7), (symbols, 65_535), (timeouts, 4_294_967_290)]);
     let container = started(engine, &host);
     count(&host, 2000, 20);
-    // The counter of timeouts has 32 bits and begins anew; that of symbols is at its end.
+    // The timeout counter has 32 bits and wraps around; the symbol counter is at its maximum.
     set(&[(timeouts, 10)]);
     container.signal("TERM");
     let ended_well = container.wait().expect_code(143);

@@ -17,7 +17,7 @@ const JOB: [&str; 8] = [
     "-c",
     "echo ready; exec sleep 1000",
 ];
-/// Root in a container that has as few rights as possible.
+/// Root in a container with as few privileges as possible.
 const ATTACKER: [&str; 4] = ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"];
 
 fn victim<'a>(engine: &'a Engine, name: &str, options: &[&str]) -> Container<'a> {
@@ -27,7 +27,7 @@ fn victim<'a>(engine: &'a Engine, name: &str, options: &[&str]) -> Container<'a>
     container
 }
 
-/// Returns the variables that a process of this user gets when it enters, and its messages.
+/// Returns the variables that this user's process gets when it enters, and its messages.
 fn given(container: &Container, user: &str) -> (String, String) {
     let exec = ["/rdma-init", "exec", "--", "sh", "-c", "env | grep -E 'NCCL|PRELOAD|ENV=' || true"];
     let ended = container.docker(["exec", "--user", user], &exec).expect_code(0);
@@ -36,8 +36,7 @@ fn given(container: &Container, user: &str) -> (String, String) {
     (lines.iter().map(|line| format!("{line}\n")).collect(), ended.stderr)
 }
 
-/// Returns the victim's own state, as far as an attacker can read it, with evil variables
-/// added.
+/// Returns the victim's own state, as far as an attacker can read it, with malicious variables added.
 fn forged(container: &Container) -> String {
     let script = "cat /run/rdma-init/plan.json /dev/shm/rdma-init-*/plan.json 2>/dev/null";
     let text = container.exec(&["sh", "-c", script]).stdout;
@@ -46,8 +45,7 @@ fn forged(container: &Container) -> String {
     text.replace("\"filled\": {", evil)
 }
 
-/// Writes a text into files. A container with these options does it, which say what it shares
-/// with the victim.
+/// Writes a text into files. A container does it; its options say what it shares with the victim.
 fn attack(engine: &Engine, options: &[&str], text: &str, files: &[&str]) {
     let script = "for file; do mkdir -p ${file%/*}; echo \"$TEXT\" >$file; done";
     let text = format!("TEXT={text}");
@@ -65,7 +63,7 @@ fn a_container_that_shares_the_ipc_namespace_runs_no_code() {
     ];
     for (options, own, other) in [
         (&[][..], "0", OWN),
-        // From another user's state, root takes only harmless variables.
+        // Root uses only harmless variables from another user's state.
         (&["--user", "1234"], "1234", HARMLESS),
         (&["--read-only"], "0", HARMLESS),
         (&["--read-only", "--user", "1234", "--cap-drop", "ALL"], "1234", HARMLESS),
@@ -84,8 +82,7 @@ fn a_container_that_shares_the_ipc_namespace_runs_no_code() {
     }
 }
 
-/// The containers share an emptyDir at /run and a PID namespace, whose PID 1 belongs to the
-/// other container.
+/// The containers share an emptyDir at /run and a PID namespace. PID 1 belongs to the other container.
 #[test]
 fn a_container_that_shares_run_and_processes_runs_no_code() {
     let Some(engine) = engine() else { return };
@@ -100,8 +97,7 @@ fn a_container_that_shares_run_and_processes_runs_no_code() {
     let name = engine.named();
     let shared = ["--volume", &volume, "--pid", &pid];
     let victim = victim(engine, &name.name, &[&shared[..], &["--read-only"]].concat());
-    // PID 1 belongs to another container, so nothing vouches for the state, and the program
-    // says so.
+    // PID 1 belongs to another container, so nothing confirms the state, and the program says so.
     let (found, said) = given(&victim, "0");
     assert_eq!(found, HARMLESS);
     assert!(said.contains("are omitted") && said.contains("NCCL_TOPO_FILE"), "{said}");

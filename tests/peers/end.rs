@@ -49,7 +49,7 @@ fn only_the_code_that_was_named_becomes_0() {
     }
 }
 
-/// An orchestrator then takes this stop for a success.
+/// An orchestrator then treats this stop as a success.
 #[test]
 fn the_code_of_a_signal_can_become_0() {
     let Some(init) = Init::with(&[Feature::RemapExit(143)]) else { return };
@@ -69,8 +69,8 @@ fn the_init_ends_with_the_command_whoever_is_left() {
     }
 }
 
-/// A process in the background lives on after a subreaper has ended, if PID 1 adopts it. The
-/// test sees this from outside.
+/// A background process survives the end of a subreaper if PID 1 adopts it. The test checks this from
+/// outside.
 #[test]
 fn a_process_in_the_background_outlives_a_subreaper() {
     let script = "sleep 1000 & echo ready; read -r line; exit 6";

@@ -1,4 +1,4 @@
-//! Tests that a signal goes to the command alone, or to its process group.
+//! Tests that a signal goes only to the command, or to its process group.
 
 use nix::libc;
 
@@ -9,8 +9,8 @@ use super::peer::{
 use crate::support::poll_until;
 use crate::support::running::children;
 
-/// A process that ignores SIGUSR1, and its child. With `default`, the child dies of the signal;
-/// with `block`, the signal stays pending in the child, where the test can read it.
+/// A process that ignores SIGUSR1, and its child. With `default`, the signal kills the child; with `block`,
+/// the signal stays pending in the child, where the test can read it.
 const FAMILY: &str = "use strict; use POSIX; $| = 1; my $n = SIGUSR1; my $pid; $SIG{USR1} = 'IGNORE'; \
      if (!($pid = fork)) { \
        sigprocmask(SIG_BLOCK, POSIX::SigSet->new($n)) if $ARGV[0] eq 'block'; \
@@ -43,8 +43,7 @@ fn without_the_group_a_signal_is_for_the_command_alone() {
             let grandchild = children(started.command())[0];
             started.rests();
             started.kill(libc::SIGUSR1);
-            // The init sends a signal before it waits for the next one, so by now it has sent
-            // this one.
+            // The init sends a signal before it waits for the next one, so it has sent this one by now.
             started.rests();
             let got = pending(grandchild) & bit(libc::SIGUSR1) != 0;
             assert_eq!(got, reaches, "{place:?}, {features:?}");
@@ -52,8 +51,8 @@ fn without_the_group_a_signal_is_for_the_command_alone() {
     }
 }
 
-/// Starts a shell with two pipelines in the background. Together with the init these are six
-/// processes. Returns the four processes of the pipelines.
+/// Starts a shell with two background pipelines. Together with the init these are six processes. Returns the
+/// four processes of the pipelines.
 fn six_processes(init: &Init) -> (Started, Vec<i32>) {
     let script = "sleep 1000 | cat & sleep 1000 | cat >&2 & echo ready; wait";
     let arguments = init.arguments(Place::ByOption, &["sh", "-c", script]);
@@ -89,7 +88,7 @@ fn without_the_group_a_stop_leaves_the_others_of_a_pipeline() {
     started.wait_for("ended with 143");
     wait_until_over(init);
     wait_until_over(command);
-    // A process that had got the signal would have ended by now, or would have it pending.
+    // If a process had received the signal, it would have ended by now or would have the signal pending.
     for pid in four {
         assert!(!is_over(state(pid)) && pending(pid) == 0, "process {pid} was ended as well");
     }

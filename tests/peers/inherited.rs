@@ -1,4 +1,4 @@
-//! Tests which inherited state of the init reaches the command.
+//! Tests which of the init's inherited state reaches the command.
 
 use std::fs;
 use std::path::Path;

@@ -14,8 +14,8 @@ struct Family {
     command: i32,
 }
 
-/// Starts the init below two shells: PID 1 is a shell that stays, and its child, the init's
-/// parent, is another one.
+/// Starts the init below two shells: PID 1 is a shell that stays, and its child, the init's parent, is
+/// another shell.
 fn family(init: &Init, script: &str) -> Family {
     let shells = "sh -c '\"$@\"; exit $?' sh \"$@\"; echo the parent ended; exec sleep 1000";
     let arguments = init.arguments(Place::ByOption, &["sh", "-c", script]);
@@ -32,8 +32,8 @@ const TELLS: &str = "trap 'echo got USR1' USR1; trap 'echo got USR2; exit 3' USR
                      while :; do sleep 0.02; done";
 
 impl Family {
-    /// Kills the parent, and waits until the kernel has given the init another one. If the
-    /// kernel signals that to the init, it has done so by then.
+    /// Kills the parent, and waits until the kernel has given the init another one. If the kernel sends the
+    /// init a signal about that, it has done so by then.
     fn kill_parent(&mut self) {
         send(self.parent, libc::SIGKILL);
         self.started.wait_for("the parent ended");
@@ -71,7 +71,7 @@ fn the_command_ends_with_the_init_s_parent() {
 fn without_the_option_the_end_of_the_parent_changes_nothing() {
     let mut family = family(&Init::plain(), TELLS);
     family.kill_parent();
-    // A signal for the parent's end would have been written before this one.
+    // A signal for the parent's end would have been reported before this one.
     send(family.init, libc::SIGUSR2);
     family.started.wait_for("got USR2");
     wait_until_over(family.init);

@@ -15,7 +15,7 @@ pub enum Peer {
     Tini,
 }
 
-/// Returns the init under test, as `RDMA_INIT_TEST_PEER` names it.
+/// Returns the init under test, according to `RDMA_INIT_TEST_PEER`.
 pub fn peer() -> Peer {
     match std::env::var("RDMA_INIT_TEST_PEER").as_deref() {
         Err(_) | Ok("" | "rdma-init") => Peer::Ours,
@@ -42,16 +42,16 @@ impl Peer {
 pub enum Feature<'a> {
     KillGroup,
     Supervise,
-    /// This exit code becomes 0.
+    /// Turns this exit code into 0.
     RemapExit(u8),
     ParentDeath(&'a str),
     WarnOnReap,
-    /// One signal is forwarded as another one: `A:B`.
+    /// Forwards one signal as another: `A:B`.
     Rewrite(&'a str),
 }
 
 impl Feature<'_> {
-    /// The flags that turn the feature on; `None` if this init has none.
+    /// Returns the flags that turn the feature on; `None` if this init lacks it.
     fn flags(self, peer: Peer) -> Option<Vec<String>> {
         let flags: &[&str] = match (peer, self) {
             (Peer::Ours, Feature::KillGroup) => &["--kill-group"],
@@ -72,8 +72,7 @@ impl Feature<'_> {
     }
 }
 
-/// Returns whether the init under test is tini, for which a case means nothing. Says so in this
-/// case.
+/// Returns whether the init under test is tini, to which a case does not apply, and prints why.
 pub fn is_not_for_tini(why: &str) -> bool {
     let skipped = peer() == Peer::Tini;
     if skipped {
@@ -87,20 +86,20 @@ pub fn is_not_for_tini(why: &str) -> bool {
 pub enum Place {
     /// The init is the first process of a PID namespace.
     Pid1,
-    /// A shell is the first process, and an option makes the init below it a subreaper.
+    /// A shell is the first process, and an option turns the init below it into a subreaper.
     ByOption,
-    /// The same, but a variable makes the init a subreaper.
+    /// The same, but a variable turns the init into a subreaper.
     ByVariable,
 }
 
-/// The two places in which the kernel treats an init differently.
+/// The two places that the kernel treats differently.
 pub const PLACES: [Place; 2] = [Place::Pid1, Place::ByOption];
 
-/// The script of the shell above an init that is not PID 1. The shell is PID 1, so that no
-/// process outlives the test.
+/// The script of the shell above an init that is not PID 1. The shell is PID 1, so no process outlives the
+/// test.
 pub const SHELL_ABOVE: &str = "\"$@\"; exit $?";
 
-/// As [`SHELL_ABOVE`], but the shell stays after the init's end, so that the test can see which
+/// The same as [`SHELL_ABOVE`], but the shell stays after the init's end, so that the test can see which
 /// processes are left.
 pub const SHELL_THAT_STAYS: &str = "\"$@\"; echo \"ended with $?\"; exec sleep 1000";
 
@@ -115,8 +114,7 @@ impl Init {
         Init::default()
     }
 
-    /// Makes an init with these features. `None`, after a line that says so, where the init
-    /// under test lacks one of them.
+    /// Returns an init with these features. If the init under test lacks one, prints that and returns `None`.
     pub fn with(features: &[Feature]) -> Option<Init> {
         let mut init = Init::plain();
         for feature in features {
@@ -141,8 +139,7 @@ impl Init {
             .collect()
     }
 
-    /// Makes the command for the first process of the namespace, with the init in front of this
-    /// command.
+    /// Returns the command for the namespace's first process, which runs this command under the init.
     pub fn command(&self, place: Place, command: &[&str]) -> Command {
         let arguments = self.arguments(place, command);
         match place {
@@ -172,7 +169,7 @@ impl Init {
     }
 }
 
-/// Makes the command for a program with its own environment, and with its output kept.
+/// Returns the command for a program with its own environment and captured output.
 pub fn first_process<A: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: impl IntoIterator<Item = A>,
@@ -182,16 +179,15 @@ pub fn first_process<A: AsRef<OsStr>>(
     command
 }
 
-/// Makes the command for a shell script that gets these arguments. The shell is bash, because
-/// dash empties the signal mask that it was started with.
+/// Returns the command for a shell script that gets these arguments. The shell is bash, because dash clears
+/// the signal mask that it was started with.
 pub fn below(script: &str, arguments: &[OsString]) -> Command {
     let mut command = first_process("/bin/bash", ["-c", script, "bash"]);
     command.args(arguments);
     command
 }
 
-/// An init that runs in a PID namespace. It is killed with all its processes when this value is
-/// dropped.
+/// An init that runs in a PID namespace. Dropping this value kills it with all its processes.
 pub struct Started {
     place: Place,
     running: Running,
@@ -202,7 +198,7 @@ pub fn start(place: Place, command: Command) -> Started {
 }
 
 impl Started {
-    /// The process of the init itself.
+    /// Returns the process of the init itself.
     #[track_caller]
     pub fn init(&self) -> i32 {
         match self.place {
@@ -211,7 +207,7 @@ impl Started {
         }
     }
 
-    /// The process that the init has started, once it has become the command.
+    /// Returns the process that the init started, once it has become the command.
     #[track_caller]
     pub fn command(&self) -> i32 {
         command_of(self.init())
@@ -223,7 +219,7 @@ impl Started {
         send(self.init(), signal);
     }
 
-    /// Waits until the command says that it is ready, and the init has nothing left to do.
+    /// Waits until the command reports that it is ready and the init has nothing left to do.
     #[track_caller]
     pub fn is_ready(&mut self) {
         self.wait_for("ready");
@@ -235,7 +231,7 @@ impl Started {
         rests(self.init());
     }
 
-    /// Waits until the init has so many children beside the command, and returns them.
+    /// Waits until the init has this many children in addition to the command, and returns them.
     #[track_caller]
     pub fn orphans(&self, number: usize) -> Vec<i32> {
         let (init, command) = (self.init(), self.command());
@@ -264,14 +260,14 @@ impl DerefMut for Started {
     }
 }
 
-/// The number that a process has in its own PID namespace.
+/// Returns a process's ID in its own PID namespace.
 pub fn inner(pid: i32) -> i32 {
     let status = status(pid);
     let numbers = status_field(&status, "NSpid").unwrap_or_else(|| panic!("process {pid} is gone"));
     numbers.split_whitespace().next_back().unwrap().parse().unwrap()
 }
 
-/// The first letter of a process's state; `None` where the process is gone.
+/// Returns the first letter of a process's state; `None` if the process is gone.
 pub fn state(pid: i32) -> Option<char> {
     status_field(&status(pid), "State")?.chars().next()
 }
@@ -290,7 +286,7 @@ pub fn wait_until_over(pid: i32) {
     wait_for_state(pid, "ends", is_over);
 }
 
-/// The signals that are pending for a process: bit n-1 stands for signal n.
+/// Returns the signals that are pending for a process: bit n-1 stands for signal n.
 pub fn pending(pid: i32) -> u64 {
     let status = status(pid);
     let mask = status_field(&status, "ShdPnd").unwrap_or_else(|| panic!("process {pid} is gone"));

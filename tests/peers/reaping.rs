@@ -1,5 +1,4 @@
-//! Tests that processes whose parent has ended are adopted, reaped, and reported where that is
-//! asked for.
+//! Tests that processes whose parent has ended are adopted, reaped, and, if the user wants it, reported.
 
 use nix::libc;
 
@@ -10,7 +9,7 @@ use super::peer::{
 use crate::support::running::{children, send, status};
 use crate::support::{poll_until, status_field};
 
-/// A hundred orphans end at once, and the init reaps all of them.
+/// Expects that the init reaps a hundred orphans that end at the same time.
 #[track_caller]
 fn expect_a_hundred_orphans_to_be_reaped(mut started: Started) {
     started.is_ready();
@@ -27,7 +26,7 @@ fn expect_a_hundred_orphans_to_be_reaped(mut started: Started) {
 const LEAVES_A_HUNDRED: &str =
     "i=0; while [ $i -lt 100 ]; do (sleep 1000 &); i=$((i+1)); done; echo ready; exec sleep 1000";
 
-/// By PID 1, and by a subreaper that an option or a variable makes.
+/// PID 1 reaps them, as does a subreaper that an option or a variable creates.
 #[test]
 fn a_hundred_orphans_are_reaped_in_each_place() {
     for place in PLACES {
@@ -36,8 +35,8 @@ fn a_hundred_orphans_are_reaped_in_each_place() {
     }
 }
 
-/// The process that starts the init may have made itself a subreaper before. rdma-init still
-/// needs the option to look after the command; tini always does that.
+/// The process that starts the init may already have made itself a subreaper. rdma-init still needs the
+/// option to supervise the command; tini always does.
 #[test]
 fn a_hundred_orphans_are_reaped_by_what_is_a_subreaper_already() {
     let make =
@@ -83,7 +82,7 @@ fn the_warning_on_reaping_names_the_process() {
         let ended = started.end().expect_code(143);
         let told = ended.stderr.lines().filter(|line| tells_of(line, number)).count();
         assert_eq!(told, 1, "{place:?}, process {number}: {ended:#?}");
-        // The end of the command itself is not reported as that of an orphan.
+        // The command's own end is not reported as an orphan's.
         assert_eq!(ended.stderr.matches("eaped").count(), 1, "{place:?}: {ended:#?}");
     }
 }
@@ -126,8 +125,7 @@ fn three_children_that_end_at_once_are_all_reaped() {
     }
 }
 
-/// The command is among the processes that ended. Its code counts, and all others are reaped as
-/// well.
+/// The command is among the processes that ended. The init uses its exit code, and reaps all others as well.
 #[test]
 fn the_command_s_end_is_seen_among_others() {
     for place in PLACES {
@@ -170,7 +168,7 @@ fn a_grandchild_whose_parent_is_gone_is_reaped() {
     }
 }
 
-/// The command itself looks for zombies.
+/// The command itself checks for zombies.
 #[test]
 fn many_children_that_end_leave_no_zombie() {
     let script = "i=0; while [ $i -lt 200 ]; do (true &); i=$((i+1)); done; \
@@ -178,7 +176,7 @@ fn many_children_that_end_leave_no_zombie() {
     Init::plain().shell(Place::Pid1, script).end().expect_code(4);
 }
 
-/// Some orphans come and go while others stay.
+/// Some orphans start and end while others stay.
 #[test]
 fn an_orphan_that_stays_does_not_hide_those_that_end() {
     for place in PLACES {
@@ -194,7 +192,7 @@ fn an_orphan_that_stays_does_not_hide_those_that_end() {
     }
 }
 
-/// rdma-init says that it cannot report orphans where it does not look after the command.
+/// rdma-init says that it cannot report orphans if it does not supervise the command.
 #[test]
 fn what_is_lost_in_place_is_said() {
     if is_not_for_tini("it looks after the command wherever it runs") {

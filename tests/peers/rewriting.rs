@@ -1,4 +1,4 @@
-//! Tests that another signal is forwarded in place of the one that was sent.
+//! Tests that the init forwards another signal instead of the one that was sent.
 
 use nix::libc;
 
@@ -8,8 +8,8 @@ use super::peer::{
 };
 use crate::support::poll_until;
 
-/// Sends these signals to an init that rewrites them, and checks that exactly the signals of
-/// `arrives` are pending in the command afterwards.
+/// Sends these signals to an init that rewrites them, and checks that exactly the signals in `arrives` are
+/// then pending in the command.
 fn expect(rewrites: &[&str], sent: &[i32], arrives: &[i32]) {
     let features: Vec<_> = rewrites.iter().map(|rewrite| Feature::Rewrite(rewrite)).collect();
     let Some(init) = Init::with(&features) else { return };
@@ -32,15 +32,15 @@ fn expect(rewrites: &[&str], sent: &[i32], arrives: &[i32]) {
 fn the_signals_that_arrive_are_the_rewritten_ones() {
     use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     for (rewrites, sent, arrives) in [
-        // By name and by number.
+        // The signals are given by name and by number.
         (&["TERM:INT"][..], &[SIGTERM][..], &[SIGINT][..]),
         (&["SIGTERM:SIGQUIT"], &[SIGTERM], &[SIGQUIT]),
         (&["15:3"], &[SIGTERM], &[SIGQUIT]),
         (&["term:3"], &[SIGTERM], &[SIGQUIT]),
         (&["15:RTMIN+1"], &[SIGTERM], &[35]),
-        // A signal that is not named stays what it is.
+        // A signal that is not listed stays unchanged.
         (&["TERM:INT"], &[SIGHUP, SIGUSR1], &[SIGHUP, SIGUSR1]),
-        // A chain of rewrites is one step.
+        // Only one step of a chain of rewrites applies.
         (&["USR1:USR2", "USR2:HUP"], &[SIGUSR1], &[SIGUSR2]),
         (&["USR1:USR2", "USR2:HUP"], &[SIGUSR2], &[SIGHUP]),
         (&["USR2:HUP", "USR1:USR2"], &[SIGUSR1], &[SIGUSR2]),
@@ -55,7 +55,7 @@ fn the_signals_that_arrive_are_the_rewritten_ones() {
     }
 }
 
-/// Sends a signal to an init with these features and a script, and expects how it ends.
+/// Sends a signal to an init with these features and this script, and checks how it ends.
 fn expect_end(features: &[Feature], script: &str, signal: i32, code: i32, stdout: &str) {
     let Some(init) = Init::with(features) else { return };
     for place in PLACES {
@@ -78,7 +78,7 @@ fn a_signal_that_is_rewritten_decides_on_the_code() {
     expect_end(&[Feature::Rewrite("TERM:INT")], script, libc::SIGTERM, 4, "ready\ninterrupted\n");
 }
 
-/// The command waits for its child, and ends with the child's code.
+/// The command waits for its child and exits with the child's code.
 #[test]
 fn a_rewritten_signal_goes_to_the_group() {
     let script = "trap : TERM; sh -c 'echo ready; exec sleep 1000'; exit $?";
@@ -86,9 +86,9 @@ fn a_rewritten_signal_goes_to_the_group() {
     expect_end(&features, script, libc::SIGHUP, 143, "ready\n");
 }
 
-/// The command may be faster than the init, which then reads its orders and a signal at the
-/// same time. The preparation takes a while to read this long configuration, so that the test
-/// can stop the init before it gets its orders.
+/// The command may be faster than the init, which then reads its orders and a signal at the same time. The
+/// preparation takes a while to read this long configuration, so that the test can stop the init before it
+/// gets its orders.
 #[test]
 fn a_signal_right_after_the_start_is_rewritten() {
     if is_not_for_tini("it does not rewrite") {

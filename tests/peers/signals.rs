@@ -18,8 +18,7 @@ fn a_signal_that_the_command_dies_of_gives_128_and_its_number() {
     }
 }
 
-/// tini does not handle the signals that its own fault raises, and ignores SIGTTIN and
-/// SIGTTOU.
+/// tini does not handle the signals that its own faults raise, and ignores SIGTTIN and SIGTTOU.
 const NOT_BY_TINI: [i32; 9] = [
     libc::SIGFPE,
     libc::SIGILL,
@@ -32,8 +31,8 @@ const NOT_BY_TINI: [i32; 9] = [
     libc::SIGTTOU,
 ];
 
-/// Returns all signals that the init has to forward. SIGCHLD is about the init's own children,
-/// and 32 and 33 belong to libc's threads.
+/// Returns all signals that the init must forward. SIGCHLD concerns the init's own children, and 32 and 33
+/// belong to libc's threads.
 fn forwarded() -> impl Iterator<Item = i32> {
     let never = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, 32, 33];
     let not_by_peer: &[i32] = if peer() == Peer::Tini { &NOT_BY_TINI } else { &[] };
@@ -60,7 +59,7 @@ fn every_signal_is_proxied() {
     }
 }
 
-/// The command has handlers for the usual signals, and prints which ones it has got.
+/// The command has handlers for the usual signals, and prints the ones that it got.
 #[test]
 fn a_command_that_handles_signals_gets_each_of_them() {
     let names = ["HUP", "INT", "QUIT", "USR1", "ALRM", "TERM", "CONT", "WINCH", "USR2", "PIPE"];

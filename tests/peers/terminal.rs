@@ -1,5 +1,4 @@
-//! Tests terminals: the init as the first process of a terminal, and the init as a job of a
-//! shell.
+//! Tests terminals, with the init as a terminal's first process and as a shell's job.
 
 use std::ffi::OsStr;
 
@@ -19,7 +18,7 @@ const CTRL_Z: &str = "\x1a";
 
 const BASH: [&str; 4] = ["bash", "--norc", "--noprofile", "--noediting"];
 
-/// Starts the init as PID 1 on a terminal, in front of a command.
+/// Starts the init as PID 1 on a terminal with this command.
 fn first(command: &[&str]) -> (Running, Screen) {
     on_a_terminal(Init::plain().command(Place::Pid1, command))
 }
@@ -51,8 +50,8 @@ fn typing_exit_ends_a_shell() {
     running.end().expect_code(3);
 }
 
-/// The command is a shell, which is interactive or asks for job control. A job of this shell is
-/// suspended and resumed.
+/// The command is a shell that is interactive or requests job control. One of its jobs is suspended and
+/// resumed.
 #[test]
 fn a_shell_as_the_command_has_job_control() {
     for flag in ["-i", "-m"] {
@@ -83,14 +82,14 @@ fn a_shell_as_the_command_has_job_control() {
     }
 }
 
-/// An interactive shell, which is PID 1 and runs the init as a job.
+/// An interactive shell that is PID 1 and runs the init as a job.
 struct AtAShell {
     running: Running,
     screen: Screen,
     shell: i32,
 }
 
-/// An init that runs as a job of the shell and has given the terminal to its command.
+/// An init that runs as the shell's job and has given the terminal to its command.
 struct Job {
     init: i32,
     command: i32,
@@ -107,7 +106,7 @@ impl AtAShell {
         AtAShell { running, screen, shell }
     }
 
-    /// As [`AtAShell::new`], for an init that stops along with its command, which tini does not.
+    /// Does the same as [`AtAShell::new`] for an init that stops along with its command; tini does not.
     fn that_suspends() -> Option<AtAShell> {
         (!is_not_for_tini("it does not stop along with its command")).then(AtAShell::new)
     }
@@ -124,7 +123,7 @@ impl AtAShell {
         Job { init, command: command_of(init) }
     }
 
-    /// Starts a job in the foreground, and waits until it says that it is ready.
+    /// Starts a job in the foreground, and waits until it reports that it is ready.
     fn runs(&mut self, script: &str) -> Job {
         self.screen.types(&format!("{}\n", AtAShell::line(script)));
         self.screen.shows("ready");
@@ -133,7 +132,7 @@ impl AtAShell {
         job
     }
 
-    /// Waits until the init, which passes on what is typed, or its command has the terminal.
+    /// Waits until the terminal belongs to the command, or to the init, which forwards typed input.
     fn has_in_front(&self, job: &Job) {
         poll_until("the job is in the foreground", || {
             let group = nix::unistd::tcgetpgrp(&self.screen.master).ok()?.as_raw();
@@ -161,7 +160,7 @@ impl AtAShell {
         self.screen.shows("in-the-background");
     }
 
-    /// Gives the job what it reads, after which it ends with code 4.
+    /// Types the line that the job reads; the job then exits with code 4.
     fn is_read(&mut self) {
         self.screen.types("this\n");
         self.screen.shows("got this.");
@@ -238,7 +237,7 @@ fn bg_resumes_both_and_the_shell_keeps_the_terminal() {
     shell.interrupts(&job);
 }
 
-/// `bg` and `fg` have changed who has the terminal, and ^Z still works as before.
+/// `bg` and `fg` have changed which process has the terminal, and ^Z still works as before.
 #[test]
 fn a_job_that_went_on_in_the_background_can_be_suspended_again() {
     let Some(mut shell) = AtAShell::that_suspends() else { return };
@@ -251,8 +250,8 @@ fn a_job_that_went_on_in_the_background_can_be_suspended_again() {
     shell.suspends(&job);
 }
 
-/// The terminal stops a job in the background that wants to read. The job reads on when `fg`
-/// has given it the terminal.
+/// The terminal stops a background job that tries to read. The job continues reading when `fg` has given it
+/// the terminal.
 #[test]
 fn a_command_that_reads_in_the_background_is_stopped_until_fg() {
     let Some(mut shell) = AtAShell::that_suspends() else { return };
@@ -296,7 +295,7 @@ fn suspending_a_pipeline_at_a_shell_stops_all_of_it() {
     shell.screen.is_given_to(shell.shell);
 }
 
-/// Here a supervisor suspends the init, and not a terminal.
+/// Here, a supervisor suspends the init instead of a terminal.
 #[test]
 fn a_stop_signal_to_the_init_suspends_the_command() {
     let mut started = Init::plain().shell(Place::ByOption, "echo ready; exec sleep 1000");

@@ -45,8 +45,8 @@ fn what_is_no_option_is_an_error() {
     assert!(!ended.stderr.is_empty());
 }
 
-/// tini takes the first argument that is not an option as the command. rdma-init could not tell it
-/// from one of its own commands, and so demands the dashes.
+/// tini uses the first argument that is not an option as the command. rdma-init could not distinguish it from
+/// one of its own commands, so it requires the dashes.
 #[test]
 fn a_command_without_dashes_is_run_by_tini_and_refused_by_ours() {
     match peer() {
@@ -76,8 +76,8 @@ fn a_command_that_is_missing_gives_127_and_a_message() {
     }
 }
 
-/// The init and the process that could not become the command race, and the result is the same
-/// whichever is faster.
+/// The init and the process that could not become the command race, and the result is the same whichever is
+/// faster.
 #[test]
 fn a_command_that_never_ran_is_not_told_of_as_if_it_had() {
     if is_not_for_tini("it says nothing about the end of its command") {
@@ -91,8 +91,7 @@ fn a_command_that_never_ran_is_not_told_of_as_if_it_had() {
     }
 }
 
-/// rdma-init changes only codes of the command. tini changes the codes of its own failures,
-/// too.
+/// rdma-init changes only the command's exit codes. tini also changes the codes of its own failures.
 #[test]
 fn the_code_of_a_command_that_never_ran_is_not_remapped_by_ours() {
     let Some(init) = Init::with(&[Feature::RemapExit(127)]) else { return };
@@ -127,7 +126,7 @@ fn what_is_piped_in_reaches_the_command() {
     }
 }
 
-/// The dashes end the options of the init, and everything after them belongs to the command.
+/// The dashes end the init's options, and everything after them belongs to the command.
 #[test]
 fn the_command_s_own_options_are_left_alone() {
     for place in [Place::Pid1, Place::ByOption, Place::ByVariable] {

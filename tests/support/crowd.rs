@@ -1,5 +1,5 @@
-//! Another writer to standard error, who always comes first: as soon as the program has decided to
-//! write, because the pipe has room, that room is taken.
+//! Simulates another writer to standard error that is always first: as soon as the program has decided to
+//! write, because the pipe has room, this writer fills that room.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,18 +13,18 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::hang::{go_on, install, receive};
 
-/// The calls with which something may come into a pipe, with the descriptor as the first argument.
+/// The calls that can put data into a pipe, with the descriptor as the first argument.
 const CALLS: [libc::c_long; 4] = [libc::SYS_write, libc::SYS_writev, libc::SYS_pwritev2, libc::SYS_vmsplice];
 
-/// Returns a function that installs the filter for this standard error. It has to be called in the
-/// thread that then starts the program.
+/// Returns a function that installs the filter for this standard error. The thread that then starts the
+/// program must call it.
 pub fn before_each_write(pipe: &OwnedFd) -> impl FnOnce() + Send + use<> {
-    // A description of its own, so that only this one does not wait.
+    // This opens a separate file description, so that only this one is non-blocking.
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
     let writer = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
     let mut writer = writer.expect("the pipe can be opened");
     let (send, listener) = channel::<OwnedFd>();
-    // This thread is started before the filter is installed, which it would inherit.
+    // This thread starts before the filter is installed, because it would otherwise inherit the filter.
     thread::spawn(move || {
         let Ok(listener) = listener.recv() else { return };
         while has_call(&listener) {
@@ -41,7 +41,7 @@ pub fn before_each_write(pipe: &OwnedFd) -> impl FnOnce() + Send + use<> {
     }
 }
 
-/// Waits for a call; `false` if no process has the filter any more.
+/// Waits for a call; returns `false` if no process has the filter any more.
 fn has_call(listener: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
     let come = poll(&mut fds, PollTimeout::NONE);

@@ -1,11 +1,11 @@
-//! Makes one system call of the program fail.
+//! Makes one of the program's system calls fail.
 //!
-//! A seccomp filter hands the calls to a thread of the test, which counts those of the program and lets all of
-//! them go on but one. So the program can be PID 1, which no tracer in its namespace leaves it.
+//! A seccomp filter passes the calls to a thread of the test, which counts the program's calls and allows all
+//! except one of them. So the program can be PID 1, which would be impossible with a tracer in its namespace.
 //!
-//! Errors that the kernel cannot give in that place are left out: EFAULT, EBADF and EINVAL for a bug of the caller,
-//! ECHILD while there is a child. ENOSYS and EPERM are what an older kernel or a sandbox gives for a call that it does
-//! not know or want.
+//! Errors that the kernel cannot return in that place are left out: EFAULT, EBADF and EINVAL, which indicate
+//! a bug of the caller, and ECHILD while there is a child. An older kernel or a sandbox returns ENOSYS and
+//! EPERM for a call that it does not support or allow.
 
 use std::io::Write;
 use std::mem::zeroed;
@@ -20,7 +20,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::hang::{SEND, go_on, install, receive};
 
-/// A system call with its name, and its errors, the likely ones first.
+/// A system call with its name and its errors, the likely ones first.
 pub type Call = (libc::c_long, &'static str, &'static [i32]);
 
 macro_rules! calls {
@@ -29,8 +29,9 @@ macro_rules! calls {
     };
 }
 
-/// Not among them: brk(2), which gives no error to the program; close(2), which closes the descriptor although it
-/// gives an error; the masks and handlers of signals, futex(2), exit(2) and sigreturn(2), which do not fail.
+/// The list omits brk(2), which returns no error to the program; close(2), which closes the descriptor even
+/// if it returns an error; and signal masks and handlers, futex(2), exit(2) and sigreturn(2), which do not
+/// fail.
 const CALLS: &[Call] = calls! {
     openat SYS_openat: ENOENT EACCES EMFILE ELOOP EINTR ENFILE ENOMEM ENOSPC EROFS ENOTDIR EEXIST ENXIO ENODEV EPERM EOVERFLOW EDQUOT EBUSY ETXTBSY EAGAIN ENAMETOOLONG EOPNOTSUPP EIO ENOSYS;
     read SYS_read: EIO EINTR EAGAIN EISDIR EINVAL EPERM;
@@ -117,7 +118,7 @@ const CALLS: &[Call] = calls! {
     epoll_pwait SYS_epoll_pwait: EINTR EPERM;
 };
 
-/// Calls that arm64 has not got.
+/// Calls that arm64 does not have.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[Call] = calls! {
     open SYS_open: ENOENT EACCES EMFILE;
@@ -145,27 +146,28 @@ pub fn call_of(place: Place) -> &'static Call {
     calls().find(|(number, ..)| *number == place.call).expect("a call that is handed over")
 }
 
-/// A call of the program.
+/// One of the program's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Which process of the program makes it: they are numbered in the order of their first calls, and PID 1
-    /// is 0.
+    /// Which of the program's processes makes it: they are numbered in the order of their first calls, and
+    /// PID 1 is 0.
     pub process: usize,
     pub call: libc::c_long,
     /// How many calls of this kind the process has made before.
     pub nth: usize,
 }
 
-/// The program's calls, in their order.
+/// The program's calls, in order.
 pub type Calls = Receiver<Vec<Place>>;
 
-/// More processes and calls than a start has.
+/// More processes and calls than a start makes.
 const PROCESSES: usize = 64;
 const NUMBERS: usize = 512;
 const LONGEST: usize = 100_000;
 
-/// Returns a function that installs a filter for [`CALLS`] in the thread that then starts the program, and what
-/// the program has called by its end. The call at `fails` gives its error, and has no effect.
+/// Returns a function that installs a filter for [`CALLS`] in the thread that then starts the program, and
+/// the list of calls that the program has made by its end. The call at `fails` returns its error and has no
+/// effect.
 pub fn fail(program: &Path, fails: Option<(Place, i32)>) -> (impl FnOnce() + Send + use<>, Calls) {
     let of_program = std::fs::metadata(program).expect("the program is there");
     let mut server = Server {
@@ -177,7 +179,7 @@ pub fn fail(program: &Path, fails: Option<(Place, i32)>) -> (impl FnOnce() + Sen
     };
     let (send, receive) = channel::<OwnedFd>();
     let (send_seen, seen) = channel();
-    // This thread is started before the filter is installed, which it would inherit.
+    // This thread starts before the filter is installed, because it would otherwise inherit the filter.
     thread::spawn(move || {
         let Ok(listener) = receive.recv() else { return };
         while server.serve(&listener) {}
@@ -191,8 +193,8 @@ pub fn fail(program: &Path, fails: Option<(Place, i32)>) -> (impl FnOnce() + Sen
     (filter, seen)
 }
 
-/// It allocates nothing while it answers: the thread that starts the program has the filter, too, and may wait for
-/// an answer while it holds a lock of the allocator.
+/// Answers the calls. It allocates nothing while it answers: the thread that starts the program has the
+/// filter, too, and may wait for an answer while it holds a lock of the allocator.
 struct Server {
     /// The device and inode of the program.
     program: (u64, u64),
@@ -203,7 +205,7 @@ struct Server {
 }
 
 impl Server {
-    /// Answers one call; `false` if no process has the filter any more.
+    /// Answers one call; returns `false` if no process has the filter any more.
     fn serve(&mut self, listener: &OwnedFd) -> bool {
         let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         if poll(&mut fds, PollTimeout::NONE).is_err() {
@@ -212,7 +214,7 @@ impl Server {
         if !fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN)) {
             return false;
         }
-        // The calling process may be gone.
+        // The calling process may have ended.
         let Some(call) = receive(listener) else { return true };
         match self.error(&call) {
             None => go_on(listener, call.id),
@@ -236,7 +238,7 @@ impl Server {
         self.fails.filter(|(fails, _)| *fails == place).map(|(_, errno)| errno)
     }
 
-    /// Whether the process runs the program: it may be a shell before, or the command afterwards.
+    /// Returns whether the process runs the program: before, it may be a shell, and afterwards the command.
     fn is_of_program(&self, pid: u32) -> bool {
         let mut path = [0; 32];
         let is_whole = write!(&mut path[..31], "/proc/{pid}/exe").is_ok();
@@ -250,7 +252,7 @@ impl Server {
     }
 }
 
-/// Lets a call fail with this error.
+/// Makes a call fail with this error.
 fn give(listener: &OwnedFd, call: u64, errno: i32) {
     // SAFETY: the structure is plain data, and has the size that the request names.
     unsafe {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::repository;
 
-/// A golden host: a directory of tests/cases.
+/// A golden host: a directory in tests/cases.
 pub struct Host {
     pub name: String,
     pub folder: PathBuf,
@@ -43,20 +43,20 @@ pub fn facts(name: &str) -> String {
     host(name).facts().into_os_string().into_string().unwrap()
 }
 
-/// `differs.json`: a host that is another one with some changes.
+/// The contents of `differs.json`: a host that is based on another one with some changes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Difference {
-    /// The name of a host with a `facts.json` of its own.
+    /// The name of a host with its own `facts.json`.
     from: String,
-    /// A patch as in RFC 6902; without one the facts are the same.
+    /// A patch as in RFC 6902; without one, the facts are the same.
     #[serde(default)]
     patch: Patch,
 }
 
 impl Host {
-    /// The file with the facts: the directory's own `facts.json`, or one below target/ that is made
-    /// from `differs.json`.
+    /// Returns the file with the facts: the directory's own `facts.json`, or one below target/ that is
+    /// generated from `differs.json`.
     pub fn facts(&self) -> PathBuf {
         let (own, differs) = (self.folder.join("facts.json"), self.folder.join("differs.json"));
         match (own.exists(), differs.exists()) {
@@ -66,7 +66,7 @@ impl Host {
         }
     }
 
-    /// Writes the whole file at once, because other tests may read it at the same time.
+    /// Writes the file atomically, because other tests may read it at the same time.
     fn write(&self, facts: &Value) -> PathBuf {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cases").join(&self.name);
         fs::create_dir_all(&folder).unwrap();
@@ -77,14 +77,14 @@ impl Host {
         path
     }
 
-    /// The configuration of the case. If there is none, /dev/null, so that the configuration of
-    /// this machine does not count.
+    /// Returns the case's configuration. If there is none, returns /dev/null, so that this machine's
+    /// configuration does not apply.
     pub fn config(&self) -> PathBuf {
         let config = self.folder.join("config.toml");
         if config.exists() { config } else { "/dev/null".into() }
     }
 
-    /// What the user sets, as lines `KEY=VALUE`, and a variable that names the configuration.
+    /// Returns the variables that the user sets, as lines `KEY=VALUE`, and one that names the configuration.
     pub fn environment(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.join("environment")).unwrap_or_default();
         let config = format!("RDMA_INIT_CONFIG={}", self.config().display());

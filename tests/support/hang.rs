@@ -1,9 +1,8 @@
-//! Makes one file hang for every process that opens or executes it, like a dead network file
-//! system, or a driver whose firmware does not answer.
+//! Makes one file hang for every process that opens or executes it, like a dead network file system or a
+//! driver whose firmware does not answer.
 //!
-//! A seccomp filter hands every openat(2) and execve(2) to a thread of the test. The thread
-//! lets all of them go on, except those of these paths: these are never answered, or only when
-//! the test wants it.
+//! A seccomp filter passes every openat(2) and execve(2) to a thread of the test. The thread allows all of
+//! them except those for these paths, which it never answers, or answers only when the test wants it.
 
 use std::fs;
 use std::io;
@@ -21,10 +20,10 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::DEADLINE;
 
-/// Paths that hang, as the program names them to openat(2) or execve(2).
+/// Paths that hang, as the program passes them to openat(2) or execve(2).
 pub struct Hang {
     paths: Vec<String>,
-    /// How many calls go on before one hangs.
+    /// How many calls are allowed before one hangs.
     passes: usize,
     /// Until then, all calls go on.
     armed: Arc<AtomicBool>,
@@ -35,13 +34,12 @@ pub struct Hang {
 }
 
 impl Hang {
-    /// Makes a call that hangs until its process gets a signal that has a handler or kills.
+    /// Returns a call that hangs until its process gets a signal that has a handler or kills the process.
     pub fn interruptible(path: &str) -> Hang {
         Hang::new(path, 0)
     }
 
-    /// Makes a call that hangs until its process gets a signal that kills, as on NFS, FUSE and
-    /// autofs.
+    /// Returns a call that hangs until its process gets a signal that kills it, as on NFS, FUSE and autofs.
     pub fn killable(path: &str) -> Hang {
         Hang::new(path, libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
     }
@@ -59,7 +57,7 @@ impl Hang {
         self
     }
 
-    /// Lets the first call go on: what hangs is the next, which may be that of another process.
+    /// Allows the first call: the next one hangs, which may be another process's.
     pub fn but_the_first(mut self) -> Hang {
         self.passes = 1;
         self
@@ -83,13 +81,12 @@ impl Hang {
             .unwrap_or_else(|_| panic!("no process opened or executed one of {:?}", self.paths))
     }
 
-    /// Lets all calls go on that hang, and all later ones.
+    /// Allows all calls that hang, and all later ones.
     pub fn release(&self) {
         self.released.write(1).unwrap();
     }
 
-    /// Returns a function that installs the filter. It has to be called in the thread that then
-    /// starts the program.
+    /// Returns a function that installs the filter. The thread that then starts the program must call it.
     pub fn filter(&self) -> impl FnOnce() + Send + use<> {
         let (paths, flags) = (self.paths.clone(), self.flags);
         let armed = Arc::clone(&self.armed);
@@ -97,7 +94,7 @@ impl Hang {
             Calls { paths, passes: self.passes, armed, hit: self.hit.clone(), hanging: Vec::new() };
         let released = Arc::clone(&self.released);
         let (send, receive) = channel::<OwnedFd>();
-        // This thread is started before the filter is installed, which it would inherit.
+        // This thread starts before the filter is installed, because it would otherwise inherit the filter.
         thread::spawn(move || {
             let Ok(listener) = receive.recv() else { return };
             while let Ok(true) = calls.serve(&listener, &released) {}
@@ -110,7 +107,7 @@ impl Hang {
     }
 }
 
-/// Installs a filter that hands these calls to the returned descriptor.
+/// Installs a filter that passes these calls to the returned descriptor.
 pub(super) fn install(calls: &[libc::c_long], flags: libc::c_ulong) -> io::Result<OwnedFd> {
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
     let code = |code: u32| u16::try_from(code).expect("a small number");
@@ -143,11 +140,11 @@ const fn request(number: u64, size: usize) -> libc::c_ulong {
     3 << 30 | (size as u64) << 16 | (b'!' as u64) << 8 | number
 }
 
-/// The paths that have to hang, and the calls that hang now.
+/// The paths that must hang, and the calls that are hanging.
 struct Calls {
     /// The paths that hang; the list is empty once they are released.
     paths: Vec<String>,
-    /// How many calls of these paths still go on.
+    /// How many calls for these paths are still allowed.
     passes: usize,
     armed: Arc<AtomicBool>,
     hit: Sender<i32>,
@@ -155,7 +152,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// Answers one call, or leaves it hanging; `false` if no process has the filter any more.
+    /// Answers one call, or leaves it hanging; returns `false` if no process has the filter any more.
     fn serve(&mut self, listener: &OwnedFd, released: &EventFd) -> io::Result<bool> {
         let mut fds = [
             PollFd::new(listener.as_fd(), PollFlags::POLLIN),
@@ -174,7 +171,7 @@ impl Calls {
         if !has_come(&fds[0]) {
             return Ok(false);
         }
-        // The calling process may be gone.
+        // The calling process may have ended.
         let Some(call) = receive(listener) else { return Ok(true) };
         let hangs = self.armed.load(Ordering::SeqCst)
             && opened(&call).is_some_and(|opened| self.paths.iter().any(|path| opened == path.as_bytes()));
@@ -189,7 +186,7 @@ impl Calls {
     }
 }
 
-/// The call that waits for an answer. `None` if its process is gone.
+/// Returns the call that waits for an answer; `None` if its process has ended.
 pub(super) fn receive(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
     // SAFETY: the structure is plain data, and has the size that the request names.
     unsafe {
@@ -198,7 +195,7 @@ pub(super) fn receive(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
     }
 }
 
-/// Lets the kernel do what was called.
+/// Lets the kernel execute the call.
 pub(super) fn go_on(listener: &OwnedFd, call: u64) {
     // SAFETY: as above.
     unsafe {
@@ -209,7 +206,7 @@ pub(super) fn go_on(listener: &OwnedFd, call: u64) {
     }
 }
 
-/// The path that the call names, read from the memory of the calling process.
+/// Returns the path in the call, read from the calling process's memory.
 fn opened(call: &libc::seccomp_notif) -> Option<Vec<u8>> {
     let memory = fs::File::open(format!("/proc/{}/mem", call.pid)).ok()?;
     let mut path = vec![0; 256];

@@ -22,11 +22,11 @@ pub mod vm;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a busy machine: something that takes longer hangs.
+/// Longer than any step takes on a busy machine: a step that takes longer hangs.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The path of the program under test: the binary that cargo has built along with the tests, or
-/// the one that RDMA_INIT_TEST_BINARY names.
+/// Returns the path of the program under test: the binary that cargo built with the tests, or the one that
+/// RDMA_INIT_TEST_BINARY names.
 pub fn binary() -> PathBuf {
     match std::env::var_os("RDMA_INIT_TEST_BINARY") {
         Some(path) => path.into(),
@@ -34,8 +34,9 @@ pub fn binary() -> PathBuf {
     }
 }
 
-/// Copies the program under test into a directory. Another process does it: a file that this one has
-/// open for writing could not be executed, if a process that another test starts has it open, too.
+/// Copies the program under test into a directory. A separate process does it: if this one had the file open
+/// for writing, a process that another test starts could inherit the descriptor, and the file could not be
+/// executed.
 pub fn copy_of_binary(folder: &Path) -> PathBuf {
     let program = folder.join("rdma-init");
     let copied = std::process::Command::new("cp").arg(binary()).arg(&program).status();
@@ -48,14 +49,14 @@ pub fn repository(path: impl AsRef<Path>) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Says that a test cannot run here, and why. In CI the test fails instead, because nothing may
-/// be skipped there.
+/// Prints that a test cannot run here, and why. In CI the test fails instead, because nothing may be skipped
+/// there.
 pub fn skip(why: &str) {
     assert!(std::env::var_os("CI").is_none(), "cannot be skipped in CI: {why}");
     eprintln!("SKIPPED: {why}");
 }
 
-/// Looks again and again until there is a result, for events that cannot be waited for.
+/// Checks repeatedly until there is a result, for events that cannot be waited for.
 pub fn poll_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     match poll_for(DEADLINE, look) {
         Some(seen) => seen,
@@ -63,7 +64,7 @@ pub fn poll_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// As [`poll_until`], but looks for this time only, and returns `None` after it.
+/// Does the same as [`poll_until`], but only for this time, and then returns `None`.
 pub fn poll_for<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + time;
     loop {

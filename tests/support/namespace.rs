@@ -1,4 +1,4 @@
-//! Network namespaces of this machine, each kept by a process.
+//! Network namespaces of this machine, each kept alive by a process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -6,12 +6,11 @@ use std::process::{Child, Command, Stdio};
 
 use super::skip;
 
-/// A process that keeps namespaces. They vanish when it ends.
+/// A process that keeps namespaces alive. They vanish when it ends.
 pub struct Process(Child);
 
 impl Process {
-    /// Starts a process that says "ready" once its namespaces are made, and stays until its input
-    /// ends.
+    /// Starts a process that prints "ready" once its namespaces are created, and stays until its input ends.
     pub fn start(command: &mut Command) -> Process {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -20,7 +19,7 @@ impl Process {
         Process(child)
     }
 
-    /// A network namespace without any link that is up.
+    /// Returns a network namespace without any link that is up.
     pub fn of_links() -> Process {
         Process::start(Command::new("unshare").args(["--net", "--", "sh", "-c", "echo ready; exec cat"]))
     }
@@ -29,14 +28,14 @@ impl Process {
         self.0.id()
     }
 
-    /// Makes a command that runs a program in namespaces of this process, of these kinds.
+    /// Returns a command that runs a program in this process's namespaces of these kinds.
     pub fn command(&self, kinds: &[&str], program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg("--target").arg(self.pid().to_string()).args(kinds).arg("--").arg(program.as_ref());
         command
     }
 
-    /// Runs commands of ip(8), one on each line.
+    /// Runs ip(8) commands, one per line.
     #[track_caller]
     pub fn ip(&self, lines: &[String]) {
         let mut command = self.command(&["--net"], "ip");
@@ -45,7 +44,7 @@ impl Process {
         assert!(ip.wait().unwrap().success(), "{lines:?}");
     }
 
-    /// Returns rules to nft(8).
+    /// Passes rules to nft(8).
     #[track_caller]
     pub fn nft(&self, rules: &str) {
         let mut command = self.command(&["--net"], "nft");
@@ -62,7 +61,7 @@ impl Drop for Process {
     }
 }
 
-/// Returns whether this machine can make such namespaces, and says so if it cannot.
+/// Returns whether this machine can create such namespaces, and prints a message if it cannot.
 pub fn can_be_made() -> bool {
     let made = Command::new("unshare")
         .args(["--net", "--mount", "--", "ip", "link", "add", "probe", "type", "veth"])
@@ -75,7 +74,7 @@ pub fn can_be_made() -> bool {
     made.status.success()
 }
 
-/// Returns whether nft(8) can filter here, and says so if it cannot.
+/// Returns whether nft(8) can filter here, and prints a message if it cannot.
 pub fn has_nft() -> bool {
     let made =
         Command::new("unshare").args(["--net", "--", "nft", "add", "table", "netdev", "probe"]).output();

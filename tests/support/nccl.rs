@@ -1,5 +1,5 @@
-//! The NCCL libraries that the tests run: target/nccl/VERSION/libnccl.so.2; or those of another
-//! architecture, which QEMU runs: target/nccl-ARCHITECTURE/VERSION/libnccl.so.2.
+//! The NCCL libraries that the tests run: target/nccl/VERSION/libnccl.so.2, or another architecture's, which
+//! QEMU runs: target/nccl-ARCHITECTURE/VERSION/libnccl.so.2.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,10 +10,10 @@ use super::repository;
 /// The list of releases, one per line; tests/nccl/setup.sh fetches them.
 const VERSIONS: &str = include_str!("../nccl/versions");
 
-/// Those of arm64, where the machine that runs the tests has another architecture.
+/// The releases for arm64, if the machine that runs the tests has another architecture.
 const VERSIONS_OF_ARM64: &str = include_str!("../nccl/versions-aarch64");
 
-/// That of the libraries, if it is not this machine's.
+/// Returns the libraries' architecture if it is not this machine's.
 fn foreign() -> Option<String> {
     std::env::var("RDMA_INIT_TEST_NCCL_ARCHITECTURE").ok().filter(|name| !name.is_empty())
 }
@@ -25,7 +25,7 @@ fn cache() -> PathBuf {
     })
 }
 
-/// A command that starts the driver, in QEMU where it is of another architecture.
+/// Returns a command that starts the driver, in QEMU if it is for another architecture.
 pub fn start_driver() -> Command {
     let driver = driver().join("driver");
     match foreign() {
@@ -44,7 +44,7 @@ pub struct Library {
     pub path: PathBuf,
 }
 
-/// The libraries of `RDMA_INIT_TEST_NCCL`, or else all of them.
+/// Returns the libraries that `RDMA_INIT_TEST_NCCL` names, or all of them if it is not set.
 pub fn libraries() -> Vec<Library> {
     let chosen = std::env::var("RDMA_INIT_TEST_NCCL").ok().filter(|versions| !versions.trim().is_empty());
     let usual = if foreign().is_some() { VERSIONS_OF_ARM64 } else { VERSIONS };
@@ -58,7 +58,7 @@ pub fn libraries() -> Vec<Library> {
         .collect()
 }
 
-/// Returns the libraries of these versions, and the newest one, for a test that takes long.
+/// Returns the libraries with these versions and the newest one, for a test that takes long.
 pub fn some(versions: &[&str]) -> Vec<Library> {
     let mut libraries = libraries();
     let newest = libraries.len().saturating_sub(1);
@@ -67,8 +67,7 @@ pub fn some(versions: &[&str]) -> Vec<Library> {
     libraries
 }
 
-/// Returns the directory with the driver and its libibverbs, which are built from the present
-/// source.
+/// Returns the directory with the driver and its libibverbs, which are built from the current source.
 pub fn driver() -> PathBuf {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
         let built = Command::new(repository("tests/nccl/setup.sh")).arg("build").status().unwrap();
@@ -78,7 +77,7 @@ pub fn driver() -> PathBuf {
     BUILT.clone()
 }
 
-/// Functions and variables that the driver uses, and that the library does not export.
+/// Functions and variables that the driver uses but the library does not export.
 const INTERNAL: &[&str] = &[
     "bootstrapNetIfAddr",
     "bootstrapNetIfName",
@@ -89,7 +88,8 @@ const INTERNAL: &[&str] = &[
     "ncclLoadParam",
     "ncclParamIbGidIndex",
 ];
-/// What makes one NIC of several ports, since 2.24; and since 2.28 also what reads the variables.
+/// The functions that combine several ports into one NIC, since 2.24; since 2.28, also the one that reads the
+/// variables.
 const FUSION: &[&str] = &[
     "ncclIbDevices",
     "ncclIbGetProperties",
@@ -107,7 +107,7 @@ impl Library {
         numbers(&self.version) >= numbers(version)
     }
 
-    /// Returns where the library has a function that it does not export, in hexadecimal digits.
+    /// Returns the offset of a function that the library does not export, in hexadecimal digits.
     pub fn offset(&self, function: &str) -> String {
         let output = Command::new("nm").arg(&self.path).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -116,8 +116,7 @@ impl Library {
         found.unwrap_or_else(|| panic!("{} has no {function}", self.path.display())).0.to_owned()
     }
 
-    /// Returns `NAME=OFFSET` for each symbol that the driver needs. It takes a tenth of a
-    /// second.
+    /// Returns `NAME=OFFSET` for each symbol that the driver needs. This takes a tenth of a second.
     pub fn symbols(&self) -> Vec<String> {
         let output = Command::new("nm").arg(&self.path).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -131,9 +130,8 @@ impl Library {
         let mut symbols: Vec<String> =
             INTERNAL.iter().map(|name| find(name, "").unwrap_or_else(|why| panic!("{why}"))).collect();
         if self.is_at_least("2.21") {
-            // In 2.21 the compiler has put the rest of this function into its callers, and only
-            // its search is left, as a clone named `.part.`. For arm64, GCC has put the fields of a
-            // structure in place of the structure.
+            // In 2.21, the compiler inlined part of this function into its callers, and only its search
+            // remains, as a clone named `.part.`. On arm64, GCC replaced a structure with its fields.
             let of_fields = || -> Result<String, String> {
                 Ok(find(FIND_GID, ".isra.")?.replacen(FIND_GID, FIND_GID_OF_FIELDS, 1))
             };
@@ -148,8 +146,8 @@ impl Library {
     }
 }
 
-/// Returns whether a mangled symbol is this function or variable, or this clone of it:
-/// `_Z10ncclIbInit...`, or `_ZL10ncclIbInit...` where it is static.
+/// Returns whether a mangled symbol is this function or variable, or this clone of it: `_Z10ncclIbInit...`,
+/// or `_ZL10ncclIbInit...` if it is static.
 fn is_of(mangled: &str, name: &str, clone: &str) -> bool {
     let Some(rest) = mangled.strip_prefix("_ZL").or_else(|| mangled.strip_prefix("_Z")) else {
         return false;

@@ -1,5 +1,5 @@
-//! Nodes that are namespaces of this machine: each has a name, links and a /sys of its own. Bridges
-//! in one more namespace join them.
+//! Nodes that are namespaces of this machine: each has its own name, links and /sys. Bridges in one more
+//! namespace connect them.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +15,8 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Nodes called `node0` and so on, with so many interfaces, `eth0` and so on. Those of the same
-    /// name are on one network, and have the addresses of [`address`].
+    /// Returns nodes named `node0` and so on, with this many interfaces, named `eth0` and so on. Interfaces
+    /// with the same name are on one network, and have the addresses of [`address`].
     pub fn new(nodes: usize, interfaces: usize) -> Nodes {
         let hub = Process::of_links();
         let bridges = (0..interfaces).flat_map(|interface| {
@@ -34,7 +34,7 @@ impl Nodes {
         made
     }
 
-    /// As [`Nodes::new`]; `None`, which is said, if no such nodes can be made here.
+    /// Does the same as [`Nodes::new`]; if such nodes cannot be created here, prints that and returns `None`.
     pub fn if_possible(nodes: usize, interfaces: usize) -> Option<Nodes> {
         can_be_made().then(|| Nodes::new(nodes, interfaces))
     }
@@ -49,20 +49,20 @@ impl Nodes {
         self.ip(node, &format!("addr add {}/24 dev eth{interface}", address(node, interface)));
     }
 
-    /// Runs a command of ip(8) on a node.
+    /// Runs an ip(8) command on a node.
     #[track_caller]
     pub fn ip(&self, node: usize, line: &str) {
         self.nodes[node].ip(&[line.to_owned()]);
     }
 
-    /// Returns rules to nft(8) on a node.
+    /// Passes rules to nft(8) on a node.
     #[track_caller]
     pub fn nft(&self, node: usize, rules: &str) {
         self.nodes[node].nft(rules);
     }
 
-    /// Has the network drop the packets that leave a node by an interface and match this expression of
-    /// nft(8), until the nodes vanish.
+    /// Makes the network drop the packets that leave a node through an interface and match this nft(8)
+    /// expression, until the nodes vanish.
     #[track_caller]
     pub fn drop_from(&self, node: usize, interface: usize, matching: &str) {
         let end = end(node, interface);
@@ -71,14 +71,14 @@ impl Nodes {
         ));
     }
 
-    /// Takes the carrier from an interface, or gives it back: the other end of its cable goes down or up.
+    /// Removes an interface's carrier or restores it: sets the other end of its cable down or up.
     pub fn set_carrier(&self, node: usize, interface: usize, is_there: bool) {
         let state = if is_there { "up" } else { "down" };
         self.hub.ip(&[format!("link set {} {state}", end(node, interface))]);
     }
 
-    /// Waits until the kernel has told the interface's carrier to its readers, which it does some time after
-    /// the other end went down or up.
+    /// Waits until the kernel reports the interface's new carrier state, which takes some time after the
+    /// other end was set down or up.
     pub fn await_carrier(&self, node: usize, interface: usize, is_there: bool) {
         poll_until("the interface knows whether it has a carrier", || {
             let mut command = self.nodes[node].command(&["--net"], "ip");
@@ -87,41 +87,41 @@ impl Nodes {
         });
     }
 
-    /// Takes an interface off its network. The link stays up.
+    /// Disconnects an interface from its network. The link stays up.
     pub fn cut_off(&self, node: usize, interface: usize) {
         self.hub.ip(&[format!("link set {} nomaster", end(node, interface))]);
     }
 
-    /// Returns an interface another cable, on which each frame takes so long.
+    /// Replaces an interface's cable with one that delays each frame by this time.
     pub fn delay(&self, node: usize, interface: usize, delay: Duration) -> SlowCable {
         let (end, own) = (end(node, interface), format!("eth{interface}"));
         self.ip(node, &format!("link del {own}"));
         let ends = [(self.hub.pid(), end.as_str()), (self.nodes[node].pid(), own.as_str())];
         let cable = SlowCable::new(ends, delay);
-        // As many frames as are on their way while the forwarder has no processor.
+        // The queue holds all frames that are in flight while the forwarder has no processor.
         self.hub.ip(&[format!("link set {end} addrgenmode none txqueuelen 20000 master net{interface} up")]);
         self.ip(node, &format!("link set {own} addrgenmode none txqueuelen 20000 up"));
         self.ip(node, &format!("addr add {}/24 dev {own}", address(node, interface)));
         cable
     }
 
-    /// Puts it back.
+    /// Reconnects an interface to its network.
     pub fn put_back(&self, node: usize, interface: usize) {
         self.hub.ip(&[format!("link set {} master net{interface}", end(node, interface))]);
     }
 
-    /// A command that runs a program on a node.
+    /// Returns a command that runs a program on a node.
     pub fn on(&self, node: usize, program: &Path) -> Command {
         self.nodes[node].command(&["--net", "--mount", "--uts"], program)
     }
 }
 
-/// The other end of an interface's cable.
+/// Returns the name of the other end of an interface's cable.
 fn end(node: usize, interface: usize) -> String {
     format!("n{node}e{interface}")
 }
 
-/// `10.78.1.3` of node 2 on `eth1`.
+/// Returns an interface's address: `10.78.1.3` for node 2 on `eth1`.
 pub fn address(node: usize, interface: usize) -> String {
     format!("10.78.{interface}.{}", node + 1)
 }

@@ -1,4 +1,4 @@
-//! Starts programs without what the test process itself has inherited.
+//! Starts programs without the state that the test process itself inherited.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -8,13 +8,13 @@ use nix::libc;
 
 use super::binary;
 
-/// Makes the command for the program with these arguments. It sees neither the configuration
-/// nor the variables of the machine that runs the test.
+/// Returns the command for the program with these arguments. It sees neither the configuration nor the
+/// variables of the machine that runs the test.
 pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
     program(binary(), arguments)
 }
 
-/// As [`rdma_init`], for any program.
+/// Does the same as [`rdma_init`] for any program.
 pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(path);
     surroundings(&mut command);
@@ -23,15 +23,13 @@ pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIte
     command
 }
 
-/// Returns a command its own environment, in which the program neither uses nor writes files of
-/// this machine.
+/// Gives a command its own environment, in which the program neither reads nor writes files of this machine.
 pub fn surroundings(command: &mut Command) -> &mut Command {
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
     command.env("RDMA_INIT_STATE_DIR", "").env("RDMA_INIT_WRITE_NCCL_CONF", "false")
 }
 
-/// Keeps what the test process may have inherited itself from a program: open descriptors, and
-/// ignored signals.
+/// Removes state that the test process may have inherited: open descriptors and ignored signals.
 pub fn from_scratch(command: &mut Command) {
     // SAFETY: system calls with constants; both are async-signal-safe.
     unsafe {

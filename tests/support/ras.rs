@@ -1,4 +1,4 @@
-//! A server that answers as NCCL's RAS has answered. tests/nccl has NCCL's own.
+//! A server that sends recorded answers of NCCL's RAS. tests/nccl uses NCCL's own.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use super::repository;
 
-/// Answers one question after the other with the recorded texts of these names. Returns the address.
+/// Answers one question after another with the recorded texts of these names. Returns the address.
 pub fn server(answers: &[&str]) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

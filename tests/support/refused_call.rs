@@ -1,5 +1,5 @@
-//! System calls that the kernel refuses, as under a seccomp filter of a sandbox, or where it does
-//! not know them.
+//! System calls that the kernel refuses, as with a sandbox's seccomp filter or a kernel that does not support
+//! them.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use nix::libc;
 
-/// The program is given this error for each of these calls.
+/// Makes each of these calls fail with this error in the program.
 pub fn refuse(command: &mut Command, calls: &[libc::c_long], errno: i32) {
     let code = |code: u32| u16::try_from(code).expect("a small number");
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };

@@ -1,5 +1,4 @@
-//! Starts the program, either as PID 1 of a PID namespace with a /proc of its own, or in place,
-//! and watches it.
+//! Starts and watches the program, either as PID 1 of a PID namespace with its own /proc, or in place.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,19 +16,19 @@ use super::hang::Hang;
 pub use super::process::from_scratch;
 use super::{DEADLINE, poll_for, poll_until, process, status_field};
 
-/// As [`process::rdma_init`], with its output kept.
+/// Does the same as [`process::rdma_init`], and captures the output.
 pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = process::rdma_init(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Makes the command for the program that starts a shell script.
+/// Returns the command for the program that starts a shell script.
 pub fn shell(script: &str) -> Command {
     rdma_init(["--", "sh", "-c", script])
 }
 
-/// Makes a shell that runs `first` and then becomes this command.
+/// Returns a shell that runs `first` and then becomes this command.
 pub fn after(first: &str, command: Command) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -55,7 +54,7 @@ impl Ended {
     }
 }
 
-/// A running program. It is killed, with its whole PID namespace, when this value is dropped.
+/// A running program. Dropping this value kills it with its whole PID namespace.
 pub struct Running {
     pub pid: i32,
     stdout: Stream,
@@ -72,12 +71,12 @@ pub fn as_pid_1(command: Command) -> Running {
 /// Flags of the program, and a function that starts it with them.
 pub type Way = (&'static [&'static str], fn(Command) -> Running);
 
-/// Starts a program in place, so not as PID 1.
+/// Starts a program in place, that is, not as PID 1.
 pub fn in_place(command: Command) -> Running {
     start(command, false, None::<fn()>)
 }
 
-/// Starts a program as PID 1 or in place, where opening or executing certain paths hangs.
+/// Starts a program as PID 1 or in place. Opening or executing certain paths hangs.
 pub fn hanging(command: Command, as_pid_1: bool, hang: &Hang) -> Running {
     start(command, as_pid_1, Some(hang.filter()))
 }
@@ -87,8 +86,8 @@ pub fn filtered(command: Command, as_pid_1: bool, install: impl FnOnce() + Send 
     start(command, as_pid_1, Some(install))
 }
 
-/// One thread starts the program and waits for it. PID namespaces and seccomp filters belong to
-/// a thread, and the parent-death signal is sent when that thread ends.
+/// Starts the program. One thread starts it and waits for it: PID namespaces and seccomp filters belong to a
+/// thread, and the parent-death signal is sent when that thread ends.
 fn start(mut command: Command, as_pid_1: bool, filter: Option<impl FnOnce() + Send + 'static>) -> Running {
     let parent = std::process::id();
     // SAFETY: the closure makes system calls only, with constants.
@@ -123,7 +122,7 @@ fn start(mut command: Command, as_pid_1: bool, filter: Option<impl FnOnce() + Se
         let mut child = command.spawn().expect("the program starts");
         let pid = child.id().cast_signed();
         let _ = send_child.send((pid, child.stdout.take(), child.stderr.take()));
-        // This closes the test's copies of the descriptors that the program was given.
+        // This closes the test's copies of the descriptors that the program got.
         drop(command);
         let _ = send_status.send(child.wait().expect("it can be waited for"));
     });
@@ -158,13 +157,13 @@ impl Running {
         send(self.pid, signal);
     }
 
-    /// Returns the process that PID 1 has started, and waits until it exists.
+    /// Returns the process that PID 1 started, after waiting until it exists.
     #[track_caller]
     pub fn child(&self) -> i32 {
         poll_until("PID 1 has a child", || children(self.pid).first().copied())
     }
 
-    /// Returns the process that PID 1 has started, and waits until it has become the command.
+    /// Returns the process that PID 1 started, after waiting until it has become the command.
     #[track_caller]
     pub fn command(&self) -> i32 {
         command_of(self.pid)
@@ -214,7 +213,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns the process that an init has started, and waits until it has become the command.
+/// Returns the process that an init started, after waiting until it has become the command.
 #[track_caller]
 pub fn command_of(init: i32) -> i32 {
     let own = fs::read_link(format!("/proc/{init}/exe")).expect("the init runs");
@@ -225,8 +224,8 @@ pub fn command_of(init: i32) -> i32 {
     })
 }
 
-/// Waits until an init has nothing left to do but wait for signals. The kernel shows no signal
-/// as blocked while a process waits for it.
+/// Waits until an init has nothing left to do except wait for signals. While a process waits for a signal,
+/// the kernel does not show the signal as blocked.
 #[track_caller]
 pub fn rests(init: i32) {
     poll_until("the init waits for signals", || {
@@ -236,8 +235,8 @@ pub fn rests(init: i32) {
     });
 }
 
-/// Waits until an init has taken the signals that were sent to it, so that the next one is not merged with
-/// them.
+/// Waits until an init has received the signals that were sent to it, so that the next one does not merge
+/// with them.
 #[track_caller]
 pub fn has_taken_signals(init: i32) {
     poll_until("the init has taken the signal", || {
@@ -248,8 +247,7 @@ pub fn has_taken_signals(init: i32) {
 }
 
 pub fn send(pid: i32, signal: i32) {
-    // SAFETY: kill takes plain numbers. A process is reaped only by the thread that then sends
-    // its status.
+    // SAFETY: kill takes plain numbers. Only the thread that then sends the status reaps a process.
     unsafe { libc::kill(pid, signal) };
 }
 
@@ -262,7 +260,7 @@ pub fn children(pid: i32) -> Vec<i32> {
     children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
-/// Returns whether a process still runs; a zombie does not.
+/// Returns whether a process is still running; a zombie is not.
 pub fn lives(pid: i32) -> bool {
     status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
 }
@@ -277,14 +275,14 @@ pub fn wait_until_stopped(pid: i32) {
     poll_until(&format!("process {pid} is stopped"), || is_stopped(pid).then_some(()));
 }
 
-/// Returns the processes below a process: its children first.
+/// Returns a process's descendants, with its children first.
 pub fn descendants(pid: i32) -> Vec<i32> {
     let below = children(pid);
     let further: Vec<i32> = below.iter().flat_map(|child| descendants(*child)).collect();
     [below, further].concat()
 }
 
-/// Returns the open descriptors of a process, each with what it leads to.
+/// Returns a process's open descriptors, each with its target.
 pub fn descriptors(pid: i32) -> Vec<(i32, String)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(Result::ok);
     let mut found: Vec<(i32, String)> = entries
@@ -297,8 +295,8 @@ pub fn descriptors(pid: i32) -> Vec<(i32, String)> {
     found
 }
 
-/// Waits until a process has exactly these descriptors, because a program that starts has
-/// others for a moment. The error names those that it has.
+/// Waits until a process has exactly these descriptors, because a program that is starting briefly has
+/// others. The error names the ones that it has.
 pub fn has_descriptors(pid: i32, numbers: &[i32]) -> Result<(), String> {
     let has = |pid| descriptors(pid).iter().map(|(number, _)| *number).eq(numbers.iter().copied());
     let settled = poll_for(Duration::from_secs(5), || has(pid).then_some(()));
@@ -317,7 +315,7 @@ pub fn signal_of(status: ExitStatus) -> Option<i32> {
     status.signal()
 }
 
-/// The text that arrives on a pipe. A thread of its own reads the pipe.
+/// The text that arrives on a pipe. A separate thread reads the pipe.
 struct Stream {
     pieces: Receiver<Vec<u8>>,
     text: Vec<u8>,
@@ -358,7 +356,7 @@ impl Stream {
         }
     }
 
-    /// Returns everything up to the moment when the last process has closed the pipe.
+    /// Returns everything until the last process has closed the pipe.
     fn all(&mut self) -> String {
         let until = Instant::now() + DEADLINE;
         loop {

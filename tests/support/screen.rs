@@ -1,4 +1,4 @@
-//! A terminal with its own session, and the person in front of it.
+//! A terminal with its own session, seen by the person in front of it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,11 +15,11 @@ use nix::unistd::{Pid, tcgetpgrp};
 use super::running::{Running, as_pid_1};
 use super::{DEADLINE, poll_until};
 
-/// The side of the terminal at which a user types and reads.
+/// The side of the terminal where a user types and reads.
 pub struct Screen {
     pub master: File,
     pieces: Receiver<Vec<u8>>,
-    /// What the terminal has shown since the last text that was waited for.
+    /// The text that the terminal has shown since the last text that the test waited for.
     pub text: String,
 }
 
@@ -64,7 +64,7 @@ impl Screen {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until the terminal shows this text, after the text that was waited for before.
+    /// Waits until the terminal shows this text, after the text that the test waited for before.
     #[track_caller]
     pub fn shows(&mut self, text: &str) {
         let until = Instant::now() + DEADLINE;
@@ -86,7 +86,7 @@ impl Screen {
         unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size) };
     }
 
-    /// Waits until this process group is in the foreground of the terminal.
+    /// Waits until this process group is the terminal's foreground group.
     #[track_caller]
     pub fn is_given_to(&self, group: i32) {
         poll_until(&format!("the terminal is given to {group}"), || {

@@ -1,4 +1,4 @@
-//! Signal masks and dispositions that a program may be started with.
+//! Signal masks and dispositions that a program may inherit.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -7,14 +7,14 @@ use nix::libc;
 
 use super::status_field;
 
-/// The signal state that a parent leaves to the program.
+/// The signal state that a parent passes to the program.
 #[derive(Debug, Clone, Copy)]
 pub struct State {
     pub name: &'static str,
     /// Bit n-1 stands for signal n.
     pub blocked: u64,
     pub ignored: &'static [i32],
-    /// This signal is sent to the process just before the exec, where it has to be blocked.
+    /// This signal is sent to the process just before the exec, while it is blocked.
     pub pending: Option<i32>,
 }
 
@@ -22,8 +22,8 @@ const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Signals 32 and 33 belong to libc's threads, and a parent may well have left
-/// them in any state (posix_spawn of glibc 2.36 leaves them ignored).
+/// Signals 32 and 33 belong to libc's threads, and a parent may have left them in any state (glibc 2.36's
+/// posix_spawn leaves them ignored).
 pub const STATES: &[State] = &[
     State { name: "nothing", blocked: 0, ignored: &[], pending: None },
     State {
@@ -55,8 +55,8 @@ pub const STATES: &[State] = &[
     },
 ];
 
-/// The kernel's own layout of sigaction. libc's functions refuse the signals that libc keeps
-/// for itself, so the tests make the system call.
+/// The kernel's own layout of sigaction. libc's functions refuse the signals that libc reserves for itself,
+/// so the tests make the system call.
 #[repr(C)]
 struct KernelAction {
     handler: usize,
@@ -84,7 +84,7 @@ pub fn inherit(command: &mut Command, state: &State) {
     }
 }
 
-/// The lines of a status file that have to be the same with and without the program.
+/// Returns the lines of a status file that must be the same with and without the program.
 pub fn shown(status: &str) -> String {
     let field = |name| status_field(status, name).unwrap_or("?");
     ["SigBlk", "SigIgn", "SigCgt"].map(|name| format!("{name} {}", field(name))).join(", ")

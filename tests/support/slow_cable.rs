@@ -1,4 +1,4 @@
-//! A cable between two network namespaces on which each frame takes its time. Not every kernel has netem.
+//! A cable between two network namespaces that delays each frame. Not every kernel has netem.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Forwards the frames of two TAP interfaces to each other. Both interfaces vanish when this value is dropped.
+/// Forwards the frames of two TAP interfaces to each other. Dropping this value removes both interfaces.
 pub struct SlowCable {
     forwarder: Option<JoinHandle<()>>,
-    /// The forwarder ends when this is closed.
+    /// Closing this ends the forwarder.
     running: Option<UnixStream>,
 }
 
 impl SlowCable {
-    /// The ends are a process that has the namespace, and the name that the interface gets there.
+    /// Returns a cable. Each end is a process with the namespace, and the interface's name there.
     pub fn new(ends: [(u32, &str); 2], delay: Duration) -> SlowCable {
         let taps = ends.map(|(pid, name)| tap(pid, name));
         let (running, end) = UnixStream::pair().unwrap();
@@ -38,10 +38,10 @@ impl Drop for SlowCable {
     }
 }
 
-/// Makes a TAP interface in the network namespace of a process.
+/// Creates a TAP interface in a process's network namespace.
 fn tap(pid: u32, name: &str) -> File {
     let name = name.to_owned();
-    // This thread alone enters the namespace, and ends.
+    // Only this thread enters the namespace, and then ends.
     let make = move || {
         let namespace = File::open(format!("/proc/{pid}/ns/net")).unwrap();
         // SAFETY: the descriptor is open; the call changes this thread alone.
@@ -63,7 +63,7 @@ fn tap(pid: u32, name: &str) -> File {
     std::thread::spawn(make).join().unwrap()
 }
 
-/// Frames that are on their way to the other end, each with the time of its arrival.
+/// Frames in flight to the other end, each with its arrival time.
 type OnTheirWay = VecDeque<(Instant, Vec<u8>)>;
 
 fn forward(mut taps: [File; 2], delay: Duration, end: &UnixStream) {
@@ -72,7 +72,7 @@ fn forward(mut taps: [File; 2], delay: Duration, end: &UnixStream) {
     loop {
         let next = frames.iter().filter_map(|frames| frames.front()).map(|(at, _)| *at).min();
         let timeout = next.map_or(PollTimeout::NONE, |at| {
-            // The next millisecond, so that nothing is late by less than one.
+            // Rounds up to the next millisecond, so that no frame is late by less than one.
             let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         });
@@ -87,7 +87,7 @@ fn forward(mut taps: [File; 2], delay: Duration, end: &UnixStream) {
                 match tap.read(&mut buffer) {
                     Ok(length) => frames.push_back((Instant::now() + delay, buffer[..length].to_vec())),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // There is nothing more, or the interface is down.
+                    // There are no more frames, or the interface is down.
                     Err(_) => break,
                 }
             }
@@ -96,7 +96,7 @@ fn forward(mut taps: [File; 2], delay: Duration, end: &UnixStream) {
         for (from, frames) in frames.iter_mut().enumerate() {
             while frames.front().is_some_and(|(at, _)| *at <= now) {
                 let (_, frame) = frames.pop_front().expect("there is one");
-                // An interface that is down loses it, as a cable would.
+                // If the interface is down, it loses the frame, as a cable would.
                 let _ = taps[1 - from].write(&frame);
             }
         }

@@ -6,26 +6,26 @@ use std::process::Command;
 
 use super::{repository, skip};
 
-/// The machine that tests/vm/machine.sh chooses.
+/// Returns the machine that tests/vm/machine.sh selects.
 pub fn machine() -> String {
     env::var("RDMA_INIT_VM_MACHINE").unwrap_or_else(|_| ARCH.to_owned())
 }
 
-/// Runs a script of tests/vm/guest in its own virtual machine, and returns its output.
-/// `None` if no such machine can be set up here.
+/// Runs a script of tests/vm/guest in a separate virtual machine, and returns its output; `None` if no such
+/// machine can be set up here.
 pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
     run(Vec::new(), script, arguments)
 }
 
-/// As [`guest`], with a network card for each pair of UDP ports. A card is joined to a card of
-/// another machine, which has the same two ports the other way round.
+/// Does the same as [`guest`], with a NIC for each pair of UDP ports. A NIC is connected to a NIC of another
+/// machine that has the same two ports in reverse order.
 pub fn guest_with(links: &[(u16, u16)], script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
     let links = links.iter().map(|(local, remote)| format!("-l{local}:{remote}"));
     run(links.collect(), script, arguments)
 }
 
-/// As [`guest`], with a network card on the network of each of these ports. It is the guest of this
-/// number there.
+/// Does the same as [`guest`], with a NIC on the network of each of these ports. The guest has this number
+/// there.
 pub fn guest_on(networks: &[u16], number: u8, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
     let networks = networks.iter().map(|port| format!("-b{port}:{number}"));
     run(networks.collect(), script, arguments)

@@ -1,4 +1,4 @@
-//! Runs a `docker` command, reads its output, and tells how it ended.
+//! Runs a `docker` command, reads its output, and reports how it ended.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -23,8 +23,8 @@ impl Ended {
         self
     }
 
-    /// Checks that one line on standard error holds all of these parts. The exact wording is
-    /// checked by other suites.
+    /// Checks that one line on standard error contains all of these parts. Other suites check the exact
+    /// wording.
     #[track_caller]
     pub fn expect_line<const N: usize>(self, parts: [&str; N]) -> Ended {
         let holds_all = |line: &str| parts.iter().all(|part| line.contains(part));
@@ -49,18 +49,18 @@ impl Ended {
         self
     }
 
-    /// The value of a variable that the command `env` has printed.
+    /// Returns the value of a variable that the command `env` printed.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// Returns whether the engine failed, and not the program. Both use exit code 125.
+    /// Returns whether the engine, rather than the program, failed. Both use exit code 125.
     pub fn engine_failed(&self) -> bool {
         self.code == Some(125) && self.stderr.contains("docker: ")
     }
 }
 
-/// A process whose output is read.
+/// A process with captured output.
 pub struct Attached {
     pub child: Child,
     lines: Receiver<String>,
@@ -112,7 +112,7 @@ impl Attached {
         }
     }
 
-    /// Reads the output to its end, and waits for the process.
+    /// Reads the output to its end and waits for the process.
     #[track_caller]
     pub fn wait(mut self) -> Ended {
         let until = Instant::now() + DEADLINE;

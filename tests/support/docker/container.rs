@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::attached::{Attached, Ended};
 use super::{Engine, Network};
 
-/// A container. It is removed, running or not, when this value is dropped.
+/// A container. Dropping this value removes it, even if it is running.
 pub struct Container<'a> {
     pub(super) engine: &'a Engine,
     pub name: String,
@@ -19,7 +19,7 @@ impl Container<'_> {
         self.docker(["network", "connect", "--ip", &address, &network.name], &[]).expect_code(0);
     }
 
-    /// Starts a container that was created, or that has ended.
+    /// Starts a container that was created or that has ended.
     pub fn start(&mut self) {
         let command = self.engine.command(["start", "--attach", &self.name]);
         self.attached = Some(Attached::start(command));
@@ -31,7 +31,7 @@ impl Container<'_> {
         self.attached.as_mut().unwrap().wait_for(text);
     }
 
-    /// The process on this machine that is attached to the container: the docker client.
+    /// Returns the process on this machine that is attached to the container: the docker client.
     pub fn client(&self) -> u32 {
         self.attached.as_ref().unwrap().child.id()
     }
@@ -42,7 +42,7 @@ impl Container<'_> {
         self.wait_again()
     }
 
-    /// As [`Container::wait`], for a container that is to be started once more.
+    /// Does the same as [`Container::wait`] for a container that will be started again.
     #[track_caller]
     pub fn wait_again(&mut self) -> Ended {
         let ended = self.end();
@@ -64,12 +64,12 @@ impl Container<'_> {
         self.docker(["exec"], command)
     }
 
-    /// Sends a signal to PID 1 of the container with `docker kill --signal`.
+    /// Sends a signal to the container's PID 1 with `docker kill --signal`.
     pub fn signal(&self, signal: &str) {
         self.docker(["kill", "--signal", signal], &[]).expect_code(0);
     }
 
-    /// Returns what `docker inspect --format` says.
+    /// Returns the output of `docker inspect --format`.
     pub fn inspect(&self, format: &str) -> String {
         let said = self.docker(["inspect", "--format", format], &[]).expect_code(0).stdout;
         said.trim_end().to_owned()

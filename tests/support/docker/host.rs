@@ -1,5 +1,4 @@
-//! Makes up an RDMA host for a real container: a directory that is laid out like /sys, and device
-//! nodes.
+//! Simulates an RDMA host for a real container: a directory with the layout of /sys, and device nodes.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,21 +9,21 @@ use tempfile::TempDir;
 
 use super::{Engine, Network, engine};
 
-/// The number of slots in each made-up GID table.
+/// The size of each simulated GID table.
 const SLOTS: usize = 16;
 
-/// The slot that holds the RoCE v2 GID of the container's own address. The slots before it hold
-/// the GIDs of the host.
+/// The index of the RoCE v2 GID with the container's own address. The entries before it contain the host's
+/// GIDs.
 pub const OWN_SLOT: &str = "5";
 
-/// A made-up host, whose RDMA devices a container sees.
+/// A simulated host with RDMA devices that a container sees.
 pub struct Host {
     folder: TempDir,
     options: Vec<String>,
 }
 
 impl Host {
-    /// Makes a host without RDMA devices.
+    /// Returns a host without RDMA devices.
     pub fn new() -> Host {
         let host = Host { folder: tempfile::tempdir().unwrap(), options: Vec::new() };
         host.write("class/dmi/id/sys_vendor", "Example Cloud");
@@ -36,25 +35,25 @@ impl Host {
         host.option("--volume", &format!("{}:/sys:ro", sys.display()))
     }
 
-    /// A host with one HCA, mlx5_0, on the only network of the container.
+    /// Returns a host with one HCA, mlx5_0, on the container's only network.
     pub fn with_one_hca(engine: &Engine) -> Host {
         let network = engine.network();
         let address = network.address();
         Host::new().on(network, address).hca(0, "eth0", network, address).allot(0)
     }
 
-    /// That host and the engine; `None` if there is no engine here, which is said.
+    /// Returns that host and the engine; if there is no engine here, prints that and returns `None`.
     pub fn of_engine() -> Option<(&'static Engine, Host)> {
         let engine = engine()?;
         Some((engine, Host::with_one_hca(engine)))
     }
 
-    /// The folder that the container sees as /sys.
+    /// Returns the directory that the container sees as /sys.
     pub fn sys(&self) -> PathBuf {
         self.folder.path().join("sys")
     }
 
-    /// Makes another directory of the host, for another mount.
+    /// Creates another directory of the host, for another mount.
     pub fn folder(&self, name: &str) -> PathBuf {
         let folder = self.folder.path().join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -77,8 +76,8 @@ impl Host {
         self.option("--network", &network.name).option("--ip", &address.to_string())
     }
 
-    /// Adds mlx5_N, an HCA with one ACTIVE RoCE port. The host and the container share its
-    /// interface, and the GIDs of the host's address come first in its table.
+    /// Adds mlx5_N, an HCA with one ACTIVE RoCE port. The host and the container share its interface, and the
+    /// GIDs with the host's address come first in its table.
     pub fn hca(self, number: u8, netdev: &str, network: &Network, own: Ipv4Addr) -> Host {
         let device = format!("class/infiniband/mlx5_{number}");
         let port = format!("{device}/ports/1");
@@ -110,8 +109,7 @@ impl Host {
         let empty = (gid(Ipv6Addr::UNSPECIFIED.into()), "");
         for (slot, (gid, kind)) in used.chain(std::iter::repeat(empty)).take(SLOTS).enumerate() {
             self.write(&format!("{port}/gids/{slot}"), &gid);
-            // The kernel has these files for empty slots too, and gives an error when they are
-            // read.
+            // The kernel also has these files for empty entries, but reading them fails.
             if !kind.is_empty() {
                 self.write(&format!("{port}/gid_attrs/types/{slot}"), kind);
                 self.write(&format!("{port}/gid_attrs/ndevs/{slot}"), netdev);
@@ -121,12 +119,12 @@ impl Host {
         self
     }
 
-    /// Returns the container the device node of an HCA, as a device plugin does.
+    /// Gives the container an HCA's device node, as a device plugin does.
     pub fn allot(self, number: u8) -> Host {
         self.option("--device", &format!("/dev/null:/dev/infiniband/uverbs{number}"))
     }
 
-    /// Sets the kernel driver of an HCA.
+    /// Sets an HCA's kernel driver.
     pub fn driver(self, number: u8, name: &str) -> Host {
         let device = self.sys().join(format!("class/infiniband/mlx5_{number}/device"));
         fs::create_dir_all(&device).unwrap();
@@ -134,7 +132,7 @@ impl Host {
         self
     }
 
-    /// Sets the port of an HCA to DOWN, as if the cable had been pulled.
+    /// Sets an HCA's port to DOWN, as if the cable had been pulled.
     pub fn unplug(self, number: u8) -> Host {
         self.write(&format!("class/infiniband/mlx5_{number}/ports/1/state"), "1: DOWN");
         self.write(&format!("class/infiniband/mlx5_{number}/ports/1/phys_state"), "3: Disabled");
@@ -154,7 +152,7 @@ impl Host {
     }
 }
 
-/// Returns a GID as the kernel writes it.
+/// Returns a GID in the kernel's format.
 fn gid(address: IpAddr) -> String {
     let address = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),

@@ -1,4 +1,4 @@
-//! The Docker engine, and the images, networks and containers that this run makes.
+//! The Docker engine, and the images, networks and containers that this run creates.
 
 mod attached;
 mod container;
@@ -23,7 +23,7 @@ pub use self::container::Container;
 pub use self::network::Network;
 use super::{binary, repository, skip};
 
-/// The engine of this run; `None` if no engine answers, and the test is then skipped.
+/// Returns this run's engine; `None` if no engine answers, in which case the test is skipped.
 pub fn engine() -> Option<&'static Engine> {
     static ENGINE: LazyLock<Result<Engine, String>> = LazyLock::new(Engine::prepare);
     match &*ENGINE {
@@ -36,19 +36,19 @@ pub fn engine() -> Option<&'static Engine> {
 }
 
 pub struct Engine {
-    /// The label of everything that this run makes. Images with this name, and any tag, are
-    /// removed in the end.
+    /// The label of everything that this run creates. At the end, images with this name and any tag are
+    /// removed.
     pub run: String,
     /// `DOCKER_HOST`, if `docker` does not find the engine by itself.
     host: Option<String>,
-    /// An image with the program in front of a busybox.
+    /// An image that contains the program and a busybox.
     pub image: String,
-    /// An image with the program and nothing else.
+    /// An image that contains only the program.
     pub bare_image: String,
     containers: AtomicU32,
 }
 
-/// The commands of the image; all of them are busybox.
+/// The commands in the image; all of them are busybox.
 const COMMANDS: &[&str] = &[
     "cat", "env", "grep", "ls", "mkdir", "mkfifo", "mknod", "mount", "rm", "setsid", "sh", "sleep", "stty",
     "true",
@@ -100,7 +100,7 @@ impl Engine {
             "FROM scratch\nCOPY root /\nENTRYPOINT [\"/rdma-init\", \"--\"]\n",
         )
         .unwrap();
-        // The older builder is in every version of Docker and needs no plug-in.
+        // Every version of Docker includes the older builder, which needs no plug-in.
         let mut build = self.command(["build", "--quiet", "--label", &self.run, "--tag", image]);
         build.env("DOCKER_BUILDKIT", "0").arg(folder.path());
         self.finish(build).expect_code(0);
@@ -118,7 +118,7 @@ impl Engine {
         command
     }
 
-    /// Runs a `docker` command that has to end soon.
+    /// Runs a `docker` command that must end soon.
     pub fn docker<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Ended {
         self.finish(self.command(arguments))
     }
@@ -133,7 +133,7 @@ impl Engine {
         self.start(options, command).wait()
     }
 
-    /// As [`Engine::run`], for a container that the engine may be unable to start.
+    /// Does the same as [`Engine::run`] for a container that the engine may be unable to start.
     #[track_caller]
     pub fn try_run<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
         self.start(options, command).end()
@@ -145,8 +145,8 @@ impl Engine {
         self.run(options, &["sh", "-c", script])
     }
 
-    /// Runs a new container whose root first does the preparation, and then becomes the
-    /// program, which stays PID 1.
+    /// Runs a new container in which root first does the preparation and then becomes the program, which
+    /// stays PID 1.
     #[track_caller]
     pub fn after<'a>(
         &self,
@@ -158,7 +158,7 @@ impl Engine {
         self.run(options, &["-c", &format!("{preparation} && exec {program}")])
     }
 
-    /// Starts `docker run` with options, and does not wait for its end.
+    /// Starts `docker run` with options, without waiting for its end.
     #[track_caller]
     pub fn start<A: AsRef<OsStr>>(
         &self,
@@ -168,7 +168,7 @@ impl Engine {
         self.start_image(&self.image, options, command)
     }
 
-    /// As [`Engine::start`], with another image.
+    /// Does the same as [`Engine::start`] with another image.
     pub fn start_image<A: AsRef<OsStr>>(
         &self,
         image: &str,
@@ -178,7 +178,7 @@ impl Engine {
         self.launch(self.new_name(), image, options, command)
     }
 
-    /// As [`Engine::start`], with a container name that other containers have to know.
+    /// Does the same as [`Engine::start`] with a container name that other containers must know.
     #[track_caller]
     pub fn start_as<A: AsRef<OsStr>>(
         &self,
@@ -209,12 +209,12 @@ impl Engine {
         docker
     }
 
-    /// Runs `docker run` with the image that holds only the program, and waits for its end.
+    /// Runs `docker run` with the image that contains only the program, and waits for its end.
     pub fn run_bare<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
         self.start_image(&self.bare_image, options, command).wait()
     }
 
-    /// Makes a container without starting it.
+    /// Creates a container without starting it.
     pub fn create<A: AsRef<OsStr>>(
         &self,
         options: impl IntoIterator<Item = A>,
@@ -228,7 +228,7 @@ impl Engine {
         container
     }
 
-    /// A container with a new name, which another command starts. It is removed in the end.
+    /// Returns a container with a new name, which another command starts. It is removed at the end.
     pub fn named(&self) -> Container<'_> {
         Container { engine: self, name: self.new_name(), attached: None }
     }
@@ -237,22 +237,22 @@ impl Engine {
         format!("{}-{}", self.run, self.containers.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A network with a default route. All tests share it, and each test takes addresses of its
-    /// own from it.
+    /// Returns a network with a default route. All tests share it, and each test takes its own addresses from
+    /// it.
     pub fn network(&self) -> &Network {
         static NETWORK: OnceLock<Network> = OnceLock::new();
         NETWORK.get_or_init(|| Network::new(self, "front", &[]))
     }
 
-    /// Two networks that lead nowhere else, as the networks of RDMA rails do.
+    /// Returns two networks without a route to anywhere else, like the networks of RDMA rails.
     pub fn rails(&self) -> &[Network; 2] {
         static RAILS: OnceLock<[Network; 2]> = OnceLock::new();
         RAILS.get_or_init(|| ["rail1", "rail2"].map(|name| Network::new(self, name, &["--internal"])))
     }
 }
 
-/// Starts a process that removes everything this run has made. It does so when the test program
-/// ends in any way, which closes its pipe. A run that is not killed waits for it.
+/// Starts a process that removes everything that this run created. It does so when the test program ends in
+/// any way, which closes its pipe. A run that is not killed waits for it.
 fn start_sweeper(run: &str, host: Option<&str>) {
     let script = "cat
         exec >/dev/null
@@ -278,8 +278,8 @@ extern "C" fn sweep() {
     }
 }
 
-/// Writes a file for a container to mount. Returns its path, and the directory that keeps it until
-/// the directory is dropped.
+/// Writes a file for a container to mount. Returns its path and the directory that contains it; dropping the
+/// directory removes the file.
 pub fn file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");

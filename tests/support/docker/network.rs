@@ -1,4 +1,4 @@
-//! A network of the engine. Each test takes addresses of its own from it.
+//! A network of the engine. Each test takes its own addresses from it.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,8 +16,8 @@ pub struct Network {
 impl Network {
     pub(super) fn new(engine: &Engine, name: &str, options: &[&str]) -> Network {
         let name = format!("{}-{name}", engine.run);
-        // The addresses are those of RFC 2544, which no network uses. Runs at the same time start
-        // their search at different places, so that they do not take the same subnet.
+        // The addresses are those of RFC 2544, which no network uses. Concurrent runs start their search at
+        // different places, so that they do not use the same subnet.
         let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos();
         for attempt in 0..512 {
             let [.., block, third] = ((start + attempt) % 512).to_be_bytes();
@@ -39,7 +39,7 @@ impl Network {
         self.at(host)
     }
 
-    /// The address that the host has in the GID tables that are made up for the containers.
+    /// Returns the host's address in the GID tables that are simulated for the containers.
     pub fn host_address(&self) -> Ipv4Addr {
         self.at(2)
     }
