@@ -1,4 +1,4 @@
-//! Narrows the usable ports down to those of the job.
+//! Narrows the usable ports down to those that the job uses.
 
 use super::default_route::{self, OnDefaultRoute};
 use super::own_interface::Index;
@@ -8,22 +8,22 @@ use super::{claims, gid, near, subnet};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 
-/// Which of the usable ports are wanted.
+/// Which of the usable ports the job uses.
 #[must_use]
 pub enum Wanted<'a> {
-    /// Those that are rails according to the facts.
+    /// The ports that are rails according to the facts.
     Rails(OnDefaultRoute),
-    /// All of them.
+    /// All usable ports.
     All,
-    /// Those that a source has named; `by` is a phrase for that source.
+    /// The ports that a source names; `by` is a phrase for that source.
     Named { selects: Box<dyn Fn(&Candidate) -> bool + 'a>, by: String },
-    /// None of them, for this reason.
+    /// No port, for this reason.
     None(SkipReason),
-    /// All of them, and those that need their own library.
+    /// All usable ports, and those that need their own library.
     WithOwnLibrary,
 }
 
-/// Leaves out, with the reason, what the job must not use.
+/// Marks every port that the job must not use as skipped, with the reason.
 pub fn choose(facts: &Facts, ports: &mut [Candidate], wanted: &Wanted) -> Vec<NarrowingStep> {
     match wanted {
         Wanted::All => take_nvswitches(ports, |_| true),
@@ -42,8 +42,8 @@ pub fn choose(facts: &Facts, ports: &mut [Candidate], wanted: &Wanted) -> Vec<Na
     Vec::new()
 }
 
-/// Uses those of the ports that connect to NVSwitches for which the condition is true: what is named
-/// stands.
+/// Uses the ports that connect to NVSwitches and meet the condition: if the user names a port, rdma-init uses
+/// it.
 fn take_nvswitches(ports: &mut [Candidate], condition: impl Fn(&Candidate) -> bool) {
     for port in ports.iter_mut().filter(|port| port.leads_to_nvswitches()) {
         if condition(port) {
@@ -76,8 +76,8 @@ fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRout
     steps
 }
 
-/// Returns the link layer with the most bandwidth among the used ports; on a tie the
-/// one with more ports, then InfiniBand.
+/// Returns the link layer with the most bandwidth among the used ports; on a tie, the one with more ports,
+/// then InfiniBand.
 #[must_use]
 pub fn dominant_link_layer(ports: &[Candidate]) -> Option<LinkLayer> {
     let mut sums: Vec<(f64, usize, LinkLayer)> = Vec::new();
@@ -100,7 +100,7 @@ fn keep_one_link_layer(ports: &mut [Candidate]) {
     }
 }
 
-/// Leaves out those of the used ports for which the condition is true.
+/// Skips the used ports that meet the condition.
 fn leave_out(ports: &mut [Candidate], condition: impl Fn(&Candidate) -> bool, reason: &SkipReason) {
     for port in ports.iter_mut().filter(|port| port.is_used()) {
         if condition(port) {

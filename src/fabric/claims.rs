@@ -12,11 +12,12 @@ use crate::facts::dra::ClaimedDevice;
 use crate::facts::given::{GivenDevice, MOST};
 use crate::facts::rdma::{Hca, LinkLayer};
 
-/// The class of all network controllers, as sysfs begins it (`include/linux/pci_ids.h`, `PCI_BASE_CLASS_NETWORK`).
+/// The class of all network controllers: how it begins in sysfs (`include/linux/pci_ids.h`,
+/// `PCI_BASE_CLASS_NETWORK`).
 const NETWORK: &str = "0x02";
 
-/// Returns whether a device of a claim is this HCA: by the PCI function, as the HCA may have another name in
-/// the container; by its name if the driver reports no function.
+/// Returns whether a claimed device is this HCA. Compares the PCI functions, because the HCA may have another
+/// name in the container; compares the names only if the driver reports no function.
 fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
     match (device.pci_address(), &hca.pci_address) {
         (Some(claimed), Some(own)) => claimed.eq_ignore_ascii_case(own),
@@ -101,7 +102,8 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if claimed.is_empty() || (claimed.iter().all(is_front_end) && !others.iter().all(is_front_end)) {
         return None;
     }
-    // The same holds for slower NICs of a plugin, for storage. The front-end NIC is not a rail, however fast.
+    // If a plugin has given only NICs that are slower than the others, they are for storage, so they say
+    // nothing about the rails either. The front-end NIC does not count: it is not a rail, however fast it is.
     let fastest = |ports: &[&Candidate]| {
         let rails = ports.iter().copied().filter(|port| !is_front_end(port));
         rails.map(|port| port.port.gigabits()).fold(0.0, f64::max)
@@ -113,7 +115,8 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if !has_claims && holdings.is_one_beside_gpus(facts) {
         return None;
     }
-    // A Pod in the node's network gets no CNI, so the functions that its plugin has given have no address.
+    // If a Pod uses the node's network, CNI does not configure the functions that the plugin has given, so
+    // they have no address.
     let own = gid::OwnAddresses::of(facts);
     let has_own_gid =
         |port: &&Candidate| port.port.link_layer != LinkLayer::Ethernet || !own.slots(port.port).is_empty();
@@ -163,7 +166,7 @@ mod tests {
         for (claims, left_out) in [
             (&[][..], &[][..]),
             (&[(PCI, "0000:1D:00.0"), ("dra.net/pciAddress", "0000:2d:00.0")], &["mlx5_0:1", "mlx5_3:1"]),
-            // Without the address of one side, the name decides.
+            // Without a PCI address on one side, the name decides.
             (&[("rdmaDevice", "mlx5_3")], &["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]),
             // A GPU, and a NIC of another machine.
             (&[(PCI, "0000:99:00.0"), ("dra.net/rdmaDevice", "mlx5_9")], &[]),
@@ -257,7 +260,8 @@ mod tests {
         }
     }
 
-    /// As in the node's network: the interfaces of the others have addresses, and those that were given have none.
+    /// As in the node's network: the other HCAs' interfaces have addresses, but those of the given HCAs have
+    /// none.
     #[test]
     fn hcas_without_an_address_do_not_replace_those_with_one() {
         let mut facts = facts(&[]);

@@ -1,5 +1,5 @@
-//! HCAs with an interface that carries a default route. Most of them are the front-end NICs of
-//! a RoCE host, for its TCP traffic; some are rails.
+//! HCAs with an interface that carries a default route. Most of them are the front-end NICs of a RoCE host,
+//! which carry its TCP traffic, but some are rails.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -16,22 +16,22 @@ use crate::facts::route::Route;
 /// What to do with a port whose interface carries a default route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDefaultRoute {
-    /// It is left out, unless it is a rail.
+    /// The port is skipped, unless it is a rail.
     Judged,
-    /// It is used.
+    /// The port is used.
     Used,
-    /// It is skipped, even if there is no other port. The phrase names the source.
+    /// The port is skipped, even if there is no other port. The phrase names the source.
     LeftOut(&'static str),
 }
 
-/// A port in use, by its index among all ports, and the best default route of its interface.
+/// A used port, by its index among all ports, and the best default route of its interface.
 #[derive(Clone, Copy)]
 struct Carrier<'a> {
     port: usize,
     route: &'a Route,
 }
 
-/// Leaves these HCAs out, except those that are rails.
+/// Skips the HCAs with a default route, except those that are rails.
 pub(crate) fn decide(
     facts: &Facts,
     interfaces: &Index,
@@ -53,7 +53,7 @@ pub(crate) fn decide(
             Vec::new()
         }
         OnDefaultRoute::Judged => {
-            // On InfiniBand, the TCP traffic of the same port does not matter.
+            // On InfiniBand, it does not matter that the same port also carries TCP traffic.
             carriers.retain(|carrier| ports[carrier.port].port.link_layer == LinkLayer::Ethernet);
             leave_out_front_end(facts, interfaces, ports, &carriers, &routes);
             steps(facts, interfaces, ports, &carriers, &routes)
@@ -61,8 +61,8 @@ pub(crate) fn decide(
     }
 }
 
-/// Returns whether the user or a profile says that a port is used although its interface
-/// carries a default route.
+/// Returns a test for whether the user or a profile wants a port used although its interface carries a
+/// default route.
 pub(crate) fn wanted(facts: &Facts, what: OnDefaultRoute) -> impl Fn(&Candidate) -> bool {
     let best = match what {
         OnDefaultRoute::Used => Some(BestRoutes::of(facts, &interface::default_routes(facts))),
@@ -71,7 +71,7 @@ pub(crate) fn wanted(facts: &Facts, what: OnDefaultRoute) -> impl Fn(&Candidate)
     move |port| best.as_ref().is_some_and(|best| best.carried(port).is_some())
 }
 
-/// The best default route of each interface that has one, the best one first.
+/// The best default route of each interface that has one, sorted from best to worst.
 struct BestRoutes<'a> {
     routes: Vec<&'a Route>,
     /// The interface of each route, in the same order.
@@ -79,7 +79,7 @@ struct BestRoutes<'a> {
 }
 
 impl<'a> BestRoutes<'a> {
-    /// Of these routes, which are sorted with the best one first, the first of each interface.
+    /// Keeps the first route of each interface. The routes must be sorted from best to worst.
     fn of(facts: &'a Facts, routes: &[&'a Route]) -> BestRoutes<'a> {
         let by_name = facts.net.by_name();
         let mut known = HashSet::new();
@@ -89,7 +89,7 @@ impl<'a> BestRoutes<'a> {
         BestRoutes { routes, interfaces: Index::of_these(interfaces) }
     }
 
-    /// Returns the first route whose interface is the port's, as [`is_of`] has it.
+    /// Returns the first route whose interface is the port's, by the rules of [`is_of`].
     fn carried(&self, port: &Candidate) -> Option<&'a Route> {
         let is_ethernet = port.port.link_layer == LinkLayer::Ethernet;
         let by_gid = self.interfaces.by_name(port.port).filter(|_| is_ethernet);
@@ -98,12 +98,13 @@ impl<'a> BestRoutes<'a> {
     }
 }
 
-/// Returns whether a port's interface is the one named, in our own network namespace.
+/// Returns whether the named interface, in our own network namespace, is this port's.
 pub(crate) fn carries(facts: &Facts, hca: &Hca, port: &Port, interface: &str) -> bool {
     facts.net.interface(interface).is_some_and(|interface| is_of(hca, port, interface))
 }
 
-/// Returns whether an interface is a port's: by the GID of one of our addresses, or by the PCI device.
+/// Returns whether an interface belongs to a port: by a GID that holds one of our addresses, or by the PCI
+/// device.
 fn is_of(hca: &Hca, port: &Port, interface: &Interface) -> bool {
     let by_gid = port.link_layer == LinkLayer::Ethernet
         && port.gids.slots.iter().any(|gid| {
@@ -113,9 +114,9 @@ fn is_of(hca: &Hca, port: &Port, interface: &Interface) -> bool {
     by_gid || (hca.pci_address.is_some() && hca.pci_address == interface.pci_address)
 }
 
-/// Leaves out, in this order, as far as the other HCAs are then enough: those that are slower
-/// than the others, and so not rails; all that carry a default route; and only those that carry
-/// the route of the lowest metric.
+/// Skips front-end HCAs. Tries three groups in this order, and skips a group only if the other HCAs are then
+/// enough: HCAs that are slower than the others, and therefore not rails; all HCAs that carry a default
+/// route; only those whose route has the lowest metric.
 fn leave_out_front_end(
     facts: &Facts,
     interfaces: &Index,
@@ -130,7 +131,7 @@ fn leave_out_front_end(
     let all = vec![true; carriers.len()];
     let of_best: Vec<bool> = carriers.iter().map(|carrier| Some(carrier.route.metric) == best).collect();
     let any = which_route(routes);
-    // An interface that is no HCA's may carry a better one.
+    // An interface that does not belong to an HCA may carry a better route.
     let best = if best == routes.first().map(|route| route.metric) { WhichRoute::Best } else { any };
     for (group, route) in [(slower, any), (all, any), (of_best, best)] {
         let members =
@@ -142,11 +143,11 @@ fn leave_out_front_end(
     }
 }
 
-/// The ports, split into some of those in use, the rest of those in use, and all others.
+/// The ports, split into some of the used ports, the rest of the used ports, and all others.
 struct Split<'a, 'b> {
     some: Vec<&'a Candidate<'b>>,
     rest: Vec<&'a Candidate<'b>>,
-    /// The ports that are not in use.
+    /// The ports that are not used.
     others: Vec<&'a Candidate<'b>>,
 }
 
@@ -159,23 +160,23 @@ impl<'a, 'b> Split<'a, 'b> {
         Split { some: ports(some), rest: ports(rest), others: ports(others) }
     }
 
-    /// Gbit/s; 0 without a rest.
+    /// Returns the highest rate of the rest in Gbit/s; 0 without a rest.
     fn fastest_rest(&self) -> f64 {
         self.rest.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max)
     }
 
-    /// Returns whether there is a rest, and it is as fast as these.
+    /// Returns whether there is a rest that is at least as fast as `some`.
     fn rest_is_as_fast(&self) -> bool {
         let fastest = self.some.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max);
         !self.rest.is_empty() && self.fastest_rest() >= fastest
     }
 
-    /// Returns the number of HCAs of the rest and the number of GPUs, if there are more GPUs. An HCA
-    /// with its interface in another network namespace cannot be a rail. But if that is so
-    /// for all of them, they count: they are the rails, and a person forgot to give the
-    /// container their network.
+    /// Returns the number of HCAs in the rest and the number of GPUs, if there are more GPUs than HCAs. An
+    /// HCA whose interface is in another network namespace cannot be a rail, so it does not count. But if
+    /// that is true for all of them, they do count: they are the rails, and the container was started without
+    /// their network.
     fn shortage(&self, facts: &Facts, interfaces: &Index) -> Option<(usize, usize)> {
-        // A rail that has lost its cable is a rail anyway, and no other HCA takes its place.
+        // A rail that has lost its cable is still a rail: no other HCA takes its place.
         let down = self.others.iter().filter(|port| has_lost_its_link(interfaces, port));
         let rails = self.rest.iter().chain(down).copied();
         let (here, elsewhere): (Vec<&Candidate>, Vec<&Candidate>) =
@@ -186,18 +187,18 @@ impl<'a, 'b> Split<'a, 'b> {
         (hcas < gpus).then_some((hcas, gpus))
     }
 
-    /// Returns whether the rest is as fast, and enough for the GPUs. It need not be enough if these
-    /// are slower than the rest, and so not rails.
+    /// Returns whether the rest is as fast as `some`, and enough for the GPUs. It need not be enough if
+    /// `some` are slower than the rest, and therefore not rails.
     fn can_do_without(&self, facts: &Facts, interfaces: &Index) -> bool {
         let is_slower = self.some.iter().all(|port| port.port.gigabits() < self.fastest_rest());
         self.rest_is_as_fast() && (is_slower || self.shortage(facts, interfaces).is_none())
     }
 }
 
-/// Returns whether a RoCE port that is DOWN, the only one of its HCA, is a rail that has lost its link.
-/// Drivers report Disabled both without a link and for an interface that was never brought up
-/// (`mlx5_query_port_roce`); the flags of the interface show which, if it is in this
-/// container.
+/// Returns whether this port is a rail that has lost its link: a RoCE port that is DOWN, and the only port of
+/// its HCA. Drivers report Disabled both for a port without a link and for an interface that was never
+/// brought up (`mlx5_query_port_roce`). If the interface is in this container, its flags show which of the
+/// two it is.
 fn has_lost_its_link(interfaces: &Index, port: &Candidate) -> bool {
     let is_down = matches!(&port.verdict, Verdict::LeftOut(SkipReason::PortState(state)) if state == "DOWN");
     let is_meant = port.port.physical_state != "Disabled"
@@ -212,7 +213,7 @@ fn leave_out(ports: &mut [Candidate], carriers: &[Carrier], which: WhichRoute, b
     }
 }
 
-/// Returns what a message calls one of these routes.
+/// Returns how messages refer to one of these routes.
 fn which_route(routes: &[&Route]) -> WhichRoute {
     match routes.iter().all(|route| route.interface == routes[0].interface) {
         true => WhichRoute::Only,
@@ -220,7 +221,7 @@ fn which_route(routes: &[&Route]) -> WhichRoute {
     }
 }
 
-/// Returns what was left out and what was kept, and those that are kept as rails.
+/// Returns which ports were skipped and kept, and which were kept as rails.
 fn steps(
     facts: &Facts,
     interfaces: &Index,
@@ -254,8 +255,8 @@ mod tests {
     use crate::facts::rdma::Uverbs;
     use serde_json::json;
 
-    /// HCAs by their rates, each with an interface of the same PCI device, and default
-    /// routes by the numbers of the HCAs, with their metrics.
+    /// Makes a host from the HCAs' rates and the default routes. Each HCA has an interface on the same PCI
+    /// device; each default route is the number of an HCA and a metric.
     fn host(rates: &[u32], routes: &[(usize, u32)], gpus: Option<u32>) -> Facts {
         let pci = |n: usize| Some(format!("0000:{n:02x}:00.0"));
         let mut facts = Facts::default();
@@ -281,7 +282,7 @@ mod tests {
         facts
     }
 
-    /// Returns the verdicts, and what was done.
+    /// Returns the verdicts and the narrowing steps.
     fn decided(facts: &Facts, what: OnDefaultRoute) -> (Vec<Verdict>, Vec<NarrowingStep>) {
         let mut ports = candidates(facts);
         let steps = choose(facts, &mut ports, &Wanted::Rails(what));
@@ -320,12 +321,12 @@ mod tests {
         assert_eq!(out(&two, 1), Some(("eth1".to_owned(), WhichRoute::OneOfSeveral)));
         let mut best = host(&[200; 5], &[(0, 101), (1, 100)], Some(4));
         assert_eq!(out(&best, 1), Some(("eth1".to_owned(), WhichRoute::Best)));
-        // One that is no HCA's is better.
+        // The better route belongs to an interface without an HCA.
         best.net.interfaces.push(Interface { name: "ens1".to_owned(), ..Interface::default() });
         let route = json!({"interface": "ens1", "destination": "0.0.0.0/0", "metric": 50});
         best.net.routes.push(serde_json::from_value(route).unwrap());
         assert_eq!(out(&best, 1), Some(("eth1".to_owned(), WhichRoute::OneOfSeveral)));
-        // A rail that carries one of two.
+        // A rail that carries one of two default routes.
         let rail = kept(&host(&[25, 200, 200, 200, 200], &[(0, 100), (1, 101)], Some(4))).unwrap();
         assert_eq!(rail.rails, [("mlx5_1:1".to_owned(), "eth1".to_owned())]);
         assert_eq!(rail.route, WhichRoute::OneOfSeveral);
@@ -335,26 +336,26 @@ mod tests {
     fn front_end_nics_are_left_out_and_rails_are_not() {
         let (two, four) = (Some(2), Some(4));
         for (rates, routes, gpus, wanted) in [
-            // One front-end NIC, as fast as the rails, and slower.
+            // One front-end NIC: as fast as the rails, then slower.
             (&[200, 200, 200][..], &[(0, 0)][..], two, &[1, 2][..]),
             (&[100, 200], &[(0, 0)], two, &[1]),
             (&[100, 200], &[(0, 0)], None, &[1]),
-            // A rail: without it there are too few, or only slower ones.
+            // The NIC is a rail: without it, too few HCAs would remain, or only slower ones.
             (&[200, 200], &[(0, 0)], two, &[0, 1]),
             (&[200, 200], &[(0, 0)], Some(1), &[1]),
             (&[200, 200], &[(0, 0)], None, &[1]),
             (&[200, 25], &[(0, 0)], None, &[0, 1]),
             (&[200], &[(0, 0)], None, &[0]),
-            // Two front-end NICs: of two metrics, and of one route.
+            // Two front-end NICs: routes with two metrics, then with the same metric.
             (&[200, 200, 200, 200], &[(0, 100), (1, 101)], two, &[2, 3]),
             (&[200, 200, 200], &[(0, 0), (1, 0)], None, &[2]),
-            // One of them is slower, and no rail; the other is one.
+            // One of the NICs is slower, and not a rail; the other is a rail.
             (&[25, 200, 200, 200, 200], &[(0, 100), (1, 101)], four, &[1, 2, 3, 4]),
-            // Both cannot go, so the one that the kernel prefers does, whichever comes first.
+            // Only one of the two can be skipped: the one that the kernel prefers, in either order.
             (&[200; 5], &[(0, 101), (1, 100)], four, &[0, 2, 3, 4]),
-            // Both are equal, and too many to go.
+            // Both routes are equal, and without both HCAs there would be too few.
             (&[200; 5], &[(0, 0), (1, 0)], four, &[0, 1, 2, 3, 4]),
-            // Every one of them has a default route.
+            // Every HCA has a default route.
             (&[200; 3], &[(0, 100), (1, 101), (2, 102)], two, &[1, 2]),
             (&[200; 3], &[(0, 100), (1, 101), (2, 102)], None, &[1, 2]),
             (&[200; 2], &[(0, 0), (1, 0)], None, &[0, 1]),
@@ -374,7 +375,7 @@ mod tests {
         };
         assert_eq!(kept(&[200; 2], &[(0, 0)], Some(2)), Some(("mlx5_0:1".to_owned(), 1, 2)));
         assert_eq!(kept(&[200; 5], &[(0, 0), (1, 0)], Some(4)), Some(("mlx5_0:1 mlx5_1:1".to_owned(), 3, 4)));
-        // Nothing else is there, or nothing that is as fast.
+        // There is no other HCA, or none that is as fast.
         assert_eq!(kept(&[200], &[(0, 0)], Some(8)), None);
         assert_eq!(kept(&[200, 25], &[(0, 0)], Some(8)), None);
         assert_eq!(kept(&[200; 3], &[(0, 0)], Some(2)), None);
@@ -395,10 +396,10 @@ mod tests {
     #[test]
     fn rails_without_their_network_are_rails_and_hcas_of_others_are_none() {
         let mut facts = host(&[200; 4], &[(0, 0)], Some(2));
-        // Two HCAs are of other containers: with the third alone there are too few.
+        // Two HCAs belong to other containers; the third alone is not enough.
         facts.net.interfaces.truncate(2);
         assert!(kept(&facts).is_some_and(|kept| kept.rails[0].0 == "mlx5_0:1"));
-        // No port has an interface here: that needs a fix, and is not a reason to use another.
+        // No port has an interface here: that needs a fix, and is not a reason to use another port.
         facts.net.interfaces.truncate(1);
         assert_eq!(used(&facts, OnDefaultRoute::Judged), [1, 2, 3]);
     }

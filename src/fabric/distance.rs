@@ -1,15 +1,15 @@
-//! How far PCI devices are from each other, in the words of `nvidia-smi topo -m` and of
-//! NCCL (`src/graph/topo.h`, `PATH_PIX` and what follows).
+//! How far PCI devices are from each other, in the terms of `nvidia-smi topo -m` and NCCL
+//! (`src/graph/topo.h`, `PATH_PIX` and the constants after it).
 
 use crate::facts::pci::PciDevice;
 use crate::facts::rdma::{Hca, is_pci_address};
 
-/// The nearer, the smaller.
+/// Ordered from near to far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// Behind one PCIe switch.
     Pix,
-    /// Behind several, and below one port of the host.
+    /// Behind several PCIe switches, below the same port of the host.
     Pxb,
     /// Across the host bridge.
     Phb,
@@ -20,8 +20,8 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// Returns whether what is between the two is PCIe switches alone, so that GPUDirect RDMA
-    /// does not go through the host.
+    /// Returns whether only PCIe switches are between the two devices, so that GPUDirect RDMA does not go
+    /// through the host.
     pub fn is_near(self) -> bool {
         self <= Distance::Pxb
     }
@@ -37,19 +37,20 @@ impl Distance {
     }
 }
 
-/// Returns how far an HCA is from a GPU; `None` if the place of one of them is not known.
+/// Returns how far an HCA is from a GPU; `None` if the location of either is unknown.
 pub(crate) fn of_hca(gpu: &PciDevice, hca: &Hca) -> Option<Distance> {
     let path = hca.pci_path.clone()?;
     between(gpu, &PciDevice { path, numa_node: hca.numa_node })
 }
 
-/// `None` if one of them is no PCI device.
+/// Returns how far two PCI devices are from each other; `None` if one of them is not a PCI device.
 pub(crate) fn between(one: &PciDevice, other: &PciDevice) -> Option<Distance> {
-    // Without NUMA there is one node, which the kernel calls -1.
+    // Without NUMA, there is one NUMA node, which the kernel calls -1.
     let node = |device: &PciDevice| device.numa_node.unwrap_or(-1);
     let (a, b) = (chain(&one.path)?, chain(&other.path)?);
     let shared = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
-    // A switch is two bridges: one that its devices share, and one before each of them.
+    // A switch consists of two bridges on a path: one that its devices share, and one in front of each
+    // device.
     let own = a.len().max(b.len()) - shared;
     Some(match (shared, own) {
         (0, _) if node(one) == node(other) => Distance::Node,
@@ -60,12 +61,13 @@ pub(crate) fn between(one: &PciDevice, other: &PciDevice) -> Option<Distance> {
     })
 }
 
-/// Returns the host bridge, the bridges below it, and the device.
+/// Splits a path into the host bridge, the bridges below it, and the device.
 fn chain(path: &str) -> Option<Vec<&str>> {
     let parts: Vec<&str> = path.split('/').collect();
-    // Some domains hang below a device of another: the last host bridge counts.
+    // The host bridge of some PCI domains is below a device of another domain, so the last host bridge
+    // counts.
     let bridge = parts.iter().rposition(|part| part.starts_with("pci") && part.contains(':'))?;
-    // Of a sub-function, what is below the PCI device does not count.
+    // For a sub-function, the parts below the PCI device do not count.
     let below = parts[bridge + 1..].iter().take_while(|part| is_pci_address(part)).count();
     (below > 0).then(|| parts[bridge..=bridge + below].to_vec())
 }
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_words_are_those_of_nvidia_smi() {
-        // A root port, a switch with its upstream port and two downstream ports.
+        // A root port, then a switch with its upstream port and two downstream ports.
         let switch = "pci0000:10/0000:10:01.0/0000:11:00.0";
         let gpu = device(&format!("{switch}/0000:12:00.0/0000:13:00.0"), 0);
         for (path, node, word) in [

@@ -1,12 +1,12 @@
-//! Whether the GPUs have their rails without the ports that cannot be used.
+//! Whether the GPUs have all their rails without the ports that cannot be used.
 
 use super::port::Candidate;
 use crate::facts::Facts;
 
-/// Returns whether there are at least as many ports in use as GPUs, and no rail is missing. One is
-/// missing if the `missing` ports would make the number a multiple of the number of GPUs:
-/// four GPUs with seven of eight rails are one rail short. `None` if the number of GPUs is
-/// not known.
+/// Returns whether at least as many ports are used as there are GPUs, and no rail is missing. A rail is
+/// missing if the number of used ports is not a multiple of the number of GPUs, but would be with the
+/// `missing` ports: four GPUs with seven of eight rails are one rail short. Returns `None` if the number of
+/// GPUs is unknown.
 pub fn enough(facts: &Facts, ports: &[Candidate], missing: usize) -> Option<bool> {
     let gpus = facts.gpu.count.filter(|count| *count > 0)? as usize;
     let used = ports.iter().filter(|port| port.is_used()).count();

@@ -4,14 +4,14 @@ use crate::facts::Facts;
 use crate::facts::pci::PciDevice;
 use crate::facts::rdma::{Hca, LinkLayer, Port, Uverbs};
 
-/// An InfiniBand HCA with one port, which is up.
+/// Returns an InfiniBand HCA with one port, which is up.
 pub(super) fn hca(n: usize) -> Hca {
     let port =
         Port { number: 1, link_layer: LinkLayer::InfiniBand, state: "ACTIVE".to_owned(), ..Port::default() };
     Hca { name: format!("mlx5_{n}"), uverbs: Some(Uverbs::default()), ports: vec![port], ..Hca::default() }
 }
 
-/// Returns GPUs and HCAs by the NUMA node and the number of the switch that they are behind.
+/// Returns a host. Each GPU and HCA is given as its NUMA node and the number of the switch in front of it.
 pub(super) fn host(gpus: &[(i32, u32)], hcas: &[(i32, u32)]) -> Facts {
     let path = |switch: u32, device: usize| {
         format!(

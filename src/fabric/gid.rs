@@ -1,4 +1,4 @@
-//! The GIDs with an address of this container: the indexes of each RoCE port that are right.
+//! The GIDs that hold an address of this container: the right indexes of each RoCE port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use crate::facts::Facts;
 use crate::facts::gid::{Gid, GidType, LARGEST_INDEX};
 use crate::facts::rdma::{LinkLayer, Port};
 
-/// The addresses of this container, in which those of the GIDs of many ports are looked up.
+/// The addresses of this container, as a set, so that the GIDs of many ports can be looked up in it.
 pub(crate) struct OwnAddresses(BTreeSet<IpAddr>);
 
 impl OwnAddresses {
@@ -18,9 +18,9 @@ impl OwnAddresses {
         OwnAddresses(facts.net.own_addresses().collect())
     }
 
-    /// Returns the indexes that hold a routable RoCE v2 GID of one of our own addresses, IPv4
-    /// first. The netdev does not decide: its name may be another namespace's. A link-local address
-    /// of IPv4 counts only on a port that has no other.
+    /// Returns the entries with a routable RoCE v2 GID of one of our own addresses, IPv4 first. The netdev
+    /// does not decide, because its name may be from another namespace. A link-local IPv4 address counts only
+    /// on a port that has no other address.
     pub(crate) fn slots<'a>(&self, port: &'a Port) -> Vec<&'a Gid> {
         let mut slots: Vec<&Gid> = port
             .gids
@@ -37,7 +37,7 @@ impl OwnAddresses {
     }
 }
 
-/// As [`OwnAddresses::slots`], for a single port.
+/// Does the same as [`OwnAddresses::slots`] for a single port.
 pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
     OwnAddresses::of(facts).slots(port)
 }
@@ -48,7 +48,7 @@ pub(crate) fn own_network(facts: &Facts, address: IpAddr) -> Option<IpNet> {
     nets.find(|net| net.addr() == address).map(|net| net.trunc())
 }
 
-/// Returns the narrowest network that holds all of these; `None` if they are of two families.
+/// Returns the narrowest network that contains all of these; `None` if they are of two address families.
 pub(crate) fn common_network(nets: &[IpNet]) -> Option<IpNet> {
     let (first, rest) = nets.split_first()?;
     rest.iter().try_fold(first.trunc(), |mut common, net| {
@@ -59,10 +59,10 @@ pub(crate) fn common_network(nets: &[IpNet]) -> Option<IpNet> {
     })
 }
 
-/// A used RoCE port, with the indexes that would be right.
+/// A used RoCE port, with the entries whose indexes are right.
 #[derive(Clone)]
 pub(crate) struct RailGids<'a> {
-    /// As [`Candidate::name`] has it.
+    /// In the form of [`Candidate::name`].
     pub name: String,
     pub port: &'a Port,
     pub slots: Vec<&'a Gid>,
@@ -86,8 +86,8 @@ pub(crate) fn rails<'a>(facts: &Facts, ports: &[Candidate<'a>]) -> Vec<RailGids<
     used.map(|port| RailGids { name: port.name(), port: port.port, slots: own.slots(port.port) }).collect()
 }
 
-/// Returns each rail with its IPv4 indexes if every rail has one, else with its IPv6
-/// indexes if every rail has one, else with what there is.
+/// Returns each rail with only its IPv4 entries if every rail has one; else with only its IPv6 entries if
+/// every rail has one; else with all of its entries.
 pub(crate) fn of_one_family<'a>(rails: &[RailGids<'a>]) -> Vec<RailGids<'a>> {
     let of = |ipv6: bool| -> Option<Vec<RailGids>> {
         let filtered: Vec<RailGids> = rails
@@ -102,8 +102,8 @@ pub(crate) fn of_one_family<'a>(rails: &[RailGids<'a>]) -> Vec<RailGids<'a>> {
     of(false).or_else(|| of(true)).unwrap_or_else(|| rails.to_vec())
 }
 
-/// Returns whether an index is right on every rail, with GIDs of one family: an IPv4 GID cannot reach an
-/// IPv6 one.
+/// Returns whether an index is right on every rail, with GIDs of one address family: an IPv4 GID cannot reach
+/// an IPv6 GID.
 #[must_use]
 pub(crate) fn is_right_everywhere(rails: &[RailGids], index: u32) -> bool {
     let at: Option<Vec<&Gid>> = rails.iter().map(|rail| rail.at(index)).collect();
@@ -118,7 +118,7 @@ pub(crate) fn common_index(rails: &[RailGids]) -> Option<u32> {
     slots.filter(|index| rails.iter().all(|rail| rail.has(*index))).min()
 }
 
-/// Returns the index that is right on the most rails, the lowest of several, and on how many.
+/// Returns the index that is right on the most rails (on a tie, the lowest), and the number of these rails.
 #[must_use]
 pub(crate) fn most_common_index(rails: &[RailGids]) -> Option<(u32, usize)> {
     let mut count: BTreeMap<u32, usize> = BTreeMap::new();
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Returns rails by their indexes, each an index and an address.
+    /// Makes rails from lists of entries, each an index and an address.
     fn with_rails<T>(rails: &[&[(u32, &str)]], look: impl Fn(&[RailGids]) -> T) -> T {
         let gid = |(index, address): &(u32, &str)| Gid::of(*index, address, GidType::RoceV2);
         let gids: Vec<Vec<Gid>> = rails.iter().map(|slots| slots.iter().map(gid).collect()).collect();

@@ -1,4 +1,4 @@
-//! The interface over which the processes of a job find each other: the bootstrap's, and that of
+//! The interface over which the processes of a job find each other: the interface of the bootstrap and of
 //! TCP.
 
 use std::net::IpAddr;
@@ -8,7 +8,6 @@ use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::route::Route;
 
-/// The interface that the processes of the job reach each other through.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterfaceChoice {
@@ -16,20 +15,20 @@ pub struct InterfaceChoice {
     pub because: Because,
 }
 
-/// Why an interface is chosen.
+/// Why the interface was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Because {
-    /// It has the address of the job's master.
+    /// The interface has the address of the job's master.
     HasMaster(IpAddr),
-    /// It carries the route to the job's master.
+    /// The interface carries the route to the job's master.
     RouteToMaster(IpAddr),
     DefaultRoute(WhichRoute),
-    /// It is the only one that is up and has an address.
+    /// It is the only interface that is up and has an address.
     Only,
 }
 
 impl Because {
-    /// Returns the variable that has the address of the job's master, if that decides.
+    /// Returns the variable with the address of the job's master, if that address decided.
     pub fn variable(self) -> Option<&'static str> {
         match self {
             Because::HasMaster(_) | Because::RouteToMaster(_) => Some("MASTER_ADDR"),
@@ -41,14 +40,14 @@ impl Because {
 /// A way to find the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterfaceSearch {
-    /// Where the job's master is reached.
+    /// The interface that reaches the job's master.
     ToMaster,
     DefaultRoute,
-    /// The only interface that there is.
+    /// The only candidate.
     Only,
 }
 
-/// Tries each way in turn, up to the first that finds an interface.
+/// Tries each search in turn, up to the first that finds an interface.
 #[must_use]
 pub(crate) fn tries(facts: &Facts) -> Vec<(InterfaceSearch, Option<InterfaceChoice>)> {
     let mut tries = Vec::new();
@@ -67,8 +66,8 @@ pub(crate) fn tries(facts: &Facts) -> Vec<(InterfaceSearch, Option<InterfaceChoi
     tries
 }
 
-/// From the routes: where the job's master is reached, else the default route,
-/// else the only interface that there is.
+/// Returns the interface that reaches the job's master; else the interface of the default route; else the
+/// only candidate.
 pub(crate) fn choose(facts: &Facts) -> Option<InterfaceChoice> {
     tries(facts).pop()?.1
 }
@@ -93,7 +92,8 @@ fn only(facts: &Facts) -> Option<InterfaceChoice> {
     }
 }
 
-/// By the route to `MASTER_ADDR`, if that is an address and not a name.
+/// Returns the interface that has, or has a route to, the address in `MASTER_ADDR`, if that is an address and
+/// not a name.
 fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
     let master: IpAddr = facts.platform.master_addr.as_deref()?.trim_matches(['[', ']']).parse().ok()?;
     if master.is_loopback() || master.is_unspecified() {
@@ -113,8 +113,8 @@ fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
     Some(InterfaceChoice { name: route.interface.clone(), because: Because::RouteToMaster(master) })
 }
 
-/// Returns the default routes, the one that the kernel prefers first: those of IPv4, or those of IPv6
-/// if IPv4 has none. Routers announce default routes of IPv6 on rails, too.
+/// Returns the default routes, sorted so that the one that the kernel prefers comes first: the IPv4 routes,
+/// or the IPv6 routes if there is no IPv4 route. Routers announce IPv6 default routes on rails, too.
 pub(crate) fn default_routes(facts: &Facts) -> Vec<&Route> {
     let is_ipv6 = |route: &&Route| route.destination.addr().is_ipv6();
     let all = usable_routes(facts, Route::is_default);
@@ -124,24 +124,25 @@ pub(crate) fn default_routes(facts: &Facts) -> Vec<&Route> {
     routes
 }
 
-/// Of the routes for which the condition is true, those that traffic of a job may take.
+/// Returns the routes that meet the condition and that a job's traffic may take.
 fn usable_routes(facts: &Facts, which: impl Fn(&Route) -> bool) -> impl Iterator<Item = &Route> {
-    // A route of another table is only for the packets that a rule describes.
+    // A route in another table applies only to packets that match a rule.
     let routes = facts.net.routes.iter().filter(move |route| which(route) && route.is_for_all());
     let by_name = facts.net.by_name();
     routes.filter(move |route| by_name.get(route.interface.as_str()).is_some_and(|found| is_eligible(found)))
 }
 
-/// Returns the interfaces over which other nodes may be reached.
+/// Returns the interfaces that may reach other nodes.
 pub(crate) fn candidates(facts: &Facts) -> impl Iterator<Item = &Interface> {
     let usable =
         |interface: &&Interface| is_eligible(interface) && interface.is_up() && has_global_address(interface);
     facts.net.interfaces.iter().filter(usable)
 }
 
-/// Never the loopback, nor a bridge that only this host knows.
+/// Returns whether an interface may carry a job's traffic: loopback and bridges that exist only on this host
+/// never do.
 fn is_eligible(interface: &Interface) -> bool {
-    // A label is another name for an address of its link.
+    // A name with a colon is a label: another name for an address of its link.
     !interface.name.contains(':')
         && !interface.has_flag("LOOPBACK")
         && !["lo", "docker", "virbr"].iter().any(|prefix| interface.name.starts_with(prefix))
@@ -154,7 +155,7 @@ pub(crate) fn has_global_address(interface: &Interface) -> bool {
     })
 }
 
-/// What keeps traffic from an interface.
+/// Why an interface cannot carry traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
     NotThere,
@@ -164,7 +165,8 @@ pub enum Obstacle {
     NoGlobalAddress,
 }
 
-/// `None` for an interface that is up and has an address that other nodes can reach.
+/// Returns what keeps traffic from an interface; `None` if it is up and has an address that other nodes can
+/// reach.
 pub(crate) fn obstacle(facts: &Facts, name: &str) -> Option<Obstacle> {
     let Some(interface) = facts.net.interface(name) else { return Some(Obstacle::NotThere) };
     match interface {

@@ -1,10 +1,10 @@
-//! Which rails a job has: its HCAs with their ports, the GIDs that have an address of this
-//! container, and the interface over which its processes find each other. Pure, and without
-//! words of its own: `plan::words` has them.
+//! Which rails a job has: its HCAs with their ports, the GIDs that hold an address of this container, and the
+//! interface over which its processes find each other. This module is pure and contains no texts: they are in
+//! `plan::words`.
 //!
-//! Nothing here knows a library, a profile or the configuration. What the user or a profile says about
-//! the ports comes as [`Wanted`], and what is left out, kept and tried goes back as data. So
-//! every library can be given the same decision.
+//! This module does not know libraries, profiles, or the configuration. What the user or a profile decides
+//! about the ports comes in as [`Wanted`]; what was skipped, kept, and tried goes out as data. This way,
+//! every library gets the same decision.
 
 mod choose;
 pub(crate) mod claims;
@@ -32,12 +32,12 @@ pub use nvswitch::NvSwitch;
 pub use port::{Candidate, SkipReason, Verdict, candidates, needs_own_library};
 pub use step::{KeptRails, NarrowingStep, WhichRoute};
 
-/// The decision for the job, as each library gets it.
+/// The decision for the job, in the form that every library gets.
 #[derive(Clone, Copy)]
 pub struct Rails<'a> {
     /// All ports that were examined, used or not.
     pub ports: &'a [Candidate<'a>],
-    /// The index that is right on every port, if there is one.
+    /// The index that is right on every port, if one is.
     pub gid_index: Option<u32>,
     /// The interface over which the processes find each other.
     pub interface: Option<&'a str>,

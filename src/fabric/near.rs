@@ -1,5 +1,5 @@
-//! Which HCAs are near the GPUs. If every GPU has an HCA behind its own PCIe switch, the
-//! other HCAs are for storage or for the host.
+//! Which HCAs are near the GPUs. If every GPU has an HCA behind its own PCIe switch, the other HCAs are for
+//! storage or for the host.
 
 use super::distance::{Distance, of_hca};
 use super::own_interface::Index;
@@ -8,8 +8,8 @@ use super::step::NarrowingStep;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
 
-/// Skips the HCAs that are not near a GPU, if each GPU has a near one. Those for which
-/// `kept` is true stay.
+/// Skips the HCAs that are not near any GPU, if every GPU has a near HCA. Keeps the ports for which `kept` is
+/// true.
 pub(crate) fn leave_out_far(
     facts: &Facts,
     interfaces: &Index,
@@ -21,7 +21,7 @@ pub(crate) fn leave_out_far(
     }
     let far = |port: &Candidate| {
         let nearest = nearest(facts, port.hca).filter(|nearest| !nearest.is_near())?;
-        // An HCA without an interface here is left out for another reason.
+        // An HCA without an interface here is skipped for another reason.
         (port.is_used() && interfaces.is_here(port) && !kept(port)).then_some(nearest)
     };
     let far: Vec<Option<Distance>> = ports.iter().map(far).collect();
@@ -40,9 +40,8 @@ pub(crate) fn leave_out_far(
     (!names.is_empty()).then_some(NarrowingStep::FarLeftOut(names))
 }
 
-/// Returns whether the places of all GPUs are known, and each GPU has an HCA of the job's link layer
-/// behind its own switch. A rail with a port that is down counts: no other HCA becomes a rail
-/// instead.
+/// Returns whether the locations of all GPUs are known, and each GPU has an HCA of the job's link layer
+/// behind its own switch. A rail whose port is down counts: no other HCA replaces it.
 pub(crate) fn every_gpu_has_one(facts: &Facts, interfaces: &Index, ports: &[Candidate]) -> bool {
     let gpus = &facts.gpu.devices;
     let is_complete = !gpus.is_empty() && facts.gpu.count.is_none_or(|count| gpus.len() >= count as usize);
@@ -58,13 +57,13 @@ pub(crate) fn every_gpu_has_one(facts: &Facts, interfaces: &Index, ports: &[Cand
         && gpus.iter().all(|gpu| rails.iter().any(|hca| of_hca(gpu, hca).is_some_and(Distance::is_near)))
 }
 
-/// Returns how far the nearest GPU is; `None` if that is not known.
+/// Returns the distance to the nearest GPU; `None` if it is unknown.
 fn nearest(facts: &Facts, hca: &Hca) -> Option<Distance> {
     facts.gpu.devices.iter().filter_map(|gpu| of_hca(gpu, hca)).min()
 }
 
-/// Returns the rails near each GPU, in the order of the GPUs' numbers. Nothing if no HCA was skipped
-/// for being far.
+/// Returns the rails near each GPU, in the order of the GPUs' numbers. Returns an empty list if no HCA was
+/// skipped for its distance.
 #[must_use]
 pub(crate) fn rails_of_gpus(facts: &Facts, ports: &[Candidate]) -> Vec<Vec<(String, Distance)>> {
     let left_out = |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::NearNoGpu(_)));
@@ -92,7 +91,8 @@ mod tests {
     use crate::fabric::{candidates, fake};
     use crate::facts::net::Interface;
 
-    /// Returns GPUs and HCAs of one NUMA node by the number of the switch that they are behind.
+    /// Returns a host with one NUMA node. Each GPU and HCA is given as the number of the switch in front of
+    /// it.
     fn host(gpus: &[u32], hcas: &[u32]) -> Facts {
         let of_node_0 = |switches: &[u32]| switches.iter().map(|switch| (0, *switch)).collect::<Vec<_>>();
         fake::host(&of_node_0(gpus), &of_node_0(hcas))
@@ -111,7 +111,7 @@ mod tests {
             (&[1, 1, 2, 2], &[3, 1, 2], &[1, 2]),
             (&[1], &[1, 2, 3], &[0]),
             (&[1, 2], &[1, 1, 2, 2], &[0, 1, 2, 3]),
-            // One GPU has none near it: distance decides nothing.
+            // One GPU has no HCA near it, so distance decides nothing.
             (&[1, 2], &[1, 3], &[0, 1]),
             (&[1], &[2, 3], &[0, 1]),
             (&[], &[1, 2], &[0, 1]),
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(used(&facts), [0]);
         facts.rdma[0].ports[0].state = "DOWN".to_owned();
         assert_eq!(used(&facts), [2], "the only one that works");
-        // RoCE, if another network namespace has the interface of the second rail.
+        // RoCE, where the second rail's interface is in another network namespace.
         let mut facts = host(&[1, 2], &[1, 2, 3]);
         for (n, hca) in facts.rdma.iter_mut().enumerate() {
             hca.ports[0].link_layer = LinkLayer::Ethernet;

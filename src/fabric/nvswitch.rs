@@ -1,8 +1,7 @@
-//! HCAs that connect to the NVSwitches of the machine, and to no network. HGX B100, B200 and B300
-//! manage their NVSwitches through a ConnectX-7: it has two ports, each with two PCI functions, and
-//! all four are InfiniBand, ACTIVE, and behind the switch of a GPU (NVIDIA Fabric Manager User
-//! Guide, "Systems Using Fourth Generation NVSwitches"). A virtual machine may have two of them, as
-//! p6-b200 on Amazon EC2 has.
+//! HCAs that connect to the machine's NVSwitches, and not to a network. HGX B100, B200, and B300 manage their
+//! NVSwitches through a ConnectX-7. It has two ports with two PCI functions each, and all four functions are
+//! InfiniBand, ACTIVE, and behind a GPU's switch (NVIDIA Fabric Manager User Guide, "Systems Using Fourth
+//! Generation NVSwitches"). A virtual machine may have two of them, such as p6-b200 on Amazon EC2.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,28 +9,26 @@ use super::port::Candidate;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
 
-/// How it is known that an HCA connects to NVSwitches.
+/// Why rdma-init takes an HCA for one that connects to NVSwitches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NvSwitch {
-    /// Its vital product data say so.
+    /// Its vital product data contains `SMDL=SW_MNG`.
     ProductData,
-    /// Those of another function of the same NIC, the HCA of this name, say so.
+    /// The vital product data of another function of the same NIC, the HCA with this name, contains it.
     SameNic(String),
-    /// Inferred: Amazon EC2 has EFA, and no InfiniBand.
+    /// Inferred: Amazon EC2 has EFA and no InfiniBand.
     OnEc2,
-    /// Inferred: on a machine with this model of GPU, it is one of the four InfiniBand functions of
-    /// one NIC, and the others are enough for the GPUs.
+    /// Inferred: on a machine with this GPU model, the HCA is one of the four InfiniBand functions of one
+    /// NIC, and the other HCAs are enough for the GPUs.
     FourFunctions { model: String },
 }
 
-/// The GPUs of the machines that manage NVSwitches through an HCA. (GB200 and GB300 are in no such
-/// machines.)
+/// The GPUs of machines that manage their NVSwitches through an HCA. (GB200 and GB300 machines do not.)
 const MODELS: [&str; 3] = ["B100", "B200", "B300"];
 
-/// Returns how it is known that an HCA connects to NVSwitches; `None` if it does not, or if that is not
-/// known.
+/// Returns why an HCA is taken to connect to NVSwitches; `None` if it does not, or if nothing shows it.
 pub(crate) fn sign(facts: &Facts, hca: &Hca) -> Option<NvSwitch> {
-    // Only a ConnectX is one, and only InfiniBand.
+    // Only a ConnectX with InfiniBand connects to NVSwitches.
     if hca.driver.as_deref() != Some("mlx5_core") || !is_infiniband(hca) {
         return None;
     }
@@ -39,7 +36,7 @@ pub(crate) fn sign(facts: &Facts, hca: &Hca) -> Option<NvSwitch> {
         return Some(NvSwitch::ProductData);
     }
     let of_nic = || facts.rdma.iter().filter(|other| is_infiniband(other) && are_of_one_nic(hca, other));
-    // The data of a function that Fabric Manager does not use have no such field.
+    // The vital product data of a function that Fabric Manager does not use lacks the field.
     if let Some(other) = of_nic().find(|other| other.manages_nvswitches == Some(true)) {
         return Some(NvSwitch::SameNic(other.name.clone()));
     }
@@ -55,9 +52,10 @@ pub(crate) fn sign(facts: &Facts, hca: &Hca) -> Option<NvSwitch> {
         .then(|| NvSwitch::FourFunctions { model: model.to_owned() })
 }
 
-/// Ports in use that may connect to NVSwitches, although nothing shows it: on such a machine, two or
-/// four InfiniBand ports that are one NIC or have their own rate, beside enough others for the
-/// GPUs. Empty if there are none.
+/// Returns the used ports that may connect to NVSwitches, although nothing proves it: on a machine that
+/// manages its NVSwitches through an HCA, two or four InfiniBand ports that share one NIC, or a rate that no
+/// other such port has, if there are enough other ports for the GPUs. Returns an empty list if there are
+/// none.
 #[must_use]
 pub(crate) fn suspects<'a, 'b>(facts: &Facts, ports: &'b [Candidate<'a>]) -> Vec<&'b Candidate<'a>> {
     let used: Vec<&Candidate> = ports.iter().filter(|port| port.is_used()).collect();
@@ -94,8 +92,7 @@ fn is_infiniband(hca: &Hca) -> bool {
     !hca.ports.is_empty() && hca.ports.iter().all(|port| port.link_layer == LinkLayer::InfiniBand)
 }
 
-/// Returns whether an HCA may be a rail: it has a port of a network, and nothing shows that it leads to
-/// NVSwitches.
+/// Returns whether an HCA may be a rail: it has an active InfiniBand or Ethernet port.
 fn may_be_rail(hca: &Hca) -> bool {
     let is_of_network =
         |link_layer: &LinkLayer| matches!(link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet);
@@ -112,7 +109,7 @@ mod tests {
     use super::*;
     use crate::fabric::{candidates, fake};
 
-    /// InfiniBand HCAs by the number of their NIC and their rate.
+    /// Returns a host with InfiniBand HCAs, each given as the number of its NIC and its rate.
     fn host(model: &str, hcas: &[(u32, u32)]) -> Facts {
         let mut facts = Facts::default();
         facts.gpu.count = Some(8);
@@ -159,7 +156,7 @@ mod tests {
         let own = || Some(NvSwitch::ProductData);
         assert_eq!(signs(&facts)[8..], [same(), own(), same(), own()]);
         assert_eq!(found(&facts), [8, 9, 10, 11]);
-        // The data count on any machine, whatever its GPUs are called.
+        // The vital product data counts on any machine, whatever its GPU model.
         facts.gpu.models.clear();
         assert_eq!(found(&facts), [8, 9, 10, 11]);
         facts.rdma[9].ports[0].link_layer = LinkLayer::Ethernet;
@@ -175,10 +172,10 @@ mod tests {
             // Other machines.
             ("NVIDIA H100 80GB HBM3", &bridges, 0),
             ("NVIDIA GB200", &bridges, 0),
-            // An adapter for storage with two ports, and two adapters.
+            // A storage adapter with two ports, then two such adapters.
             ("NVIDIA B200", &with(&[(8, 200), (8, 200)]), 0),
             ("NVIDIA B200", &with(&[(8, 200), (8, 200), (9, 200), (9, 200)]), 0),
-            // Without the four there would be too few.
+            // Without these four ports, there would be too few.
             ("NVIDIA B200", &[(0, 400), (8, 400), (8, 400), (8, 400), (8, 400)], 0),
         ] {
             assert_eq!(found(&host(model, hcas)).len(), wanted, "{model} {hcas:?}");
@@ -210,7 +207,7 @@ mod tests {
             ("NVIDIA B200", with(&[(8, 400)]), 0),
             ("NVIDIA B200", with(&[(8, 200), (9, 200), (10, 200)]), 0),
             ("NVIDIA H100 80GB HBM3", with(&[(8, 100), (9, 100)]), 0),
-            // Too few others.
+            // Too few other ports.
             ("NVIDIA B200", vec![(0, 400), (8, 100), (8, 100)], 0),
         ] {
             assert_eq!(suspected(&host(model, &hcas)), wanted, "{model} {hcas:?}");

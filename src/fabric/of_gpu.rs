@@ -1,4 +1,4 @@
-//! Which HCA of the job each GPU is best served by, if a library takes one for each GPU.
+//! Which of the job's HCAs serves each GPU best, for libraries that use one HCA per GPU.
 
 use super::distance::{Distance, of_hca};
 use super::port::Candidate;
@@ -14,10 +14,9 @@ pub(crate) struct GpuHca<'a> {
     pub distance: Distance,
 }
 
-/// For each GPU, in the order of their numbers, an HCA of the job that none is nearer than. GPUs
-/// that have the same nearest HCAs share them evenly. `None` if the places do not decide: a GPU
-/// or an HCA without a place, HCAs that are all as near, or a GPU that would lose a near HCA,
-/// because it has several for itself.
+/// Returns a nearest HCA of the job for each GPU, in the order of the GPUs' numbers. GPUs with the same
+/// nearest HCAs share them evenly. Returns `None` if the locations do not decide: a GPU or HCA has no known
+/// location, all HCAs are equally near, or a GPU has several near HCAs to itself, so that it would lose one.
 #[must_use]
 pub(crate) fn pairs<'a>(facts: &'a Facts, ports: &[Candidate<'a>]) -> Option<Vec<GpuHca<'a>>> {
     let gpus = &facts.gpu.devices;
@@ -60,7 +59,7 @@ mod tests {
     #[test]
     fn each_gpu_gets_the_nearest_and_those_alike_share() {
         for (gpus, hcas, wanted) in [
-            // A switch for each GPU and its HCA.
+            // Each GPU and its HCA are behind one switch.
             (&[(0, 1), (0, 2)][..], &[(0, 2), (0, 1)][..], Some(vec!["mlx5_1", "mlx5_0"])),
             // Two GPUs and one HCA behind each switch.
             (
@@ -68,15 +67,15 @@ mod tests {
                 &[(0, 1), (1, 2)],
                 Some(vec!["mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"]),
             ),
-            // As on GB200: only NUMA decides.
+            // As on GB200: only the NUMA node decides.
             (
                 &[(0, 1), (0, 2), (1, 3), (1, 4)],
                 &[(0, 5), (0, 6), (1, 7), (1, 8)],
                 Some(vec!["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]),
             ),
-            // Two HCAs for each GPU: one would be idle.
+            // Two HCAs for each GPU: one of them would be idle.
             (&[(0, 1), (1, 2)], &[(0, 1), (0, 1), (1, 2), (1, 2)], None),
-            // All are as far.
+            // All HCAs are equally far.
             (&[(0, 1), (0, 2)], &[(0, 3), (0, 4)], None),
             (&[(0, 1)], &[(0, 1)], None),
             (&[], &[(0, 1)], None),

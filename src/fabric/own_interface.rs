@@ -8,11 +8,11 @@ use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 
-/// Interfaces in an order of preference, in which those of many ports are looked up. A host may have
+/// Interfaces in an order of preference, indexed so that many ports can be looked up: a host may have
 /// hundreds of both.
 pub(crate) struct Index<'a> {
     interfaces: Vec<&'a Interface>,
-    /// Positions in `interfaces`; of several interfaces that share a key, the first one.
+    /// Positions in `interfaces`; if several interfaces share a key, the first one.
     by_name: HashMap<(&'a str, IpAddr), usize>,
     by_address: HashMap<IpAddr, usize>,
     by_device: HashMap<&'a str, usize>,
@@ -39,24 +39,24 @@ impl<'a> Index<'a> {
         Index { interfaces, by_name, by_address, by_device }
     }
 
-    /// Returns the interface that has an address of one of the port's GIDs, link-local ones included, or
+    /// Returns the interface that has the address of one of the port's GIDs (link-local ones included), or
     /// that is on the same PCI device.
     pub(crate) fn find(&self, hca: &Hca, port: &Port) -> Option<&'a Interface> {
-        // A GID may have no name, and an address may have a label for its own name.
+        // A GID may lack the netdev's name, and an address may have a label in place of it.
         let found = self.by_name(port).or_else(|| self.by_address(port)).or_else(|| self.by_device(hca));
         found.map(|position| self.interfaces[position])
     }
 
-    /// Returns whether a port is in this network namespace: its interface is here. An InfiniBand port is
-    /// in all of them.
+    /// Returns whether a port is in this network namespace, which means that its interface is here.
+    /// InfiniBand ports are in every namespace.
     pub(crate) fn is_here(&self, port: &Candidate) -> bool {
         port.port.link_layer != LinkLayer::Ethernet
-            // It is unknown which interfaces there are.
+            // No interfaces are listed, so it is unknown which ones exist.
             || self.interfaces.is_empty()
             || self.find(port.hca, port.port).is_some()
     }
 
-    /// Returns the position of the first interface whose name and address one of the port's GIDs has.
+    /// Returns the position of the first interface whose name and address match one of the port's GIDs.
     pub(crate) fn by_name(&self, port: &Port) -> Option<usize> {
         let slots = port.gids.slots.iter();
         let keys = slots.filter_map(|gid| Some((gid.netdev.as_deref()?, gid.address())));
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Returns the interface of a RoCE port with one GID, which has this name.
+    /// Returns the interface that is found for a RoCE port whose single GID has this netdev.
     fn found(interfaces: &[Interface], netdev: Option<&str>) -> Option<String> {
         let mut facts = Facts::default();
         facts.net.interfaces = interfaces.to_vec();

@@ -1,4 +1,4 @@
-//! The ports of the HCAs, and which of them can be used at all.
+//! The ports of the HCAs, and which of them programs can use at all.
 
 use super::distance::Distance;
 use super::nvswitch::{self, NvSwitch};
@@ -23,7 +23,7 @@ pub enum Verdict {
     LeftOut(SkipReason),
 }
 
-/// Why a port is not used. The phrase `by` names the origin of the decision.
+/// Why a port is not used. The phrase `by` names the source of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SkipReason {
     NotAllotted,
@@ -31,7 +31,7 @@ pub enum SkipReason {
     NotClaimed,
     /// A device plugin has given the Pod other HCAs.
     NotGiven,
-    /// The error.
+    /// The error message.
     CannotBeOpened(String),
     /// The state of a port that is not active; empty if it cannot be read.
     PortState(String),
@@ -41,14 +41,14 @@ pub enum SkipReason {
         /// The library that does not support it.
         library: Flavor,
     },
-    /// iWARP; `erdma` says that it is an eRDMA device in its default mode.
+    /// iWARP; `erdma` is true for an eRDMA device in its default mode.
     Iwarp {
         erdma: bool,
         /// The library that does not support it.
         library: Flavor,
     },
     NodeType(String),
-    /// It connects to the NVSwitches of this machine, and to no network.
+    /// The port connects to this machine's NVSwitches, and not to a network.
     NvSwitch(NvSwitch),
     CarriesDefaultRoute {
         interface: String,
@@ -56,29 +56,29 @@ pub enum SkipReason {
         /// `None` if the facts decide.
         by: Option<&'static str>,
     },
-    /// How far its nearest GPU is; every GPU has an HCA that is nearer.
+    /// The distance to the nearest GPU; every GPU has a nearer HCA.
     NearNoGpu(Distance),
-    /// Its InfiniBand subnet, and that of the rails, which are enough for the GPUs.
+    /// The port's InfiniBand subnet, and the subnet of the rails, which are enough for the GPUs.
     OtherSubnet {
         own: Prefix,
         rails: Prefix,
     },
-    /// The link layer of the port, and that of the ports in use.
+    /// The link layer of the port, and that of the used ports.
     OtherLinkLayer(LinkLayer, LinkLayer),
-    /// It is usable, but a setting has turned verbs off.
+    /// The port is usable, but a setting has turned verbs off.
     TurnedOff {
         by: String,
     },
     NoOwnGid,
-    /// Its only addresses are link-local ones of IPv4, and the other ports have others.
+    /// The port's only addresses are link-local IPv4 addresses, and other ports have better ones.
     LinkLocal,
-    /// Its GID is not in this index, which is set for the other ports.
+    /// The port's GID is not at this index, which is set for the other ports.
     GidElsewhere(u32),
     /// A setting names the ports to use, and this is not one of them.
     NotNamed {
         by: String,
     },
-    /// It is usable, but a setting selects the rules of hosts without verbs.
+    /// The port is usable, but a setting selects the rules for hosts without verbs.
     WithoutVerbs {
         by: String,
     },
@@ -89,7 +89,7 @@ impl Candidate<'_> {
         self.verdict == Verdict::Used
     }
 
-    /// `mlx5_0:1`, as libraries write it.
+    /// Returns the port's name in the form that libraries use: `mlx5_0:1`.
     pub fn name(&self) -> String {
         format!("{}:{}", self.hca.name, self.port.number)
     }
@@ -104,7 +104,7 @@ impl Candidate<'_> {
     }
 }
 
-/// Returns every port, with the verdict of whether programs for verbs can use it at all.
+/// Returns every port, with the verdict on whether verbs programs can use it at all.
 #[must_use]
 pub fn candidates(facts: &Facts) -> Vec<Candidate<'_>> {
     facts
@@ -130,7 +130,7 @@ fn obstacle(facts: &Facts, hca: &Hca, port: &Port) -> Option<SkipReason> {
             let (erdma, library) = (hca.driver.as_deref() == Some("erdma"), Flavor::of(facts));
             return Some(SkipReason::Iwarp { erdma, library });
         }
-        // If the kernel does not report the type, the device may be used, as libraries do.
+        // If the kernel does not report the node type, rdma-init uses the device, as libraries do.
         NodeType::Ca | NodeType::Unknown => {}
         NodeType::Other(kind) => return Some(SkipReason::NodeType(kind.clone())),
     }
@@ -144,13 +144,13 @@ fn obstacle(facts: &Facts, hca: &Hca, port: &Port) -> Option<SkipReason> {
     nvswitch::sign(facts, hca).map(SkipReason::NvSwitch)
 }
 
-/// Returns whether programs for verbs know the link layer. They do not know EFA's.
+/// Returns whether verbs programs know the link layer. They do not know EFA's.
 fn has_known_link_layer(port: &Port) -> bool {
     matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)
 }
 
-/// Returns whether a port works, but only a library made for its device can use it. EFA is such a device:
-/// programs for verbs know neither its node type nor its link layer.
+/// Returns whether a port works, but only the device's own library can use it. EFA is such a device: verbs
+/// programs know neither its node type nor its link layer.
 #[must_use]
 pub fn needs_own_library(hca: &Hca, port: &Port) -> bool {
     hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)

@@ -1,42 +1,42 @@
-//! What the choice of the rails has done, as data for those who report it.
+//! What the choice of the rails has done, as data for the modules that report it.
 
 use super::subnet::Prefix;
 
-/// What has narrowed down the rails, and the result, by the names of the ports.
+/// One step that has narrowed down the rails, and its result as the names of ports.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NarrowingStep {
-    /// The Pod's resource claims hold others.
+    /// The Pod's resource claims hold other ports than these.
     Unclaimed(Vec<String>),
-    /// A device plugin has given the Pod others.
+    /// A device plugin has given the Pod other ports than these.
     NotGiven(Vec<String>),
-    /// Every GPU has an HCA that is near, so those that are near none are left out.
+    /// Every GPU has a near HCA, so these ports, which are near no GPU, are skipped.
     FarLeftOut(Vec<String>),
-    /// One InfiniBand subnet has the rails.
+    /// The rails are in one InfiniBand subnet; the skipped ports are in others.
     OtherSubnets { left_out: Vec<String>, rails: Prefix },
     /// Ports with an interface that carries a default route.
     DefaultRoute { left_out: Vec<String>, kept: Vec<String> },
-    /// Those that are kept because the GPUs need them.
+    /// The ports that are kept because the GPUs need them.
     Kept(KeptRails),
 }
 
-/// Ports that carry a default route, and are rails anyway.
+/// Ports that carry a default route, but are rails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptRails {
     /// The name of each port, and of its interface.
     pub rails: Vec<(String, String)>,
     pub route: WhichRoute,
-    /// How many HCAs would be left without them, and how many GPUs there are.
+    /// How many HCAs would remain without these ports, and how many GPUs there are.
     pub hcas: usize,
     pub gpus: usize,
 }
 
-/// Which of the default routes it is that an interface carries.
+/// Which of the default routes an interface carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhichRoute {
     /// No other interface carries one.
     Only,
     OneOfSeveral,
-    /// The one of several that the kernel prefers.
+    /// Of several routes, the one that the kernel prefers.
     Best,
 }

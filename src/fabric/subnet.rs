@@ -19,7 +19,7 @@ impl std::fmt::Display for Prefix {
     }
 }
 
-/// `None` on RoCE, and for a port without a GID.
+/// Returns the port's subnet prefix; `None` on RoCE, and for a port without a GID.
 #[must_use]
 pub(crate) fn of(port: &Port) -> Option<Prefix> {
     let gid = port.gids.slots.iter().find(|gid| gid.index == 0)?;
@@ -27,9 +27,9 @@ pub(crate) fn of(port: &Port) -> Option<Prefix> {
     (port.link_layer == LinkLayer::InfiniBand).then_some(Prefix(prefix))
 }
 
-/// Skips the ports of other subnets, if one subnet has as many HCAs as there are GPUs, or a
-/// multiple, none is faster, and all others together have fewer. A port that is down may belong to
-/// any of them.
+/// Skips the ports of other subnets if exactly one subnet has as many HCAs as there are GPUs, or a multiple;
+/// if no port of another subnet is faster; and if all other subnets together have fewer HCAs than there are
+/// GPUs. Ports that are down count with the others, because they may belong to any subnet.
 pub(crate) fn leave_out_others(facts: &Facts, ports: &mut [Candidate]) -> Option<NarrowingStep> {
     let gpus = facts.gpu.count.filter(|count| *count > 0)? as usize;
     let mut by_prefix: BTreeMap<Prefix, Vec<&Candidate>> = BTreeMap::new();
@@ -63,7 +63,7 @@ fn hcas(ports: &[&Candidate]) -> usize {
     ports.iter().map(|port| port.hca.name.as_str()).collect::<BTreeSet<&str>>().len()
 }
 
-/// Gbit/s.
+/// Returns the highest rate of these ports in Gbit/s.
 fn fastest(ports: &[&Candidate]) -> f64 {
     ports.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max)
 }
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(Prefix(0xfec0_0000_0000_0007).to_string(), "fec0:0:0:7::/64");
     }
 
-    /// Returns the numbers of the ports that are left out, on a host with ports by subnet and rate.
+    /// Returns the numbers of the skipped ports. Each port is given as its subnet and rate.
     fn left_out(gpus: Option<u32>, ports: &[(u32, u32)], down: usize) -> Vec<usize> {
         let mut facts = Facts::default();
         facts.gpu.count = gpus;
@@ -127,14 +127,14 @@ mod tests {
             (Some(1), &[rail, rail, (2, 200)], 0, &[]),
             (Some(2), &[rail, rail, rail, rail, storage], 0, &[4]),
             (Some(4), &[rail, rail, rail, rail, storage, (3, 100)], 0, &[4, 5]),
-            // Undecidable: two planes, a rail that is missing, a subnet for each rail.
+            // Undecidable: two planes, a missing rail, a subnet for each rail.
             (Some(2), &[rail, rail, storage, storage], 0, &[]),
             (Some(2), &[rail, storage], 0, &[]),
             (Some(2), &[rail, rail, rail, storage], 0, &[]),
             (Some(2), &[rail, rail, storage, storage], 1, &[]),
             (Some(2), &[(1, 1), (2, 1), (3, 1), (4, 1)], 0, &[]),
             (None, &[rail, rail, storage], 0, &[]),
-            // The smaller one is faster.
+            // The subnet with fewer ports is faster.
             (Some(2), &[(1, 200), (1, 200), storage], 0, &[]),
             (Some(2), &[rail, rail], 0, &[]),
         ] {
