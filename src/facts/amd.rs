@@ -1,5 +1,5 @@
-//! AMD's GPUs, as far as they can be seen without ROCm: the kernel's driver for computing lists
-//! them (`drivers/gpu/drm/amd/amdkfd/kfd_topology.c`).
+//! AMD's GPUs, as far as rdma-init can see them without ROCm: the kernel's compute driver lists them
+//! (`drivers/gpu/drm/amd/amdkfd/kfd_topology.c`).
 
 use super::gpu::{Gpus, Make};
 use super::pci::{self, PciDevice};
@@ -12,10 +12,10 @@ const DEVICE: &str = "/dev/kfd";
 /// order. A GPU whose render node the container's cgroup denies does not report its properties.
 const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 
-/// The most nodes that are read; a machine with 8 GPUs of 8 partitions each has 66.
+/// The most nodes to read; a machine with 8 GPUs of 8 partitions each has 66.
 const MOST: usize = 512;
 
-/// What shows that the driver of the NICs can reach the memory of GPUs; RCCL looks for these
+/// The files that show that the NICs' driver can access GPU memory; RCCL looks for these
 /// (`src/transport/net_ib.cc`, `ncclIbGdrSupport`).
 const PEER_MEMORY: &[&str] = &[
     "/sys/kernel/mm/memory_peers/amdkfd/version",
@@ -23,7 +23,7 @@ const PEER_MEMORY: &[&str] = &[
     "/sys/memory_peers/amdkfd/version",
 ];
 
-/// Reads the GPUs; `None` if this container has none. Their places are read only on request.
+/// Reads the GPUs; `None` if this container has none. Reads their locations only if `with_places` is true.
 pub(crate) fn read(reader: &Reader, with_places: bool) -> Option<Gpus> {
     if !reader.may_be_there(DEVICE) {
         return None;
@@ -62,7 +62,7 @@ struct GpuNode {
     location: u32,
 }
 
-/// Returns the GPU of this number; `None` for a CPU, and for what the container may not see.
+/// Returns the GPU with this number; `None` for a CPU, and for a node that the container may not see.
 fn gpu(reader: &Reader, number: &str) -> Option<GpuNode> {
     let text = reader.text_if_readable(format!("{NODES}/{number}/properties"))?;
     let property = |name: &str| {
@@ -73,17 +73,17 @@ fn gpu(reader: &Reader, number: &str) -> Option<GpuNode> {
         domain: property("domain").unwrap_or_default(),
         location: property("location_id")?,
     };
-    // A CPU has no units that compute for a GPU.
+    // A CPU has no SIMD units.
     property("simd_count").is_some_and(|count| count > 0).then_some(node)
 }
 
 impl GpuNode {
-    /// `AMD gfx942`.
+    /// Returns the model: `AMD gfx942`.
     fn model(&self) -> String {
         format!("AMD gfx{}{:x}{:x}", self.target / 10_000, self.target / 100 % 100, self.target % 100)
     }
 
-    /// `0000:05:00.0`.
+    /// Returns the PCI address: `0000:05:00.0`.
     fn address(&self) -> String {
         let GpuNode { domain, location, .. } = self;
         format!("{domain:04x}:{:02x}:{:02x}.{}", location >> 8 & 0xff, location >> 3 & 0x1f, location & 7)
@@ -111,7 +111,7 @@ mod tests {
         // The second partition of the same GPU.
         node(2, &gpu(0x1000_0500));
         node(10, &gpu(0x2600));
-        // The properties of a GPU that is not this container's cannot be read.
+        // The properties of another container's GPU cannot be read.
         root.folder("sys/class/kfd/kfd/topology/nodes/3");
         for (address, node) in [("0000:05:00.0", "0\n"), ("0000:26:00.0", "1\n")] {
             root.file(&format!("sys/devices/pci0000:00/{address}/numa_node"), node);

@@ -1,5 +1,5 @@
-//! Directories of the kernel with many attributes. The path to an attribute in one is not looked up again for each:
-//! that is most of the work of reading it.
+//! Kernel directories with many attributes. Each directory is opened once, so that the kernel does not look
+//! up its path for every attribute: the lookup is most of the work of reading one.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct AttributeFolder<'a> {
 }
 
 impl<'a> AttributeFolder<'a> {
-    /// `path` has the reader's root before it.
+    /// Opens a directory. `path` includes the reader's root.
     pub(super) fn open(reader: &'a Reader, path: PathBuf) -> AttributeFolder<'a> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let open = nix::fcntl::open(&path, flags, Mode::empty());
@@ -42,15 +42,15 @@ impl<'a> AttributeFolder<'a> {
         self.open.as_ref().is_ok_and(|folder| there(folder).is_ok())
     }
 
-    /// As [`Reader::names`].
+    /// Returns the names in the directory; see [`Reader::names`].
     pub fn names(&self) -> Vec<String> {
         self.reader.sorted_names(&self.path)
     }
 
-    /// As [`Reader::attribute`].
+    /// Returns the text of an attribute; see [`Reader::attribute`].
     pub fn attribute(&self, name: &str) -> Result<String, Errno> {
         let folder = self.open.as_ref().map_err(|errno| *errno)?;
-        // As the reader opens files.
+        // The same flags with which the reader opens files.
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         short_text(openat(folder, name, flags, Mode::empty())?.into())
     }
@@ -60,13 +60,13 @@ impl<'a> AttributeFolder<'a> {
         self.text_unless(name, &[])
     }
 
-    /// As [`AttributeFolder::text`], but these errors mean that the attribute is absent.
+    /// Does the same as [`AttributeFolder::text`], but treats these errors as a missing attribute.
     pub fn text_unless(&self, name: &str, absent: &[Errno]) -> Option<String> {
         let text = self.attribute(name).map_err(ReadFailure::Errno);
         self.reader.unless_absent(&self.path(name), absent, text)
     }
 
-    /// Returns an attribute as a number. A text that is not a number is remembered.
+    /// Returns an attribute as a number. Records a text that is not a number as unreadable.
     pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
         let text = self.text(name)?;
         self.reader.parsed(&text, || self.path(name))

@@ -1,5 +1,5 @@
-//! Memory in NUMA nodes without a CPU, such as that of GPUs which share the address space of the
-//! CPU over C2C links (`drivers/base/node.c`; `nv_procfs_read_numa_status` of NVIDIA's driver).
+//! Memory in NUMA nodes without a CPU, such as the memory of GPUs that share the CPU's address space over C2C
+//! links (`drivers/base/node.c`; `nv_procfs_read_numa_status` in NVIDIA's driver).
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use super::reader::Reader;
 
 const NODES: &str = "/sys/devices/system/node";
 
-/// The most GPUs whose state is read; no machine has as many.
+/// The most GPUs to read the state of; no machine has as many.
 const MOST: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CoherentMemory {
-    /// The NUMA nodes that have memory and no CPU, as the kernel writes such lists: `2-9`. Memory
-    /// of GPUs, or of CXL devices and the like.
+    /// The NUMA nodes that have memory but no CPU, in the kernel's list format: `2-9`. This is memory of
+    /// GPUs, CXL devices, and similar devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_cpu: Option<String>,
-    /// How many GPUs have their memory in a NUMA node (`numa_status` of the driver). In a
-    /// container the driver's files may be hidden.
+    /// The number of GPUs whose memory is in a NUMA node (`numa_status` of the driver). The driver's files
+    /// may be hidden in a container.
     #[serde(skip_serializing_if = "is_zero")]
     pub of_gpus: usize,
 }
@@ -30,7 +30,7 @@ impl CoherentMemory {
         *self == CoherentMemory::default()
     }
 
-    /// Returns whether a NUMA node has memory and no CPU.
+    /// Returns whether a NUMA node has memory but no CPU.
     pub fn is_without_cpu(&self, node: u32) -> bool {
         self.without_cpu
             .as_deref()
@@ -46,7 +46,7 @@ pub(crate) fn read(reader: &Reader) -> CoherentMemory {
     let list = |file: &str| reader.text_if_readable(format!("{NODES}/{file}")).unwrap_or_default();
     let with_cpu = numbers(&list("has_cpu"));
     let mut without: Vec<u32> = numbers(&list("has_memory"));
-    // A kernel that does not report which nodes have a CPU has no such nodes.
+    // If the kernel does not report which nodes have a CPU, no node counts as one without a CPU.
     without.retain(|node| !with_cpu.is_empty() && !with_cpu.contains(node));
     let gpus = reader.names("/proc/driver/nvidia/gpus");
     let has_node = |gpu: &&String| {
@@ -62,7 +62,7 @@ pub(crate) fn read(reader: &Reader) -> CoherentMemory {
     }
 }
 
-/// The most NUMA nodes of a kernel (`MAX_NUMNODES`).
+/// The most NUMA nodes that a kernel supports (`MAX_NUMNODES`).
 const MOST_NODES: u32 = 1024;
 
 /// Returns the runs of a list such as `0-1,4` (`lib/bitmap.c`), each with its first and last number.
@@ -80,7 +80,7 @@ fn numbers(list: &str) -> Vec<u32> {
     numbers.into_iter().collect()
 }
 
-/// Returns a sorted list of numbers, written as the kernel writes it: `0-1,4`.
+/// Formats a sorted list of numbers as the kernel does: `0-1,4`.
 fn ranges(numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {

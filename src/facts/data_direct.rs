@@ -1,9 +1,8 @@
-//! The Data Direct functions of ConnectX-8: separate PCI functions, behind the switch of a
-//! GPU, through which an HCA reaches the memory of the GPU past the CPU
-//! (`drivers/infiniband/hw/mlx5/data_direct.c`).
+//! The Data Direct functions of ConnectX-8: separate PCI functions behind a GPU's switch. Through them, an
+//! HCA accesses the GPU's memory without going through the CPU (`drivers/infiniband/hw/mlx5/data_direct.c`).
 //!
-//! No file shows which HCA a function belongs to. The driver compares serial numbers in the PCI
-//! configuration space, and reports the result only to a program that opens the HCA through verbs
+//! No file shows which HCA a function belongs to. The driver compares serial numbers in the PCI configuration
+//! space, and reports the result only to programs that open the HCA through verbs
 //! (`mlx5dv_get_data_direct_sysfs_path`).
 
 use super::pci::{self, PciDevice};
@@ -16,7 +15,7 @@ const DRIVER: &str = "/sys/bus/pci/drivers/mlx5_ib";
 /// The most functions to examine.
 const MOST: usize = 64;
 
-/// Reads all functions of the host, in the order of their PCI addresses.
+/// Reads all Data Direct functions of the host, in the order of their PCI addresses.
 pub(crate) fn read(reader: &Reader) -> Vec<PciDevice> {
     let mut names = Vec::new();
     reader.each_name_if_listable(DRIVER, 4 * MOST, |name| {

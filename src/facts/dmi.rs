@@ -1,4 +1,4 @@
-//! The machine's name in the firmware: `/sys/class/dmi/id`.
+//! The machine's identity according to its firmware: `/sys/class/dmi/id`.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct Dmi {
     pub vendor: Option<String>,
     /// The model of the machine; on AWS the instance type.
     pub product: Option<String>,
-    /// The label of the chassis, by which some clouds mark their machines.
+    /// The label of the chassis, which some clouds use to mark their machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asset_tag: Option<String>,
 }

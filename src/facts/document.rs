@@ -12,7 +12,7 @@ use crate::json;
 /// removed; a new field alone does not change it.
 pub const SCHEMA: &str = "rdma-init/facts/1";
 
-/// The facts with what a reader needs to know about them.
+/// The facts, together with the versions that a reader of the document needs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Document<'a> {
     schema: &'static str,
@@ -32,9 +32,9 @@ impl Document<'_> {
     /// Reads a document.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with the text, and where.
+    /// Returns a sentence that describes what is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Facts, String> {
-        // A text that is JSON, but nothing like a document, has no schema, either.
+        // JSON text that is not a facts document at all has no schema either.
         let head = json::read(text.as_bytes()).or_else(|error| match error.classify() {
             Category::Data => Ok(Head::default()),
             Category::Io | Category::Syntax | Category::Eof => Err(format!("it is not JSON: {error}")),
@@ -53,7 +53,7 @@ impl Document<'_> {
         }
         let mut facts: Facts =
             json::read(text.as_bytes()).map_err(|error| format!("it is not a facts document: {error}"))?;
-        // The document may be of a version that did not hide secrets.
+        // An older version of rdma-init, which did not hide secrets, may have written the document.
         for setting in &mut facts.settings.0 {
             setting.value = shown(&setting.variable, &setting.value).to_owned();
         }
@@ -65,7 +65,7 @@ impl Document<'_> {
     }
 }
 
-/// The part that is read first, because another version may have other fields.
+/// The part to read first, because other versions may have other fields.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {

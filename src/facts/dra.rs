@@ -1,8 +1,8 @@
-//! The devices that the resource claims of this Pod hold (Kubernetes' dynamic resource allocation, DRA),
-//! as each driver describes them in the container (KEP-5304, `DeviceMetadata` of
-//! `metadata.resource.k8s.io`; alpha in Kubernetes 1.36, beta in 1.37).
+//! The devices in the resource claims of this Pod (Kubernetes dynamic resource allocation, DRA), as each
+//! driver describes them in the container (KEP-5304, `DeviceMetadata` of `metadata.resource.k8s.io`; alpha in
+//! Kubernetes 1.36, beta in 1.37).
 //!
-//! A driver may not write these files, so their absence means nothing.
+//! A driver need not write these files, so their absence means nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,16 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 
-/// `KIND/CLAIM/REQUEST/DRIVER-metadata.json` is below it.
+/// The directory that contains `KIND/CLAIM/REQUEST/DRIVER-metadata.json`.
 const FOLDER: &str = "/var/run/kubernetes.io/dra-device-attributes";
 
-/// A claim that the Pod names, and one that is made from a template, by its name in the Pod.
+/// The directory for claims that the Pod names, and the one for claims made from a template, where the entry
+/// has the name that the Pod uses.
 const KINDS: [&str; 2] = ["resourceclaims", "resourceclaimtemplates"];
 
 const SUFFIX: &str = "-metadata.json";
 
-/// The group of the schema. All objects of a file say the same in different versions of it, and the fields
-/// that are read here are the same in all versions so far (v1alpha1, v1beta1).
+/// The API group of the schema. A file contains one object for each version of the schema, and all of them
+/// have the same content. The fields that rdma-init reads are the same in all versions so far (v1alpha1,
+/// v1beta1).
 const GROUP: &str = "metadata.resource.k8s.io/";
 
 /// The most entries to examine in each directory, and the most devices. A Pod may have 64 claims
@@ -28,12 +30,13 @@ const GROUP: &str = "metadata.resource.k8s.io/";
 const MOST_ENTRIES: usize = 128;
 const MOST_DEVICES: usize = 512;
 
-/// The most attributes of a device (`ResourceSliceMaxAttributesAndCapacitiesPerDevice` is 32), and the
-/// longest text of one, in bytes (`DeviceAttributeMaxValueLength` is 64; names are longer).
+/// The most attributes of a device (Kubernetes allows 32:
+/// `ResourceSliceMaxAttributesAndCapacitiesPerDevice`), and the most bytes of a text in one (Kubernetes
+/// allows 64 for values: `DeviceAttributeMaxValueLength`; names are longer).
 const MOST_ATTRIBUTES: usize = 64;
 const LONGEST: usize = 512;
 
-/// A device of a claim.
+/// A device in a claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClaimedDevice {
@@ -42,30 +45,31 @@ pub struct ClaimedDevice {
     pub request: String,
     /// Such as `dra.net`.
     pub driver: String,
-    /// The device's name in its pool, which no kernel knows.
+    /// The device's name in its pool, which the kernel does not know.
     pub name: String,
-    /// By name, such as `resource.kubernetes.io/pciBusID`; numbers and booleans as text.
+    /// The attributes by name, such as `resource.kubernetes.io/pciBusID`. Numbers and booleans are stored as
+    /// text.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
 }
 
 impl ClaimedDevice {
-    /// Returns the address of its PCI function, `0000:8d:00.0`: the standard attribute, or the one of DRANET
-    /// before that, or of NVIDIA's driver for GPUs.
+    /// Returns the address of the device's PCI function, such as `0000:8d:00.0`: from the standard attribute,
+    /// from DRANET's older one, or from the one of NVIDIA's GPU driver.
     #[must_use]
     pub fn pci_address(&self) -> Option<&str> {
         let names = ["resource.kubernetes.io/pciBusID", "dra.net/pciAddress", "gpu.nvidia.com/pciBusID"];
         names.iter().find_map(|name| self.attribute(name))
     }
 
-    /// Returns the RDMA device on the node (DRANET). In exclusive mode, it may have another name in the
-    /// container.
+    /// Returns the RDMA device's name on the node (DRANET). In exclusive mode, the device may have another
+    /// name in the container.
     #[must_use]
     pub fn rdma_device(&self) -> Option<&str> {
         self.attribute("dra.net/rdmaDevice")
     }
 
-    /// Returns the type of the instance, as DRANET takes it from the cloud's metadata.
+    /// Returns the instance type, which DRANET reads from the cloud's metadata.
     #[must_use]
     pub fn instance_type(&self) -> Option<&str> {
         ["alibaba.dra.net/instanceType", "azure.dra.net/vmSize"].iter().find_map(|name| self.attribute(name))
@@ -78,7 +82,7 @@ impl ClaimedDevice {
         self.attribute("azure.dra.net/placementGroupId")
     }
 
-    /// Returns an attribute by its whole name. A driver may omit its own domain from a name.
+    /// Returns an attribute by its full name. A driver may omit its own domain from an attribute's name.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&str> {
         let plain = || {
@@ -123,7 +127,7 @@ fn first_names(reader: &Reader, folder: &str) -> Vec<String> {
     names
 }
 
-/// Returns the first object of a version that is known.
+/// Returns the first object with a known version.
 fn described(text: &str) -> Result<Metadata, String> {
     for object in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
         let object = object.map_err(|error| format!("it is not JSON: {error}"))?;
@@ -136,7 +140,7 @@ fn described(text: &str) -> Result<Metadata, String> {
     Err(format!("it contains no object of {GROUP}"))
 }
 
-/// What is read of an object.
+/// The part of an object that rdma-init reads.
 #[derive(Deserialize)]
 struct Metadata {
     #[serde(default)]
@@ -158,7 +162,7 @@ struct Described {
     attributes: BTreeMap<String, Attribute>,
 }
 
-/// One value, under the name of its type.
+/// One value, in the field for its type.
 #[derive(Deserialize)]
 struct Attribute {
     string: Option<String>,
@@ -168,7 +172,7 @@ struct Attribute {
 }
 
 impl Attribute {
-    /// `None` for a type that a later version has.
+    /// Returns the value as text; `None` for a type that only a later version of the schema has.
     fn text(self) -> Option<String> {
         let number = || self.int.map(|number| number.to_string());
         let text = self.string.or(self.version).or_else(number);
@@ -204,7 +208,7 @@ impl Described {
     }
 }
 
-/// Returns a text of another party's driver, short and without control characters.
+/// Shortens a text from a third-party driver, and replaces its control characters.
 fn harmless(text: &str) -> String {
     let mut end = text.len().min(LONGEST);
     while !text.is_char_boundary(end) {
@@ -234,7 +238,7 @@ mod tests {
     use super::*;
     use crate::facts::fake_root::FakeRoot;
 
-    /// Reads these files, each by its path below the directory.
+    /// Writes these files, each given by its path below the directory, and reads them.
     fn read_files(files: &[(&str, &str)]) -> (Vec<ClaimedDevice>, Vec<String>) {
         let root = FakeRoot::new();
         root.files(&FOLDER[1..], files);
@@ -256,7 +260,7 @@ mod tests {
     #[test]
     fn the_devices_of_claims_and_of_templates_are_read() {
         let known = metadata("metadata.resource.k8s.io/v1alpha1", NIC);
-        // The object of a version that this program does not know comes first.
+        // The object with a version that rdma-init does not know comes first.
         let several = format!("{}\n{known}\n", metadata("metadata.k8s.io/v99", r#"[{"name":"x"}]"#));
         let (devices, unreadable) = read_files(&[
             ("resourceclaims/rails/nic/dra.net-metadata.json", &several),

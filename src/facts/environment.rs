@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::finding::Source;
 
-/// The environment as name and value, for looking things up; the command gets the original
-/// bytes.
+/// The environment as names and values, for lookups; the command gets the original bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Environment(Vec<(String, String)>);
 
@@ -18,7 +17,7 @@ impl Environment {
         Environment(self.0.iter().filter(is_other).cloned().collect())
     }
 
-    /// Values that are not UTF-8 are shown with replacement characters.
+    /// Parses the environment. Replaces bytes that are not UTF-8 with replacement characters.
     pub fn new(entries: &[CString]) -> Environment {
         Environment(
             entries
@@ -33,13 +32,14 @@ impl Environment {
         )
     }
 
-    /// From what `/proc/PID/environ` has.
+    /// Parses the content of `/proc/PID/environ`.
     pub fn of_process(bytes: &[u8]) -> Environment {
         let entries = bytes.split(|byte| *byte == 0).filter_map(|entry| CString::new(entry).ok());
         Environment::new(&entries.collect::<Vec<_>>())
     }
 
-    /// Returns the value of a variable. The first entry of a name counts, as for getenv(3).
+    /// Returns the value of a variable. If a name has several entries, the first one counts, as for
+    /// getenv(3).
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
@@ -59,8 +59,7 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
     }
 }
 
-/// Returns whether a text can name a variable for every shell, file and launcher that it
-/// may go through.
+/// Returns whether every shell, file, and launcher on the way can handle a variable with this name.
 pub fn is_variable_name(text: &str) -> bool {
     text.chars().all(is_of_name) && text.starts_with(|c: char| !c.is_ascii_digit())
 }

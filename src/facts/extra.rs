@@ -5,7 +5,7 @@ use super::rdma::Access;
 use super::reader::Reader;
 use super::{Facts, counters, state};
 
-/// Adds these facts. Those that cannot be read here stay absent: the devices themselves have
+/// Adds these facts. A fact that cannot be read stays absent and is not reported: the devices themselves have
 /// been read.
 pub(crate) fn add(facts: &mut Facts, reader: &Reader) {
     let look = Counters::new(reader);

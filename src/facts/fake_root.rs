@@ -27,7 +27,7 @@ impl FakeRoot {
         fs::create_dir_all(self.path(path)).unwrap();
     }
 
-    /// Writes a file, and makes the directories on its way.
+    /// Writes a file, and creates the directories above it.
     pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) {
         fs::write(self.made(path), content).unwrap();
     }

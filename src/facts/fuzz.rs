@@ -1,4 +1,4 @@
-//! What the fuzzers call here; see [`crate::fuzz`].
+//! Entry points for the fuzzers; see [`crate::fuzz`].
 
 mod tree;
 
@@ -18,7 +18,7 @@ use super::{
     net, port_errors, process, ray_start, rdma, rdma_statistics, resent, rtnetlink, traffic, vpd,
 };
 
-/// The files of an RDMA host in sysfs, and of its GPUs.
+/// Fuzzes the sysfs files of an RDMA host and its GPUs.
 pub(crate) fn sysfs(data: &[u8]) {
     thread_local! { static HOST: Tree = Tree::new(tree::SYSFS); }
     let read = |reader: Reader| {
@@ -47,7 +47,7 @@ pub(crate) fn sysfs(data: &[u8]) {
     HOST.with(|host| replays(&host.with(data, read)));
 }
 
-/// The files of /proc, and those of a container's image that name hosts and users.
+/// Fuzzes the files of /proc, and the files in a container's image that name hosts and users.
 pub(crate) fn proc(data: &[u8]) {
     thread_local! { static HOST: Tree = Tree::new(tree::PROC); }
     let read = |reader: Reader| Facts {
@@ -64,24 +64,24 @@ pub(crate) fn proc(data: &[u8]) {
     });
 }
 
-/// The files of the drivers of Kubernetes' dynamic resource allocation.
+/// Fuzzes the files that DRA drivers write (Kubernetes dynamic resource allocation).
 pub(crate) fn dra(data: &[u8]) {
     super::dra::fuzz(&String::from_utf8_lossy(data));
 }
 
-/// What was read is in a document that can be read again.
+/// Checks that the facts, written as a document, can be read back unchanged.
 fn replays(facts: &Facts) {
     let written = serde_json::to_string(&Document::new(facts)).expect("facts become JSON");
     assert_eq!(Document::parse(&written).as_ref(), Ok(facts));
 }
 
-/// Messages of the kernel about routes, rules, links, addresses and counters.
+/// Fuzzes the kernel's messages about routes, rules, links, addresses, and counters.
 pub(crate) fn netlink(data: &[u8]) {
     rtnetlink::fuzz(data);
     rdma_statistics::fuzz(data);
 }
 
-/// What the launcher of a job says in the environment, and on the command line.
+/// Fuzzes the variables and arguments of a job's launcher.
 pub(crate) fn launchers(environment: &Environment) {
     let command: Vec<String> = environment.iter().map(|(_, value)| value.to_owned()).collect();
     let words: Vec<CString> = command.iter().filter_map(|word| CString::new(word.as_str()).ok()).collect();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::attributes::AttributeFolder;
 use super::reader::{self, Reader};
 
-/// The GID table of a port. Only entries that are in use are kept.
+/// The GID table of a port. Only used entries are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GidTable {
@@ -20,17 +20,16 @@ pub struct GidTable {
     pub slots: Vec<Gid>,
 }
 
-/// An entry in use.
+/// A used entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gid {
     pub index: u32,
-    /// An IPv4 address shows as `::ffff:a.b.c.d`.
+    /// An IPv4 address appears as `::ffff:a.b.c.d`.
     pub gid: Ipv6Addr,
     #[serde(rename = "type", default)]
     pub kind: GidType,
-    /// The network interface that the GID comes from, by the name that it has in
-    /// its own network namespace. So the name alone does not distinguish a host's eth0
-    /// from a container's.
+    /// The network interface that the GID comes from, by its name in its own network namespace. The name
+    /// alone does not distinguish a host's eth0 from a container's.
     #[serde(default)]
     pub netdev: Option<String>,
 }
@@ -47,7 +46,7 @@ pub(crate) fn address(gid: Ipv6Addr) -> IpAddr {
 #[serde(from = "String", into = "String")]
 pub enum GidType {
     RoceV2,
-    /// `IB/RoCE v1`: the only type on InfiniBand; on Ethernet it cannot be routed.
+    /// `IB/RoCE v1`: the only type on InfiniBand. On Ethernet, it is not routable.
     IbOrRoceV1,
     Other(String),
     #[default]
@@ -77,7 +76,7 @@ impl From<GidType> for String {
 }
 
 impl Gid {
-    /// Returns the GID of an address, for tests.
+    /// Makes the GID of an address, for tests.
     #[cfg(test)]
     pub(crate) fn of(index: u32, address: &str, kind: GidType) -> Gid {
         let gid = match address.parse().unwrap() {
@@ -94,43 +93,43 @@ impl Gid {
         address(self.gid)
     }
 
-    /// Returns whether the GID is that of an address in 169.254.0.0/16, which a host gives itself, and no
-    /// router forwards (RFC 3927).
+    /// Returns whether the GID holds an address in 169.254.0.0/16. Hosts assign such addresses to themselves,
+    /// and routers do not forward them (RFC 3927).
     pub fn is_link_local_ipv4(&self) -> bool {
         self.gid.to_ipv4_mapped().is_some_and(|address| address.is_link_local())
     }
 
-    /// Returns whether the GID is in fe80::/10, which cannot be routed.
+    /// Returns whether the GID is in fe80::/10, which is not routable.
     pub fn is_link_local(&self) -> bool {
         self.gid.is_unicast_link_local()
     }
 }
 
-/// An unbroken run of empty entries after which the scan may end. The kernel puts
-/// a new GID into the lowest free entry (`drivers/infiniband/core/cache.c`,
-/// `find_gid`), so a gap this long means that as many addresses existed at
-/// the same time and were removed.
+/// The number of consecutive empty entries after which the scan may end. The kernel puts a new GID into the
+/// lowest free entry (`drivers/infiniband/core/cache.c`, `find_gid`), so a gap this long means that as many
+/// addresses existed at the same time and were removed.
 const LONG_GAP: u32 = 128;
 
-/// The same if nothing behind the gap can matter, but what stands close together is read.
+/// The same number if no entry after the gap can matter. It still lets the scan read entries that are close
+/// together.
 const SHORT_GAP: u32 = 16;
 
-/// What is looked for in a table.
+/// What the scan looks for in a table.
 #[derive(Debug, Clone, Copy)]
 pub struct GidQuery<'a> {
     /// The addresses of this network namespace.
     pub own: &'a BTreeSet<IpAddr>,
-    /// Those of them that the interface of the HCA's PCI device has; empty if it has none, or
+    /// Those of the `own` addresses that the interface of the HCA's PCI device has; empty if it has none, or
     /// if it is part of another interface.
     pub of_device: &'a [IpAddr],
     /// Whether this container may use the HCA.
     pub is_usable: bool,
-    /// The entries before this one are read in any case, because a variable names one of them.
+    /// The scan reads the entries before this one in any case, because a variable names one of them.
     pub at_least: u32,
 }
 
 impl GidQuery<'_> {
-    /// Returns the number of empty entries after which the scan ends, once these GIDs were found.
+    /// Returns the number of empty entries after which the scan ends, given the GIDs that it has found.
     fn gap(&self, found: &[Gid]) -> u32 {
         let has = |address: &IpAddr| {
             found.iter().any(|gid| gid.kind == GidType::RoceV2 && gid.address() == *address)
@@ -147,18 +146,18 @@ impl GidQuery<'_> {
     }
 }
 
-/// The most entries of a table; the largest known has 1024.
+/// The most entries that a table may have; the largest known table has 1024.
 const MOST: u32 = 65_536;
 
-/// Returns how many entries a table has. Their names are the numbers from 0 on, so a search finds the last one with
-/// fewer calls than a list of them takes.
+/// Returns the number of entries in a table. Their names are the numbers from 0 up, so a binary search for
+/// the last one needs fewer calls than listing them.
 fn size(gids: &AttributeFolder) -> u32 {
     let has = |index: u32| gids.has(&index.to_string());
     let mut beyond = 1;
     while beyond < MOST && has(beyond - 1) {
         beyond *= 2;
     }
-    // All entries below the first number are there, and that of the second is not.
+    // All entries below the first number exist, and the entry with the second number does not.
     let (mut there, mut missing) = (beyond / 2, beyond - 1);
     while there < missing {
         let middle = there.midpoint(missing);
@@ -171,16 +170,15 @@ fn size(gids: &AttributeFolder) -> u32 {
     there
 }
 
-/// Reads a table, empty entries with three system calls and used ones with nine.
+/// Reads a table, with three system calls for an empty entry and nine for a used one.
 ///
-/// After a gap the rest is left unread. How long the gap has to be depends on what was found so
-/// far.
+/// Stops after a gap. The length of that gap depends on what was found so far.
 pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
     let gids = reader.folder(format!("{port}/gids"));
     let size = size(&gids);
     let mut table = GidTable { size, ..GidTable::default() };
     if size == 0 {
-        // If entries cannot be looked up, the list tells why.
+        // If the entries cannot be looked up, listing them records the reason.
         gids.names();
         return table;
     }
@@ -197,7 +195,7 @@ pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
         let name = index.to_string();
         let text = match gids.attribute(&name) {
             Ok(text) => text,
-            // Drivers give these errors for an entry that holds nothing.
+            // Drivers return these errors for an empty entry.
             Err(Errno::EINVAL | Errno::ENOENT) => continue,
             Err(errno) => {
                 reader.remember(&gids.path(&name), reader::describe(errno));
@@ -252,8 +250,8 @@ mod tests {
         (table, reader.into_unreadable().into_iter().map(|u| u.error).collect())
     }
 
-    /// How much of a table is read, with 255 entries makes the difference on a host with hundreds of
-    /// functions.
+    /// On a host with hundreds of functions and tables of 255 entries, it matters how much of each table is
+    /// read.
     #[test]
     fn no_more_is_read_than_can_matter() {
         let [near, far] = [

@@ -17,7 +17,7 @@ const DEVICES: &str = "/sys/bus/pci/devices";
 /// What the names of the variables begin with.
 pub(crate) const PREFIXES: [&str; 2] = ["PCIDEVICE_", "SRIOVNETWORK_VF_DEVICE_"];
 
-/// The most functions to examine; a machine has some dozen NICs, and some hundred virtual functions.
+/// The most functions to examine; a machine has a few dozen NICs and a few hundred virtual functions.
 pub(crate) const MOST: usize = 256;
 
 /// The longest name of a variable to keep, in bytes. Kubernetes allows 316 for a resource.
@@ -29,10 +29,10 @@ const LONGEST_NAME: usize = 512;
 pub struct GivenDevice {
     /// The name of the variable.
     pub variable: String,
-    /// As the kernel writes it: `0000:3b:00.2`.
+    /// In the kernel's format: `0000:3b:00.2`.
     pub address: String,
-    /// What the function is, as sysfs has it: `0x020000` is a network controller. `None` if this machine has
-    /// no such function.
+    /// The PCI class of the function, as in sysfs: `0x020000` is a network controller. `None` if this machine
+    /// does not have the function.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
 }
@@ -51,14 +51,14 @@ pub(crate) fn read(reader: &Reader, environment: &Environment) -> Vec<GivenDevic
     named
         .take(MOST)
         .map(|(variable, address)| {
-            // Nothing but such an address gets into the path.
+            // Only text in the form of an address gets into the path.
             let class = reader.text_if_readable(format!("{DEVICES}/{address}/class"));
             GivenDevice { variable, address, class }
         })
         .collect()
 }
 
-/// Returns the address in the kernel's spelling, if the text has the form of one.
+/// Returns the address in the kernel's spelling, if the text has the form of an address.
 fn address(text: &str) -> Option<String> {
     let text = text.trim();
     let (domain, rest) = text.split_once(':')?;

@@ -1,4 +1,4 @@
-//! The GPUs, as far as they can be seen without a driver library: NVIDIA's here, AMD's in
+//! The GPUs, as far as rdma-init can see them without a driver library: NVIDIA's here, AMD's in
 //! [`super::amd`].
 
 use serde::{Deserialize, Serialize};
@@ -12,23 +12,23 @@ use super::reader::Reader;
 pub struct Gpus {
     #[serde(skip_serializing_if = "Make::is_nvidia")]
     pub make: Make,
-    /// The number of device nodes `/dev/nvidiaN`, or of AMD's GPUs; `None` if there are none,
-    /// because GPUs of another make would not show.
+    /// The number of device nodes `/dev/nvidiaN`, or of AMD's GPUs. `None` if there are none, because GPUs of
+    /// another make would not be visible.
     pub count: Option<u32>,
-    /// The models in `/proc/driver/nvidia/gpus`, or the targets of AMD's GPUs, each of them once.
+    /// The models in `/proc/driver/nvidia/gpus`, or the targets of AMD's GPUs, each once.
     pub models: Vec<String>,
-    /// The first line of `/proc/driver/nvidia/version`, which names the kind of the
-    /// kernel module; or `amdgpu`, with the version if it is AMD's own package.
+    /// The first line of `/proc/driver/nvidia/version`, which names the kind of kernel module; or `amdgpu`,
+    /// with the version if it is AMD's own package.
     pub driver: Option<String>,
-    /// The file that shows that the driver's own module can give the memory of GPUs to NICs;
-    /// one of those that NCCL or RCCL looks for (`ncclIbGdrSupport`).
+    /// The file that shows that the GPU driver's module can make GPU memory available to NICs; one of the
+    /// files that NCCL or RCCL looks for (`ncclIbGdrSupport`).
     pub peer_memory: Option<String>,
-    /// Whether NVIDIA's driver lets a GPU write to the registers of an HCA (`PeerMappingOverride=1`
-    /// in its options); `None` if it does not say so.
+    /// Whether NVIDIA's driver lets a GPU write to an HCA's registers (`PeerMappingOverride=1` in its
+    /// options); `None` if it does not report that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_mapping: Option<bool>,
-    /// Where the GPUs of this container are, in the order of their numbers. Empty if
-    /// that is unknown, and on a host that cannot have an HCA, because nothing depends on it there.
+    /// The locations of this container's GPUs, in the order of their numbers. Empty if they are unknown, and
+    /// on a host that cannot have an HCA, where nothing depends on them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<PciDevice>,
 }
@@ -50,7 +50,7 @@ impl Make {
         *self == Make::Nvidia
     }
 
-    /// As documents and profiles spell it; `None` for a make that this version does not know.
+    /// Returns the name in documents and profiles; `None` for a make that this version does not know.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Make::Nvidia => Some("nvidia"),
@@ -66,29 +66,29 @@ impl Gpus {
         self.models.iter().map(String::as_str).find(|model| words.iter().any(|word| model.contains(word)))
     }
 
-    /// As [`Gpus::model_of`], for whole words: `B200` is one of `NVIDIA B200`, and none of
-    /// `NVIDIA GB200`.
+    /// Does the same as [`Gpus::model_of`] with whole words: `B200` matches `NVIDIA B200`, but not `NVIDIA
+    /// GB200`.
     pub fn model_of_whole(&self, words: &[&str]) -> Option<&str> {
         let is_such = |model: &&str| model.split([' ', '-']).any(|part| words.contains(&part));
         self.models.iter().map(String::as_str).find(is_such)
     }
 }
 
-/// `src/transport/net_ib.cc`, `ncclIbGdrSupport`.
+/// The files that NCCL looks for (`src/transport/net_ib.cc`, `ncclIbGdrSupport`).
 const PEER_MEMORY: &[&str] = &[
     "/sys/kernel/mm/memory_peers/nv_mem/version",
     "/sys/kernel/mm/memory_peers/nv_mem_nc/version",
     "/sys/module/nvidia_peermem/version",
 ];
 
-/// The directory with a directory for each GPU, named by its PCI address.
+/// The directory with a subdirectory for each GPU, named after its PCI address.
 const FOLDER: &str = "/proc/driver/nvidia/gpus";
 
-/// Reads the GPUs. Their places are read only on request: without an HCA they decide nothing.
+/// Reads the GPUs. Reads their locations only if `with_places` is true: without an HCA, nothing depends on
+/// them.
 pub(crate) fn read(reader: &Reader, with_places: bool) -> Gpus {
     let mut nodes = 0u32;
-    // Every driver library opens this node first; without it, no library can use the other
-    // nodes.
+    // Every driver library opens this node first. Without it, the other nodes are of no use.
     if reader.may_be_there("/dev/nvidiactl") {
         reader.each_name("/dev", |name| nodes += u32::from(is_gpu(name)));
     }
@@ -120,24 +120,24 @@ pub(crate) fn read(reader: &Reader, with_places: bool) -> Gpus {
     }
 }
 
-/// `RegistryDwords: "PeerMappingOverride=1;"`, as the driver was loaded.
+/// Returns whether the driver was loaded with `RegistryDwords: "PeerMappingOverride=1;"`.
 fn peer_mapping(reader: &Reader) -> Option<bool> {
     let options = reader.text_if_readable("/proc/driver/nvidia/params")?;
     let of_registry = value(&options, "RegistryDwords:")?;
     Some(of_registry.trim_matches('"').split(';').any(|option| option.trim() == "PeerMappingOverride=1"))
 }
 
-/// A GPU in the driver's list.
+/// A GPU that the driver lists.
 struct DriverGpu {
     /// The address on the PCI bus.
     address: String,
     information: String,
 }
 
-/// Returns the places of the GPUs. The driver may list all GPUs of the host; those of this container
-/// have a device node.
+/// Returns the locations of the GPUs. The driver may list all GPUs of the host; this container's GPUs have a
+/// device node.
 fn devices(reader: &Reader, mut listed: Vec<DriverGpu>) -> Vec<PciDevice> {
-    // The addresses are hexadecimal and of one length, so the order of the texts is that of the
+    // The addresses are hexadecimal and all have the same length, so sorting them as text sorts them as
     // numbers.
     listed.sort_by(|a, b| a.address.cmp(&b.address));
     let is_here = |gpu: &&DriverGpu| {
@@ -148,7 +148,7 @@ fn devices(reader: &Reader, mut listed: Vec<DriverGpu>) -> Vec<PciDevice> {
     listed.iter().filter(is_here).filter_map(device).collect()
 }
 
-/// Returns the text after a word at the start of a line.
+/// Returns the rest of the line that starts with a word.
 fn value<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(word)).map(str::trim)
 }

@@ -1,5 +1,5 @@
-//! The user's home directory. There may be two of them: NCCL before 2.30 asks the user database
-//! (`getpwuid`), later releases ask the environment.
+//! The user's home directory. There may be two: NCCL before 2.30 looks it up in the user database
+//! (`getpwuid`), later releases in the environment.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,8 @@ use super::reader::Reader;
 pub struct Homes {
     /// The value of `HOME`.
     pub variable: Option<String>,
-    /// The home directory of the real user id in `/etc/passwd`. Only the image's own libc can ask
-    /// other databases, such as LDAP.
+    /// The home directory of the real user id in `/etc/passwd`. Only the image's own libc can query other
+    /// databases, such as LDAP.
     pub database: Option<String>,
 }
 
@@ -22,8 +22,8 @@ pub(crate) fn read(reader: &Reader, environment: &Environment) -> Homes {
     Homes { variable: environment.get("HOME").map(str::to_owned), database: of_user(&passwd, &uid) }
 }
 
-/// Returns the home directory in `name:password:uid:gid:comment:home:shell`; the first line of a user
-/// counts.
+/// Returns the home directory in `name:password:uid:gid:comment:home:shell`. If a user has several lines, the
+/// first one counts.
 fn of_user(passwd: &str, uid: &str) -> Option<String> {
     let line = passwd
         .lines()

@@ -1,13 +1,13 @@
-//! Lists of hosts as Slurm writes them, such as `node[07-09,12],login1`. Pure.
+//! Host lists in Slurm's format, such as `node[07-09,12],login1`. Pure.
 //!
-//! The grammar is that of `hostlist(3)` in Slurm (`src/common/hostlist.c`, 25.05): names with
-//! commas between them; in brackets numbers and ranges, whose first number shows how many digits
-//! there are at least; more than one pair of brackets in a name.
+//! The grammar is that of `hostlist(3)` in Slurm (`src/common/hostlist.c`, 25.05): names separated by commas;
+//! numbers and ranges in brackets, where the first number of a range sets the minimum number of digits; a
+//! name may have several pairs of brackets.
 
-/// More hosts than this are not listed.
+/// The most hosts in a list.
 const MOST: usize = 65_536;
 
-/// Returns the hosts of a list. `None` if it is none, or too long.
+/// Returns the hosts of a list; `None` if it is malformed or too long.
 pub(crate) fn expand(list: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for name in names(list)? {
@@ -16,7 +16,7 @@ pub(crate) fn expand(list: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// Returns the names of a list, with their brackets.
+/// Splits a list into its names, with their brackets.
 fn names(list: &str) -> Option<Vec<&str>> {
     let (mut start, mut inside, mut names) = (0, false, Vec::new());
     for (at, c) in list.char_indices() {
@@ -62,8 +62,8 @@ fn expand_name(rest: &str, before: String, all: &mut Vec<String>) -> Option<()> 
     Some(())
 }
 
-/// Returns the hosts as one list. Names that differ only in the number at their end share a
-/// pair of brackets; the first name of each keeps its place.
+/// Formats the hosts as one list. Names that differ only in their trailing number share a pair of brackets,
+/// at the position of the first such name.
 pub(crate) fn compress<T: AsRef<str>>(hosts: &[T]) -> String {
     let mut groups: indexmap::IndexMap<&str, Vec<&str>> = indexmap::IndexMap::new();
     for host in hosts.iter().map(AsRef::as_ref) {
@@ -73,7 +73,7 @@ pub(crate) fn compress<T: AsRef<str>>(hosts: &[T]) -> String {
     let names: Vec<String> = groups
         .into_iter()
         .flat_map(|(stem, mut numbers)| {
-            // A name without a number is in no brackets.
+            // A name without a number goes into no brackets.
             let alone = numbers.iter().position(|number| number.is_empty());
             numbers.retain(|number| !number.is_empty());
             let alone = alone.map(|_| stem.to_owned());
@@ -88,7 +88,7 @@ pub(crate) fn compress<T: AsRef<str>>(hosts: &[T]) -> String {
     names.join(",")
 }
 
-/// Returns the number at the end, if it is one that a range can hold.
+/// Splits off the number at the end, if a range can contain it.
 fn split(host: &str) -> (&str, &str) {
     let digits = host.bytes().rev().take_while(u8::is_ascii_digit).count();
     if digits > 18 { (host, "") } else { host.split_at(host.len() - digits) }
@@ -115,7 +115,7 @@ fn ranges(mut numbers: Vec<&str>) -> String {
     runs.join(",")
 }
 
-/// Returns whether this is what a range writes whose numbers have this many digits at least.
+/// Returns whether a range with this minimum number of digits would write the number like this.
 fn is_wide(number: &str, width: usize) -> bool {
     number.len() == width || number.len() > width && !number.starts_with('0')
 }

@@ -3,16 +3,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// The most bytes of /etc/hosts. Some launchers write the hosts of a cluster of tens of
+/// The most bytes of /etc/hosts. Some launchers write all hosts of a cluster into it, which may be tens of
 /// thousands of nodes.
 pub(crate) const LONGEST: u64 = 8 * 1024 * 1024;
 
-/// The most addresses of a name that are used. A name that has more of them does not stand for
-/// one node.
+/// The most addresses to use for a name. A name with more addresses does not stand for one node.
 pub(crate) const MOST: usize = 64;
 
-/// Returns all addresses of a name, in upper or lower case. A line that cannot be understood
-/// counts as absent.
+/// Returns all addresses of a name, ignoring case. Skips malformed lines.
 pub(crate) fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
     let name = name.strip_suffix('.').unwrap_or(name).as_bytes();
     let lines = file.split(|byte| *byte == b'\n');
@@ -47,11 +45,11 @@ pub(crate) fn names(file: &[u8]) -> HashMap<IpAddr, String> {
     names
 }
 
-/// The most services of a line that are used.
+/// The most services to use from a line.
 const SERVICES: usize = 16;
 
-/// Returns the services that `/etc/nsswitch.conf` names for hosts (nsswitch.conf(5)), without what to do
-/// after each; none if no line is about hosts.
+/// Returns the services that `/etc/nsswitch.conf` names for hosts (nsswitch.conf(5)), without the actions
+/// after them; empty if no line is about hosts.
 pub(crate) fn services(file: &str) -> Vec<String> {
     let lines = file.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     let Some(line) = lines.filter_map(|line| line.strip_prefix("hosts:")).next() else { return Vec::new() };

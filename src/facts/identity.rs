@@ -1,5 +1,5 @@
-//! Identifies one start of one container: rdma-init must not use files that an earlier start has left
-//! in a directory.
+//! Identifies one start of one container: rdma-init must not use files that an earlier start has left in a
+//! directory.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::reader::of_kernel;
 
-/// The same for all processes of a container, and new when the container is started again.
+/// The same for all processes of a container, and different after each start of the container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
@@ -16,17 +16,16 @@ pub struct Identity {
     pub boot: String,
     /// The PID namespace, such as `pid:[4026531836]`.
     pub namespace: String,
-    /// The mount namespace, such as `mnt:[4026532204]`: containers may share a PID namespace
-    /// and a directory.
+    /// The mount namespace, such as `mnt:[4026532204]`: two containers may share both a PID namespace and a
+    /// directory.
     pub mounts: String,
-    /// The start time of the container's PID 1, in ticks of the machine's clock. It is 0 for
-    /// the machine's own PID 1, which is started once for each `boot`. `None` if the kernel
-    /// hides it (`hidepid`, proc(5)).
+    /// The start time of the container's PID 1, in ticks of the machine's clock. It is 0 for the machine's
+    /// own PID 1, which starts once for each `boot`. `None` if the kernel hides it (`hidepid`, proc(5)).
     pub init_started: Option<u64>,
 }
 
 impl Identity {
-    /// Returns the identity of this process, which is read once.
+    /// Returns the identity of this process. Reads it only once.
     pub fn own() -> &'static Identity {
         static OWN: OnceLock<Identity> = OnceLock::new();
         OWN.get_or_init(Identity::read)
@@ -43,14 +42,14 @@ impl Identity {
         }
     }
 
-    /// Returns whether both belong to the same start. This distinguishes starts and proves nothing: all
-    /// of it can be read, and copied. An identity with a missing field matches none.
+    /// Returns whether both belong to the same start. This tells starts apart, but is not proof: any process
+    /// can read and copy an identity. An identity with a missing field matches no other.
     pub fn is(&self, other: &Identity) -> bool {
         self.is_whole() && self == other
     }
 
-    /// Returns whether both are one start, whose processes are in two mount namespaces (`unshare --mount`),
-    /// or two containers that share a PID namespace.
+    /// Returns whether both are the same start except for the mount namespace: either its processes are in
+    /// two mount namespaces (`unshare --mount`), or two containers share a PID namespace.
     pub(crate) fn has_other_mounts(&self, other: &Identity) -> bool {
         let same_mounts = Identity { mounts: self.mounts.clone(), ..other.clone() };
         other.is_whole() && self.mounts != other.mounts && self.is(&same_mounts)
@@ -63,30 +62,29 @@ impl Identity {
     }
 }
 
-/// This process's namespace of a kind, as `pid:[4026531836]`.
+/// Returns this process's namespace of a kind, such as `pid:[4026531836]`.
 pub(crate) fn namespace(kind: &str) -> String {
     let link = fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
     link.to_string_lossy().into_owned()
 }
 
-/// The machine's own PID namespace: `PROC_PID_INIT_INO` of the kernel's
-/// `include/linux/proc_ns.h`, which is part of its interface.
+/// The machine's own PID namespace: `PROC_PID_INIT_INO` in the kernel's `include/linux/proc_ns.h`, which is
+/// part of the kernel's interface.
 const OF_MACHINE: &str = "pid:[4026531836]";
 
 impl Identity {
-    /// Returns whether this is a container with processes of its own. If not, there may be other jobs
-    /// here, now or later.
+    /// Returns whether this is a container with its own PID namespace. If it is not, other jobs may run here,
+    /// now or later.
     pub fn is_container(&self) -> bool {
         !self.namespace.is_empty() && self.namespace != OF_MACHINE
     }
 }
 
 /// Returns the start time of a process, in ticks since the machine was started (proc(5), field 22 of
-/// `/proc/PID/stat`). `None` if there is no such process, if it has ended and was not reaped,
-/// or if it is hidden.
+/// `/proc/PID/stat`). `None` if the process does not exist, has ended and was not reaped, or is hidden.
 pub(crate) fn started(pid: i32) -> Option<u64> {
     let text = of_kernel(format!("/proc/{pid}/stat"))?;
-    // The name of the program may hold anything, even a parenthesis.
+    // The program's name may contain anything, even a parenthesis.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     fields.next().filter(|state| !["Z", "X"].contains(state))?;
@@ -105,7 +103,7 @@ pub(crate) fn age(started: u64) -> Option<u64> {
     Some(now()?.saturating_sub(started) / ticks_per_second()?)
 }
 
-/// Returns what the clock of [`started`] shows now.
+/// Returns the current time on the clock of [`started`].
 pub(crate) fn now() -> Option<u64> {
     let uptime = of_kernel("/proc/uptime")?;
     let (seconds, rest) = uptime.split_whitespace().next()?.split_once('.')?;

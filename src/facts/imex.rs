@@ -1,10 +1,8 @@
-//! IMEX channels: the device files through which processes share the memory of GPUs with other
-//! nodes of an NVLink domain (`kernel-open/nvidia/nv-caps-imex.c` of NVIDIA's open kernel
-//! modules).
+//! IMEX channels: the device files through which processes share GPU memory with other nodes of an NVLink
+//! domain (`kernel-open/nvidia/nv-caps-imex.c` in NVIDIA's open kernel modules).
 //!
-//! The driver's files do not show whether the GPUs of this node have joined a domain, nor which
-//! clique of it: only NVML does (`nvmlDeviceGetGpuFabricInfoV`), and a static program cannot load
-//! NVML safely.
+//! The driver's files do not show whether this node's GPUs have joined a domain, nor to which of its cliques
+//! they belong. Only NVML does (`nvmlDeviceGetGpuFabricInfoV`), and a static program cannot load NVML safely.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -21,7 +19,7 @@ const FOLDER: &str = "/dev/nvidia-caps-imex-channels";
 /// The name of the channels' driver in `/proc/devices`.
 const DRIVER: &str = "nvidia-caps-imex-channels";
 
-/// The most channels that are opened; a container may be given all 2,048.
+/// The most channels to open; a container may have all 2,048.
 const MOST: usize = 16;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,24 +28,24 @@ pub struct Imex {
     /// The first channels of this container, in the order of their numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<ImexChannel>,
-    /// How many channels this container has.
+    /// The number of channels in this container.
     pub count: usize,
-    /// How many channels the driver has (`ImexChannelCount` of `/proc/driver/nvidia/params`);
-    /// `None` if the driver is too old for channels, or its files are not shown here.
+    /// The number of channels that the driver supports (`ImexChannelCount` in `/proc/driver/nvidia/params`);
+    /// `None` if the driver is too old for channels, or its files are hidden here.
     pub of_driver: Option<u32>,
-    /// The major number that the driver has for its channels now (`/proc/devices`).
+    /// The major number that the driver uses for its channels now (`/proc/devices`).
     pub major: Option<u32>,
     /// Whether the driver shows the capability for the daemon that joins a domain
-    /// (`/proc/driver/nvidia/capabilities/fabric-imex-mgmt`). Only the host's own /proc shows it.
+    /// (`/proc/driver/nvidia/capabilities/fabric-imex-mgmt`). Only the host's /proc shows it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub manageable: bool,
 }
 
-/// `/dev/nvidia-caps-imex-channels/channelN`.
+/// A device file `/dev/nvidia-caps-imex-channels/channelN`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImexChannel {
-    /// The processes of a job that share memory must all use the same channel.
+    /// The channel's number. The processes of a job that share memory must all use the same channel.
     pub number: u32,
     pub access: Access,
     /// The major number of the device file; `None` if this is not a character device.
@@ -55,14 +53,13 @@ pub struct ImexChannel {
 }
 
 impl Imex {
-    /// Returns whether the driver would take this channel for one of its own.
+    /// Returns whether the driver would accept this channel.
     pub fn is_usable(&self, channel: &ImexChannel) -> bool {
         channel.access == Access::Opened && !self.is_stale(channel)
     }
 
-    /// Returns whether the driver does not take the file for a channel, because the file has a major
-    /// number that the driver has no longer, or is not a character device
-    /// (`nv_caps_imex_channel_get`).
+    /// Returns whether the driver rejects the file, because the file is not a character device, or has a
+    /// major number that the driver no longer uses (`nv_caps_imex_channel_get`).
     pub fn is_stale(&self, channel: &ImexChannel) -> bool {
         self.major.is_some() && channel.major != self.major
     }
@@ -107,7 +104,7 @@ fn channel(reader: &Reader, number: u32) -> ImexChannel {
     let device = status.filter(|status| status.file_type().is_char_device());
     ImexChannel {
         number,
-        // Opening a channel does nothing: the driver looks at it when memory is exported.
+        // Opening a channel has no effect: the driver checks the channel only when a process exports memory.
         access: try_open(reader, &path),
         major: device.map(|device| libc::major(device.rdev())),
     }
@@ -128,7 +125,7 @@ mod tests {
         assert!(read_below(&root).is_empty());
         root.folder("dev/nvidia-caps-imex-channels");
         assert!(read_below(&root).is_empty(), "an empty folder has no channel");
-        // Opening a FIFO would wait for its other end.
+        // Opening a FIFO would block until another process opens its other end.
         for number in 0..20 {
             let channel = root.path(&format!("dev/nvidia-caps-imex-channels/channel{number}"));
             nix::unistd::mkfifo(&channel, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -154,7 +151,7 @@ mod tests {
         root.file("dev/nvidia-caps-imex-channels/channel0", "");
         let found = read_below(&root);
         assert_eq!((found.of_driver, found.major, found.manageable), (Some(2048), Some(498), false));
-        // The driver does not take a plain file for a channel.
+        // The driver rejects a regular file.
         assert!(found.is_stale(&found.channels[0]) && found.usable().next().is_none());
         let other = ImexChannel { major: Some(497), ..ImexChannel::default() };
         assert!(found.is_stale(&other));

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessLimits {
-    /// Bytes that may be pinned.
+    /// The most bytes that may be pinned.
     pub memlock: Option<Limit>,
-    /// Open files.
+    /// The most open files.
     pub nofile: Option<Limit>,
-    /// Bytes of stack.
+    /// The most bytes of stack.
     pub stack: Option<Limit>,
 }
 
@@ -22,7 +22,7 @@ pub struct Limit {
     pub hard: Amount,
 }
 
-/// A number, or no limit; in JSON a number or `"unlimited"`.
+/// A number or no limit; in JSON, a number or `"unlimited"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Amount {
@@ -30,7 +30,7 @@ pub enum Amount {
     Unlimited(Unlimited),
 }
 
-/// The word for no limit, as `ulimit -l` prints it.
+/// The word for no limit, the same as in the output of `ulimit -l`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Unlimited {
     #[serde(rename = "unlimited")]
@@ -40,7 +40,7 @@ pub enum Unlimited {
 impl Amount {
     pub const UNLIMITED: Amount = Amount::Unlimited(Unlimited::Unlimited);
 
-    /// From the kernel's number, whose largest value means no limit.
+    /// Converts the kernel's number; its largest value means no limit.
     pub fn from_rlim(rlim: u64) -> Amount {
         if rlim == nix::libc::RLIM_INFINITY { Amount::UNLIMITED } else { Amount::Limited(rlim) }
     }

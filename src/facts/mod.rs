@@ -1,8 +1,8 @@
 //! What the container has: plain data, and the readers that collect it.
 //!
-//! Readers do the I/O and judge nothing. Absence is normal and becomes `None` or
-//! an empty list; what exists but cannot be read becomes an [`Unreadable`].
-//! Values that a later kernel may extend are kept as the kernel wrote them.
+//! Readers do the I/O and judge nothing. A missing file is normal, and becomes `None` or an empty list. A
+//! file that exists but cannot be read becomes an [`Unreadable`]. Values that a later kernel may extend are
+//! kept as the kernel wrote them.
 
 pub(crate) mod amd;
 mod attributes;
@@ -81,7 +81,8 @@ pub use reader::{Reader, Unreadable};
 pub struct Facts {
     /// RDMA devices, in the natural order of their names.
     pub rdma: Vec<rdma::Hca>,
-    /// The uverbs node that is here although its RDMA device is in another network namespace.
+    /// The uverbs node of an RDMA device that is in another network namespace, if this container has such a
+    /// node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rdma_elsewhere: Option<String>,
     pub net: net::Net,
@@ -92,7 +93,7 @@ pub struct Facts {
     /// Memory in NUMA nodes without a CPU.
     #[serde(skip_serializing_if = "coherent::CoherentMemory::is_empty")]
     pub memory: coherent::CoherentMemory,
-    /// PCI functions of NICs that reach the memory of GPUs past the CPU (Data Direct).
+    /// PCI functions of NICs that access GPU memory without going through the CPU (Data Direct).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data_direct: Vec<pci::PciDevice>,
     pub limits: limits::ProcessLimits,
@@ -114,31 +115,30 @@ pub struct Facts {
     pub names: Option<names::Names>,
     /// The libraries of the container's image; `None` if they were not read.
     pub image: Option<image::Image>,
-    /// vLLM's list of variables that stay each node's own, if the image has Ray and vLLM.
+    /// vLLM's list of variables that it does not copy between nodes, if the image has Ray and vLLM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_list: Option<node_list::NodeList>,
-    /// What the command line says to `ray start`, if that is the command.
+    /// The options of `ray start`, if that is the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ray_start: Option<ray_start::RayStart>,
     /// The user's home directories; `None` if they were not read.
     pub homes: Option<home::Homes>,
     /// The variables that the user set, and where.
     pub settings: settings::Settings,
-    /// The settings that rdma-init itself put into the environment when the container started,
-    /// with its reasons.
+    /// The variables that rdma-init itself put into the environment when the container started, with its
+    /// reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filled_at_start: Vec<environment::Filled>,
-    /// The conf files that exist, of all those that some release of NCCL reads.
+    /// The existing conf files, among all that some release of NCCL reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_files: Vec<String>,
-    /// Lines of conf files that name a variable, but set none.
+    /// Lines in conf files that name a variable but do not set one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_lines: Vec<settings::ConfLine>,
-    /// The files that variables name for NCCL to read, and whether they exist.
+    /// The files that NCCL variables name, and whether they exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_files: Vec<named_files::NamedFile>,
-    /// Whether this user may make the state directory, and files in it; `None` if that was not
-    /// looked at.
+    /// Whether this user may create the state directory, and files in it; `None` if that was not examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_writable: Option<bool>,
     /// What exists but could not be read.
@@ -146,49 +146,49 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Returns the port of this number of an HCA.
+    /// Returns the port with this number of an HCA.
     pub fn port(&self, hca: &str, number: u32) -> Option<(&rdma::Hca, &rdma::Port)> {
         let hca = self.rdma.iter().find(|known| known.name == hca)?;
         Some((hca, hca.ports.iter().find(|port| port.number == number)?))
     }
 
-    /// Returns whether the facts hold a value of a conf file that is not world-readable.
+    /// Returns whether the facts contain a value from a conf file that is not world-readable.
     pub fn has_private_values(&self) -> bool {
         self.settings.0.iter().any(|setting| setting.private)
             || self.conf_lines.iter().any(|line| line.private)
     }
 }
 
-/// Where facts come from: a root directory, so that tests can lay out
-/// their own host, and the parts of the live system that no file shows.
+/// The sources of facts: a root directory, so that tests can provide their own host, and the parts of the
+/// live system that no file shows.
 pub struct Sources<'a> {
     pub root: &'a Path,
     /// How the command is started.
     pub start: start::Start<'a>,
-    /// Whether a variable's value matters, besides those that always do.
+    /// Whether a variable's value matters, in addition to those that always do.
     pub is_setting: &'a dyn Fn(&str) -> bool,
     /// How NCCL reads a conf file.
     pub parse_conf: settings::Parse,
-    /// Whether a variable's presence matters, besides those that always do.
+    /// Whether a variable's presence matters, in addition to those that always do.
     pub is_marker: &'a dyn Fn(&str) -> bool,
     /// The files and directories whose presence matters.
     pub files: &'a [&'a str],
     /// The addresses of the interfaces, in the kernel's order.
     pub addresses: fn() -> Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
-    /// The routes and rules that matter in a network namespace with these addresses; if that
-    /// fails, the files below the root show the routes.
+    /// Returns the routes and rules that matter in a network namespace with these addresses. If this fails,
+    /// the files below the root show the routes.
     pub routing: fn(&BTreeSet<IpAddr>) -> Result<rtnetlink::Routing, nix::errno::Errno>,
-    /// How the name of the job's master is looked up, if no file has it.
+    /// Looks up the name of the job's master, if no file contains it.
     pub look_up: names::LookUp,
-    /// Whether the image is read on a host without RDMA, too.
+    /// Whether to read the image even on a host without RDMA.
     pub image_in_any_case: bool,
-    /// Which libraries are looked for.
+    /// Which libraries to look for.
     pub scope: image::ImageScope,
     /// Whether the kernel keeps each RDMA device in one network namespace.
     pub rdma_mode: fn() -> Result<rdma_namespace::Mode, nix::errno::Errno>,
 }
 
-/// What has to be read on a host without RDMA.
+/// What to read on a host without RDMA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Neither the network nor the image.
@@ -197,14 +197,14 @@ pub enum Need {
     NetworkAndImage,
 }
 
-/// Reads everything. On a host without RDMA, the network and the image are read only if they
-/// are needed: `need` decides that from the settings, the platform, the GPUs, and the names of
-/// the network devices. Never fails; see [`Facts::unreadable`].
+/// Reads everything. On a host without RDMA, reads the network and the image only if they are needed: `need`
+/// decides that from the settings, the platform, the GPUs, and the names of the network devices. Never fails;
+/// see [`Facts::unreadable`].
 pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> Facts {
     let reader = Reader::new(sources.root);
     let may_have_rdma = rdma::may_be_there(&reader);
     let gpu = gpu::read(&reader, may_have_rdma);
-    // Only NCCL's conf files are looked for there, and they matter only if NCCL finds devices.
+    // The home directories are needed only for NCCL's conf files, which matter only if NCCL finds devices.
     let homes = (may_have_rdma || gpu.count.is_some() || sources.image_in_any_case)
         .then(|| home::read(&reader, sources.start.environment));
     let database = homes.as_ref().and_then(|homes| homes.database.as_deref());
@@ -241,7 +241,7 @@ pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> F
     let served: Vec<&str> = drivers.filter_map(image::providers::of_driver).collect();
     let image =
         reads_image.then(|| image::read(&reader, sources.start, sources.scope, &known.settings, &served));
-    // Libraries that ask for the host's name come with PyTorch, or show in the environment.
+    // Libraries that look up the host's name come with PyTorch, or have a variable in the environment.
     let asks_for_names = ["GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MASTER_ADDR"];
     let environment = sources.start.environment;
     let reads_names = sources.scope == image::ImageScope::All
@@ -266,7 +266,7 @@ pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> F
         net,
         limits: limits::read(),
         process: process::read(&reader),
-        // A command such as `plan` has no signals to pass on.
+        // A command such as `plan` does not forward signals.
         parent: sources.start.command.and_then(|_| parent::read(&reader, sources.start.keeper)),
         shm: shm::read(&reader),
         dmi: dmi::read(&reader),
@@ -277,7 +277,7 @@ pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> F
     }
 }
 
-/// Returns the highest index of a GID table that a variable of any library names.
+/// Returns the highest index of a GID table in any library's variables.
 fn highest_gid_index(known: &Facts, environment: &environment::Environment) -> Option<u32> {
     let of_files = known.settings.0.iter().map(|setting| (setting.variable.as_str(), setting.value.as_str()));
     let indexes = of_files.chain(environment.iter()).filter(|(name, _)| name.contains("GID_INDEX"));

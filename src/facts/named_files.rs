@@ -1,5 +1,4 @@
-//! Whether the files exist that variables name for NCCL to read. Their content is not looked
-//! at.
+//! Whether the files exist that variables name for NCCL to read. rdma-init does not read their content.
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
@@ -8,8 +7,8 @@ use super::reader::{Reader, describe};
 use super::settings::Settings;
 use super::start::Start;
 
-/// What `ncclTopoGetSystem` and `ncclTopoCompute` open (`src/graph/topo.cc`, `search.cc`),
-/// and what Google's tuner plugin reads.
+/// The variables with files that `ncclTopoGetSystem` and `ncclTopoCompute` open (`src/graph/topo.cc`,
+/// `search.cc`), and with the file that Google's tuner plugin reads.
 pub(crate) const VARIABLES: [&str; 3] = ["NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_PATH"];
 
 /// The most files to examine; a conf file may name any number.
@@ -17,20 +16,20 @@ const MOST: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedFile {
-    /// The path as the variable has it.
+    /// The path as written in the variable.
     pub path: String,
     /// Why the file cannot be opened, with the errno's name; `None` if it can.
     pub error: Option<String>,
 }
 
 impl NamedFile {
-    /// Returns whether there is no such file. Documents keep the error as [`describe`] has it.
+    /// Returns whether the file does not exist. Documents contain the error in the form of [`describe`].
     pub fn is_missing(&self) -> bool {
         self.error.as_deref() == Some(describe(Errno::ENOENT).as_str())
     }
 }
 
-/// Returns all files that are named anywhere; the plan knows which of them count.
+/// Returns all files that a variable names anywhere; the plan decides which of them count.
 pub(crate) fn read(reader: &Reader, start: Start, settings: &Settings) -> Vec<NamedFile> {
     let named = settings.0.iter().filter(|setting| VARIABLES.contains(&setting.variable.as_str()));
     let mut files: Vec<NamedFile> = Vec::new();
@@ -59,7 +58,7 @@ mod tests {
     fn files_are_found_from_the_working_folder_and_nothing_is_opened() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("job")).unwrap();
-        // Opening a FIFO would wait for a writer.
+        // Opening a FIFO would block until a writer opens it.
         nix::unistd::mkfifo(&root.path().join("job/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let set = |variable: &str, value: &str| {
             UserSetting::new(variable, value, crate::finding::Source::Environment)

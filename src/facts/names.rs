@@ -1,5 +1,5 @@
-//! The names by which the processes of a job look each other up: that of this host, as far as a
-//! file tells, and that of the job's master, as far as a file or DNS shows.
+//! The names that the processes of a job use to find each other: this host's name, if a file resolves it, and
+//! the name of the job's master, if a file or DNS resolves it.
 
 use std::net::IpAddr;
 
@@ -14,22 +14,22 @@ use super::reader::Reader;
 pub struct Names {
     /// The name of this host, as gethostname(2) returns it.
     pub host: String,
-    /// What `/etc/hosts` says about it, in the order of the lines. If there are none, DNS
-    /// is asked, which is not done here.
+    /// The addresses for this name in `/etc/hosts`, in the order of the lines. If there are none, a library
+    /// asks DNS, but rdma-init does not.
     pub host_addresses: Vec<IpAddr>,
-    /// The services that getaddrinfo(3) asks for a host's name, in the order of `/etc/nsswitch.conf`:
-    /// `files`, which is `/etc/hosts`, `dns`. Empty if no line there says so, and the C library's own
-    /// order counts, in which `files` is one.
+    /// The services that getaddrinfo(3) asks for a host's name, in the order of `/etc/nsswitch.conf`, such as
+    /// `files` (for `/etc/hosts`) and `dns`. Empty if no line there lists them; then the C library's default
+    /// order applies, which includes `files`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
-    /// What `MASTER_ADDR` resolves to; `None` if it is not set, or if no lookup is needed: an
-    /// address, this host's own name, the only node of a job.
+    /// What `MASTER_ADDR` resolves to. `None` if it is not set, or needs no lookup, because it is an address
+    /// or this host's own name, or because the job has only one node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master: Option<Master>,
 }
 
 impl Names {
-    /// Returns whether getaddrinfo(3) looks into `/etc/hosts` at all.
+    /// Returns whether getaddrinfo(3) reads `/etc/hosts` at all.
     pub fn asks_file(&self) -> bool {
         self.services.is_empty() || self.services.iter().any(|service| service == "files")
     }
@@ -46,10 +46,10 @@ pub enum Master {
     Unknown(String),
 }
 
-/// How a name is looked up that is in no file; the error is a sentence.
+/// Looks up a name that no file contains; the error is a sentence.
 pub(crate) type LookUp = fn(&str) -> Result<Vec<IpAddr>, String>;
 
-/// Reads the host's name and looks for the names; `None` if the host has no name.
+/// Reads the host's name, and looks up its addresses and the master's; `None` if the host has no name.
 pub(crate) fn read(reader: &Reader, platform: &Platform, look_up: LookUp) -> Option<Names> {
     let host = reader.host_name().filter(|name| !name.is_empty())?;
     let file = reader.bytes("/etc/hosts", LONGEST).unwrap_or_default();
@@ -70,7 +70,7 @@ fn is_address(text: &str) -> bool {
     text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
-/// Returns whether two names begin with the same label: one of them may have the domain, and the other not.
+/// Returns whether two names begin with the same label: one of them may include the domain.
 pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
     let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     label(one) == label(other)

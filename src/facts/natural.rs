@@ -7,7 +7,7 @@ pub(crate) fn sort(names: &mut [String]) {
     names.sort_by(|a, b| natural(a, b));
 }
 
-/// Compares names; runs of digits count as numbers.
+/// Compares names, with runs of digits as numbers.
 pub(crate) fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -18,7 +18,7 @@ pub(crate) fn natural(a: &str, b: &str) -> Ordering {
             (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
                 let (number_a, rest_a) = digits(a);
                 let (number_b, rest_b) = digits(b);
-                // Without leading zeros, the longer number is the larger one.
+                // Leading zeros are removed, so the longer number is the larger one.
                 let order = number_a.len().cmp(&number_b.len()).then(number_a.cmp(number_b));
                 if order != Ordering::Equal {
                     return order;

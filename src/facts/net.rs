@@ -1,4 +1,4 @@
-//! Network interfaces: `/sys/class/net`, their addresses, the routes and the rules.
+//! Network interfaces (`/sys/class/net`) with their addresses, routes, and rules.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -20,12 +20,11 @@ use super::rule::RoutingRule;
 pub struct Net {
     /// In the kernel's order, which is the order in which NCCL sees them.
     pub interfaces: Vec<Interface>,
-    /// Unicast routes of every table but the local one, IPv4 first. Of a table that a rule has to
-    /// choose, only those that matter.
+    /// Unicast routes of every table except the local one, IPv4 first. Of a table that only a rule selects,
+    /// only the routes that matter.
     pub routes: Vec<Route>,
     /// The rules that select a table for each packet, in the kernel's order, IPv4 first. `None` if the rules
-    /// were not read, or the kernel does not report it; `routes` may then be of the main table
-    /// alone.
+    /// were not read, or the kernel does not report them; `routes` may then contain only the main table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RoutingRule>>,
 }
@@ -35,7 +34,7 @@ pub struct Net {
 pub struct Interface {
     pub name: String,
     pub index: Option<u32>,
-    /// As `ip link` names them: UP, BROADCAST, RUNNING, MULTICAST, LOOPBACK.
+    /// The flags as `ip link` names them: UP, BROADCAST, RUNNING, MULTICAST, LOOPBACK.
     pub flags: Vec<String>,
     /// In bytes.
     pub mtu: Option<u32>,
@@ -48,17 +47,16 @@ pub struct Interface {
     /// The bond, bridge or VRF that the interface is a part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master: Option<String>,
-    /// Whether the kernel shows a radio behind the interface (`phy80211`, of every driver of
-    /// cfg80211).
+    /// Whether the kernel reports a radio behind the interface (`phy80211`, which every cfg80211 driver has).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub wireless: bool,
 }
 
-/// One address, or none, of an interface, as getifaddrs(3) lists them.
+/// An interface with one address, or without one, in the form of getifaddrs(3).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InterfaceAddress {
     pub name: String,
-    /// `None` for an address's label, or if the kernel's list does not have it.
+    /// `None` for the label of an address, or if the kernel's list lacks it.
     pub index: Option<u32>,
     /// In bytes; `None` as for `index`.
     pub mtu: Option<u32>,
@@ -71,7 +69,7 @@ impl Interface {
         self.flags.iter().any(|f| f == flag)
     }
 
-    /// Returns whether this is a Wi-Fi interface: by the kernel, or by the name that systemd gives it.
+    /// Returns whether this is a Wi-Fi interface, according to the kernel or to systemd's naming scheme.
     pub fn is_wireless(&self) -> bool {
         self.wireless || self.name.starts_with("wl")
     }
@@ -80,7 +78,7 @@ impl Interface {
         self.has_flag("UP") && self.has_flag("RUNNING")
     }
 
-    /// Returns its addresses but the loopback's.
+    /// Returns its addresses without loopback addresses.
     fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses.iter().map(|net| net.addr()).filter(|address| !address.is_loopback())
     }
@@ -95,7 +93,7 @@ impl Net {
         })
     }
 
-    /// Returns all interfaces by their names, to look up many; of several with one name, the first one.
+    /// Returns all interfaces by name, for many lookups. If several have the same name, the first one counts.
     pub fn by_name(&self) -> HashMap<&str, &Interface> {
         let mut interfaces = HashMap::with_capacity(self.interfaces.len());
         for interface in &self.interfaces {
@@ -104,7 +102,7 @@ impl Net {
         interfaces
     }
 
-    /// Returns every address of this network namespace but the loopback's.
+    /// Returns every address of this network namespace without loopback addresses.
     pub fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let own = self.interfaces.iter().flat_map(Interface::own_addresses);
         #[cfg(test)]
@@ -141,12 +139,12 @@ fn flag_names(flags: InterfaceFlags) -> Vec<String> {
     FLAGS.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect()
 }
 
-/// Returns the names of the network devices of this container, a small part of what [`read`] finds.
-/// `None` if the file cannot be read.
+/// Returns the names of this container's network devices, a small part of what [`read`] finds; `None` if the
+/// file cannot be read.
 pub fn devices(reader: &Reader) -> Option<Vec<String>> {
-    // Unlike /sys, this file always shows the network namespace of the process that reads it.
+    // Unlike /sys, this file always shows the network namespace of the reading process.
     let text = reader.text_if_readable("/proc/self/net/dev")?;
-    // Two lines of headings come first, then lines like `eth0: ...`.
+    // Two header lines come first, then lines such as `eth0: ...`.
     text.lines().skip(2).map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 
@@ -171,7 +169,7 @@ pub fn read(
         interfaces[position].addresses.extend(entry.address);
     }
     let own = interfaces.iter().flat_map(Interface::own_addresses).collect();
-    // In a sandbox, rtnetlink often does not answer; the files then show less.
+    // In a sandbox, rtnetlink often does not answer. The files then show less.
     let routing =
         routing(&own).unwrap_or_else(|_| Routing { routes: route::read(reader), ..Routing::default() });
     if let Some(trouble) = routing.trouble {
@@ -180,8 +178,8 @@ pub fn read(
     Net { interfaces, routes: routing.routes, rules: routing.rules }
 }
 
-/// Returns the place for a new name. The label of an address, `eth0:1`, belongs to the addresses of its
-/// link, before those of the next link. NCCL takes it for an interface.
+/// Returns the position for a new name. The label of an address, such as `eth0:1`, belongs to its link's
+/// addresses, before the next link. NCCL treats a label as an interface.
 fn place(interfaces: &[Interface], name: &str) -> usize {
     let link = |name: &str| name.split(':').next().map(str::to_owned);
     let last = interfaces.iter().rposition(|known| link(&known.name) == link(name));

@@ -1,4 +1,4 @@
-//! Questions to the kernel over a netlink socket (netlink(7)), and its answers.
+//! Requests to the kernel over a netlink socket (netlink(7)), and its answers.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,19 +14,19 @@ use nix::sys::time::{TimeVal, TimeValLike};
 /// In bytes: `struct nlmsghdr`.
 const HEADER: usize = 16;
 
-/// The most messages of other processes that are passed over before an answer of the kernel.
+/// The most messages from other processes to skip while waiting for the kernel's answer.
 const MOST_STRANGE: usize = 4096;
 
 /// # Errors
 /// The socket's error: a sandbox may refuse it.
 pub(super) fn open(protocol: SockProtocol) -> Result<OwnedFd, Errno> {
     let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
-    // The kernel answers at once. A sandbox that only pretends to answer must not delay the command.
+    // The kernel answers at once. A sandbox that only pretends to support netlink must not delay the command.
     setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::seconds(1))?;
     Ok(fd)
 }
 
-/// Sends a request. `flags` are those beside `NLM_F_REQUEST`, and `payload` follows the header.
+/// Sends a request. `flags` are the flags in addition to `NLM_F_REQUEST`; `payload` follows the header.
 ///
 /// # Errors
 /// The socket's error.
@@ -41,7 +41,7 @@ pub(super) fn ask(fd: &OwnedFd, kind: u16, flags: u16, sequence: u32, payload: &
     sendto(fd.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty()).map(drop)
 }
 
-/// Receives complete messages of the kernel.
+/// Receives complete messages from the kernel.
 ///
 /// # Errors
 /// The socket's error; EMSGSIZE if the buffer is too small.
@@ -53,7 +53,7 @@ pub(super) fn receive<'b>(fd: &OwnedFd, buffer: &'b mut [u8]) -> Result<&'b [u8]
             Err(errno) => return Err(errno),
             Ok(received) if received.flags.contains(MsgFlags::MSG_TRUNC) => return Err(Errno::EMSGSIZE),
             Ok(received) if received.bytes == 0 => break,
-            // Another process may send to this socket, too.
+            // Other processes may send to this socket, too.
             Ok(received) if received.address.is_some_and(|address| address.pid() != 0) => {}
             Ok(received) => {
                 let length = received.bytes;

@@ -1,4 +1,4 @@
-//! Device nodes in /dev: whether this process can open them.
+//! Whether this process can open device nodes in /dev.
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -15,7 +15,7 @@ pub enum Access {
     Opened,
     /// The node does not exist: the device is not allotted to this container.
     NoNode,
-    /// The error, with the errno's name.
+    /// The error, including the errno's name.
     Failed(String),
 }
 

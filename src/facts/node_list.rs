@@ -1,6 +1,6 @@
-//! vLLM's list of the variables that Ray's workers do not get from the driver
-//! (`vllm/ray/ray_env.py`, earlier `vllm/executor/ray_distributed_executor.py`; since 0.8.0). vLLM
-//! copies all others to them, including another node's values.
+//! vLLM's list of the variables that the driver does not copy to Ray's workers (`vllm/ray/ray_env.py`,
+//! earlier `vllm/executor/ray_distributed_executor.py`; since 0.8.0). vLLM copies all other variables to
+//! them, including values for another node.
 
 use std::path::Path;
 
@@ -12,40 +12,39 @@ use super::reader::Reader;
 use crate::block::list;
 use crate::image::Image;
 
-/// The file, in vLLM's directory of settings.
+/// The file in vLLM's config directory.
 const FILE: &str = "ray_non_carry_over_env_vars.json";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeList {
-    /// A relative path if vLLM's directory is relative to the working directory. It was not read, because
-    /// it is a different file for each process.
+    /// The path of the list. If vLLM's directory is relative to the working directory, this path is relative,
+    /// and the file was not read, because it is a different file for each process.
     pub path: String,
     pub holds: Holds,
-    /// The names in the list, those of an earlier start of rdma-init among them; no more than
-    /// [`MOST`].
+    /// The names in the list, including those from an earlier start of rdma-init; no more than [`MOST`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
 
-/// The most names that are kept.
+/// The most names to keep.
 const MOST: usize = 256;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Holds {
-    /// There is no file.
+    /// The file does not exist.
     #[default]
     Nothing,
     List,
-    /// Something that is no JSON list.
+    /// The content is not a JSON list.
     NoList,
-    /// What a later version of this program knows.
+    /// A value that only a later version of rdma-init knows.
     #[serde(other)]
     Other,
 }
 
-/// Reads it if the image has both Ray and vLLM.
+/// Reads the list if the image has both Ray and vLLM.
 pub(crate) fn read(
     reader: &Reader,
     environment: &Environment,
@@ -73,7 +72,7 @@ pub(crate) fn read(
     Some(NodeList { path, holds, names })
 }
 
-/// vLLM's directory of settings (`vllm/envs.py`, `VLLM_CONFIG_ROOT`).
+/// Returns vLLM's config directory (`vllm/envs.py`, `VLLM_CONFIG_ROOT`).
 fn folder(environment: &Environment, homes: Option<&Homes>) -> Option<String> {
     let home = homes.and_then(|homes| homes.variable.as_deref().or(homes.database.as_deref()));
     let folder = match environment.get("VLLM_CONFIG_ROOT") {

@@ -8,22 +8,22 @@ use super::identity::Identity;
 use super::reader::{Reader, of_kernel};
 use super::start::LookedAfterBy;
 
-/// What is kept of its command line. The rest may hold secrets.
+/// The part of PID 1's command line that rdma-init keeps. The rest may contain secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ParentProcess {
-    /// The name that PID 1 has given itself, without the directory: `sh`.
+    /// The name in PID 1's command line, without the directory: `sh`.
     pub program: String,
-    /// Whether its command line has more than options: a script, or commands. A shell at a terminal was
+    /// Whether the command line contains more than options: a script or commands. An interactive shell's does
     /// not.
     pub has_operand: bool,
     /// Whether it has a handler for SIGTERM.
     pub catches_term: bool,
 }
 
-/// `None` if PID 1 is ours, if another program started this process, on the machine itself, and if
-/// /proc does not show it. If a subreaper of ours is in between, PID 1 must have started that
-/// one.
+/// Reads PID 1. Returns `None` if PID 1 is rdma-init, if another program started this process, on the machine
+/// itself, or if /proc hides PID 1. If rdma-init runs as a subreaper in between, PID 1 must have started the
+/// subreaper.
 pub(crate) fn read(reader: &Reader, keeper: LookedAfterBy) -> Option<ParentProcess> {
     let parent = getppid().as_raw();
     let starter = match keeper {
@@ -48,7 +48,7 @@ fn parent_of(reader: &Reader, pid: i32) -> Option<i32> {
 fn parse(line: &str, status: &str) -> Option<ParentProcess> {
     let mut words = line.split('\0').filter(|word| !word.is_empty()).map(without_folder).peekable();
     let mut program = words.next()?;
-    // busybox is one program with many names.
+    // busybox is one program with many names, and the next word is the name.
     if program == "busybox" {
         program = words.next().unwrap_or(program);
     }
@@ -77,8 +77,8 @@ mod tests {
             (parent.program, parent.has_operand, parent.catches_term)
         };
         let sh = |program: &str, has_operand, catches_term| (program.to_owned(), has_operand, catches_term);
-        // The signals that shells catch by themselves, CHLD and INT; and with TERM, those of a
-        // script with a trap.
+        // The signals that shells catch by default, CHLD and INT; then the same with TERM, for a script with
+        // a trap.
         let (plain, trap) = ("0000000000010002", "0000000000014002");
         assert_eq!(of("/bin/sh\0-c\0TOKEN=x /rdma-init -- y\0", plain), sh("sh", true, false));
         assert_eq!(of("/bin/bash\0/entrypoint.sh\0--x\0", trap), sh("bash", true, true));
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(of("-bash\0", plain), sh("bash", false, false));
         assert_eq!(of("bash\0-i\0", plain), sh("bash", false, false));
         assert_eq!(of("/usr/lib/systemd/systemd\0--system\0", plain), sh("systemd", false, false));
-        // A kernel thread has no command line, nor has a process that wiped it.
+        // A kernel thread has no command line; neither has a process that erased its own.
         assert_eq!(parse("", "SigCgt:\t0\n"), None);
     }
 }

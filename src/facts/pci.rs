@@ -1,4 +1,4 @@
-//! The link of a PCI device, and its place in the machine (`drivers/pci/pci-sysfs.c`).
+//! The link of a PCI device, and its location in the machine (`drivers/pci/pci-sysfs.c`).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::reader::Reader;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PciLink {
-    /// As the kernel writes it: `32.0 GT/s PCIe`.
+    /// In the kernel's format: `32.0 GT/s PCIe`.
     pub speed: String,
     pub most_speed: String,
     /// The number of lanes.
@@ -16,25 +16,25 @@ pub struct PciLink {
     pub most_width: Option<u32>,
 }
 
-/// The place of a device in the machine.
+/// The location of a device in the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PciDevice {
-    /// The path of everything above the device, and of the device:
+    /// The path of the device, with every bridge above it:
     /// `/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0`.
     pub path: String,
     /// -1 if the firmware does not report it.
     pub numa_node: Option<i32>,
 }
 
-/// Returns the place of a device in `/sys/bus/pci/devices`; `None` if it is not there.
+/// Returns the location of a device in `/sys/bus/pci/devices`; `None` if it does not exist.
 pub(crate) fn place(reader: &Reader, folder: &str) -> Option<PciDevice> {
     let numa_node = reader.text_if_readable(format!("{folder}/numa_node"));
     let numa_node = numa_node.and_then(|text| text.parse().ok());
     Some(PciDevice { path: reader.resolved(folder)?, numa_node })
 }
 
-/// Vendor and device of the function in this directory, as `lspci -n` shows them.
+/// Returns the vendor and device ID of the function in this directory, as `lspci -n` shows them.
 pub(crate) fn id(device: &AttributeFolder) -> Option<String> {
     let number = |file: &str| {
         let text = device.attribute(file).ok()?;
@@ -43,12 +43,12 @@ pub(crate) fn id(device: &AttributeFolder) -> Option<String> {
     Some(format!("{}:{}", number("vendor")?, number("device")?))
 }
 
-/// `None` for a device without a PCI link, such as a virtual one.
+/// Reads the PCI link; `None` for a device without one, such as a virtual device.
 pub(crate) fn read(device: &AttributeFolder) -> Option<PciLink> {
     let text = |file: &str| device.attribute(file).unwrap_or_default();
     let number = |file: &str| text(file).parse().ok();
     let speed = text("current_link_speed");
-    // The speed is "Unknown" if no bridge above the device tells it.
+    // The speed is "Unknown" if no bridge above the device reports it.
     (speed.contains("GT/s")).then(|| PciLink {
         speed,
         most_speed: text("max_link_speed"),

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::{self, Reader};
 
-/// The P_Key table of an InfiniBand port, which the subnet manager fills. Only entries that
-/// are in use are kept.
+/// The P_Key table of an InfiniBand port, which the subnet manager fills. Only used entries are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PkeyTable {
@@ -17,7 +16,7 @@ pub struct PkeyTable {
     pub slots: Vec<PkeySlot>,
 }
 
-/// An entry in use.
+/// A used entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PkeySlot {
     pub index: u32,
@@ -30,7 +29,7 @@ pub struct PkeySlot {
 pub struct Pkey(pub u16);
 
 impl Pkey {
-    /// Returns whether the port is a full member. Two limited members cannot talk to each other
+    /// Returns whether the port is a full member. Two limited members cannot communicate with each other
     /// (InfiniBand Architecture Specification, volume 1, 10.9.1.2).
     pub fn is_full_member(self) -> bool {
         self.0 & 0x8000 != 0
@@ -80,11 +79,11 @@ impl PkeyTable {
     }
 }
 
-/// After this many empty entries, the rest is not read: a subnet manager fills the table from its
-/// start, and reading an entry may send a command to the device.
+/// The reader stops after this many empty entries: a subnet manager fills the table from its start, and
+/// reading an entry may send a command to the device.
 const GAP: u32 = 16;
 
-/// Reads a table; `None` if there is none.
+/// Reads a table; `None` if the port has none.
 pub(crate) fn read(reader: &Reader, port: &str) -> Option<PkeyTable> {
     let folder = reader.path(port).join("pkeys");
     let size = u32::try_from(reader.names(format!("{port}/pkeys")).len()).unwrap_or(u32::MAX);
@@ -121,7 +120,7 @@ mod tests {
                 0 => "0x7fff\n",
                 2 => "0x8005\n",
                 3 => "five\n",
-                // A key that comes after the gap.
+                // A key after the gap.
                 100 => "0xffff\n",
                 _ => "0x0000\n",
             };

@@ -1,4 +1,4 @@
-//! The platform that started the container, by the names in its environment.
+//! The platform that started the container, recognized by the names of variables.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,26 +10,25 @@ use super::start::Start;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Platform {
-    /// Names, without values, of the variables that Kubernetes, schedulers,
-    /// launchers and platforms set. Values may be secrets.
+    /// Names, without values, of the variables that Kubernetes, schedulers, launchers, and platforms set. The
+    /// values may be secrets.
     pub markers: Vec<String>,
-    /// Where the processes of the job meet (`MASTER_ADDR`).
+    /// The address of the job's master (`MASTER_ADDR`).
     pub master_addr: Option<String>,
-    /// How many nodes the job has, and the number of this one, counted from 0, if a launcher reports
-    /// both.
+    /// How many nodes the job has, and the index of this one, counted from 0, if a launcher reports both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Nodes>,
     /// The version of NCCL that the image names (`NCCL_VERSION`, as in NVIDIA's images).
     pub nccl_version: Option<String>,
     /// The version of CUDA that the image names (`CUDA_VERSION`, as in NVIDIA's images).
     pub cuda_version: Option<String>,
-    /// The program that made the container, if a file in it says so.
+    /// The program that made the container, if a file in the container shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
-    /// The files and directories that exist, of those that profiles ask for.
+    /// The existing files and directories, among those that profiles check.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Those files that the command line names, as a script does that a shell is to source.
+    /// Those of these files that the command line names, for example because a shell is to source them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_in_command: Vec<String>,
 }
@@ -40,19 +39,18 @@ pub struct Platform {
 pub enum Engine {
     Docker,
     Podman,
-    /// One that only a later version of this program knows.
+    /// An engine that only a later version of rdma-init knows.
     #[serde(other)]
     Other,
 }
 
-/// The file that each engine leaves in the root of a container: `setupInitLayer` in
-/// `daemon/initlayer/setup_unix.go` of Moby, `makeBindMounts` in
-/// `libpod/container_internal_common.go` of Podman.
+/// The file that each engine creates in a container's root: `setupInitLayer` in
+/// `daemon/initlayer/setup_unix.go` of Moby, `makeBindMounts` in `libpod/container_internal_common.go` of
+/// Podman.
 const ENGINES: [(&str, Engine); 2] =
     [("/.dockerenv", Engine::Docker), ("/run/.containerenv", Engine::Podman)];
 
-/// The platform that runs the container, as far as the names in its environment and the files in its root
-/// show.
+/// The platform that runs the container, as far as variable names and files in its root show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunBy {
     Kubernetes,
@@ -107,10 +105,11 @@ const NAMES: &[&str] = &[
 /// The most words of a command line to examine.
 const MOST_WORDS: usize = 256;
 
-/// The most files to look for; a directory of profiles may ask for any number.
+/// The most files to look for; a directory of profiles may name any number.
 const MOST_FILES: usize = 256;
 
-/// `also` says which variables matter beside those that always do; `files`, which files do.
+/// Reads the platform. `also` returns whether a variable matters in addition to those that always do; `files`
+/// are the files that matter.
 pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, files: &[&str]) -> Platform {
     let environment = start.environment;
     let value = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
@@ -144,9 +143,9 @@ pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, f
     }
 }
 
-/// Returns the files that exist, in their order. Platforms keep several in one directory, which most
-/// hosts lack: then nothing in it is asked for. The paths are texts here, because to take them apart takes longer
-/// than the calls that it spares.
+/// Returns the files that exist, in their order. Platforms keep several files in one directory, which most
+/// hosts lack; in this case, the files in it are not looked up. The paths are plain text here, because
+/// parsing them takes longer than the system calls that this saves.
 fn there(reader: &Reader, files: &[&str]) -> Vec<String> {
     let mut known: Option<(&str, bool)> = None;
     let mut there = Vec::new();
@@ -163,12 +162,12 @@ fn there(reader: &Reader, files: &[&str]) -> Vec<String> {
     there
 }
 
-/// Returns the directory of a platform that holds both files, such as `/opt/microsoft`; directories such as
-/// `/opt` are everywhere.
+/// Returns the platform's directory that contains both files, such as `/opt/microsoft`. Directories such as
+/// `/opt` do not count, because they exist everywhere.
 fn common_folder<'a>(file: &'a str, other: &str) -> Option<&'a str> {
     let common = file.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let folder = file.get(..common)?.rsplit_once('/')?.0;
-    // A directory of the root, and the platform's in it.
+    // A directory below the root, and the platform's directory in it.
     (folder.matches('/').count() >= 2).then_some(folder)
 }
 

@@ -15,7 +15,7 @@ pub struct Process {
     pub capabilities: Capabilities,
     /// Whether a program with file capabilities or set-user-ID gains nothing.
     pub no_new_privs: bool,
-    /// Whether user ids are those of the machine. If not, the kernel honors no capability for
+    /// Whether user IDs are the same as on the machine. If not, the kernel does not honor a capability for
     /// pinning memory.
     pub initial_user_namespace: bool,
 }
@@ -31,7 +31,7 @@ pub struct Capabilities {
     pub ambient: CapabilitySet,
 }
 
-/// A set, in JSON the hexadecimal mask that the kernel prints.
+/// A capability set; in JSON, the hexadecimal mask that the kernel prints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CapabilitySet(pub u64);
@@ -62,16 +62,15 @@ impl From<CapabilitySet> for String {
     }
 }
 
-/// The warning if the C library has removed entries from the environment, and they
-/// cannot be recovered.
+/// The warning if the C library has removed entries from the environment that cannot be recovered.
 const CUT: &str = "the C library takes LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR and others from a program whose file has a capability (setcap), and the memory of this process does not show them any more: the command starts without them";
 
-/// The lines of `/proc/self/status` from the first capability on (`fs/proc/array.c`, `proc_pid_status`): five sets and
-/// NoNewPrivs, with room for what the kernel may add.
+/// The number of lines to read from `/proc/self/status` after the first capability set (`fs/proc/array.c`,
+/// `proc_pid_status`): five sets and NoNewPrivs, with room for lines that a later kernel may add.
 const FIELDS: usize = 12;
 
 pub(crate) fn read(reader: &Reader) -> Process {
-    // Its fields are found in it, and no other part of it is shown.
+    // Only its fields are parsed; the rest is not shown.
     let status = reader.exact_text_unless("/proc/self/status", &[]).unwrap_or_default();
     if status.is_empty() {
         reader.remember(&reader.path("/proc/self/status"), "it does not exist; is /proc mounted?");
@@ -79,7 +78,7 @@ pub(crate) fn read(reader: &Reader) -> Process {
     if !environ::is_whole() {
         reader.remember(&reader.path("/proc/self/environ"), CUT);
     }
-    // The capabilities are beside each other, and the file has fifty more lines.
+    // The capability lines are adjacent, and the file has fifty more lines.
     let fields = status.find("\nCapInh:").and_then(|start| status.get(start..)).unwrap_or_default();
     let field = |name: &str| -> Option<&str> {
         let mut lines = fields.lines().take(FIELDS).filter_map(|line| line.split_once(':'));
@@ -100,18 +99,18 @@ pub(crate) fn read(reader: &Reader) -> Process {
             ambient: set("CapAmb", CapSet::Ambient),
         },
         no_new_privs: field("NoNewPrivs") == Some("1"),
-        // If /proc does not show it, pinning is tried later.
+        // If /proc does not show the map, a later step tries to pin memory.
         initial_user_namespace: reader.text("/proc/self/uid_map").is_none_or(|map| is_initial(&map)),
     }
 }
 
-/// Asks the kernel itself, for a container without /proc.
+/// Reads a capability set with a system call, for a container without /proc.
 fn asked(kind: CapSet) -> CapabilitySet {
     let held = caps::read(None, kind).unwrap_or_default();
     held.into_iter().fold(CapabilitySet::default(), CapabilitySet::with)
 }
 
-/// The initial namespace maps every id to itself.
+/// Returns whether this is the map of the initial user namespace, which maps every ID to itself.
 fn is_initial(uid_map: &str) -> bool {
     uid_map.split_whitespace().eq(["0", "0", "4294967295"])
 }

@@ -1,5 +1,4 @@
-//! The file with which the kernel starts a program: the interpreter of a script, or the
-//! dynamic loader of an ELF file.
+//! The file that the kernel uses to start a program: a script's interpreter, or an ELF file's dynamic loader.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::reader::Reader;
 use crate::image::elf::Elf;
 
-/// The number of bytes of a script that the kernel looks at (`BINPRM_BUF_SIZE`).
+/// The number of bytes of a script that the kernel reads (`BINPRM_BUF_SIZE`).
 const LOOKED_AT: u64 = 256;
 
 /// A program, and what the kernel uses to start it.
@@ -21,9 +20,9 @@ pub(crate) struct Program {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Starter {
-    /// Named in the first line, after `#!` (`fs/binfmt_script.c`).
+    /// The interpreter in the first line, after `#!` (`fs/binfmt_script.c`).
     Interpreter(String),
-    /// Named in `PT_INTERP` (elf(5)).
+    /// The loader in `PT_INTERP` (elf(5)).
     Loader(String),
 }
 
@@ -35,8 +34,8 @@ impl Starter {
     }
 }
 
-/// Returns the first of these files that can be read and names what starts it. Relative paths, of files
-/// and of interpreters, start at `folder`, the working directory.
+/// Returns the first of these files that can be read and names its interpreter or loader. Relative paths of
+/// files and interpreters start at `folder`, the working directory.
 pub(crate) fn first<'a>(
     reader: &Reader,
     folder: &Path,
@@ -59,8 +58,8 @@ fn starter(reader: &Reader, path: &Path) -> Option<Starter> {
     }
 }
 
-/// Returns the interpreter's path as the kernel reads it: up to the first space, tab or end of the
-/// line. A carriage return is part of the name.
+/// Returns the interpreter's path as the kernel reads it: up to the first space, tab, or end of line. A
+/// carriage return is part of the name.
 fn interpreter(line: &[u8]) -> Option<String> {
     let line = line.split(|byte| *byte == b'\n').next()?;
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());

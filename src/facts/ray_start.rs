@@ -1,27 +1,29 @@
-//! What the command line says to `ray start`, directly or as the text of a shell: `bash -c 'ray start ...'`.
+//! The options that the command line passes to `ray start`, either directly or in a shell command: `bash -c
+//! 'ray start ...'`.
 
 use std::ffi::CString;
 
 use serde::{Deserialize, Serialize};
 
-/// The options that give Ray the address of this node.
+/// The options that tell Ray the address of this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RayStart {
-    /// `--node-ip-address`, as it is written: a shell may put a value in the place of a variable.
+    /// The value of `--node-ip-address` as written: a shell may substitute a variable in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_ip_address: Option<String>,
-    /// `--address`, which every node but the first one gets.
+    /// The value of `--address`, which every node except the first one gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
 
 /// The most words of a command line to examine.
 const MOST_WORDS: usize = 256;
-/// In bytes: the longest value of an option that is kept.
+/// In bytes: the longest value to keep.
 const LONGEST: usize = 256;
 
-/// `None` if the command line has no `ray start`, or several of them, so that a script chooses one.
+/// Reads the options. Returns `None` if the command line has no `ray start`, or has several, so that a script
+/// chooses one.
 pub(crate) fn read(command: &[CString]) -> Option<RayStart> {
     let texts = command.iter().filter_map(|word| word.to_str().ok());
     let words: Vec<&str> = texts.flat_map(str::split_ascii_whitespace).take(MOST_WORDS).collect();
@@ -29,7 +31,8 @@ pub(crate) fn read(command: &[CString]) -> Option<RayStart> {
     let mut starts = pairs.filter(|(_, (ray, start))| is_ray(bare(ray)) && bare(start) == "start");
     let (Some((at, _)), None) = (starts.next(), starts.next()) else { return None };
     let of_start = words.iter().skip(at + 1);
-    // A shell ends the command at the first word of these signs, or with a semicolon behind a word.
+    // A shell ends the command at a word that is one of these operators, or after a word that ends in a
+    // semicolon.
     let rest = of_start.clone().take_while(|word| !["&&", "||", "|", "&", ";"].contains(word));
     let last = rest.clone().position(|word| word.ends_with(';')).map_or(MOST_WORDS, |at| at + 1);
     let mut rest = rest.take(last).map(|word| bare(word));
@@ -50,12 +53,12 @@ pub(crate) fn read(command: &[CString]) -> Option<RayStart> {
     Some(found)
 }
 
-/// Ray's program, or its module of Python's.
+/// Returns whether this word is Ray's program or Python module.
 fn is_ray(word: &str) -> bool {
     word.rsplit('/').next() == Some("ray") || word == "ray.scripts.scripts"
 }
 
-/// Returns a word without the signs around it that a shell takes for its own.
+/// Returns a word without the shell's quotes, parentheses, and semicolon around it.
 fn bare(word: &str) -> &str {
     word.trim_end_matches(';').trim_matches(['\'', '"', '(', ')'])
 }

@@ -19,36 +19,34 @@ use super::traffic_class::{self, TrafficClass};
 const CLASS: &str = "/sys/class/infiniband";
 const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
 
-/// A host channel adapter, as the kernel shows it in this container. In the
-/// shared network namespace mode of the kernel that is every HCA of the host,
-/// whether or not this container may use it.
+/// A host channel adapter, as the kernel shows it in this container. In the kernel's shared network namespace
+/// mode, these are all HCAs of the host, whether or not this container may use them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hca {
     pub name: String,
-    /// The kernel driver of the parent device (`mlx5_core`, `erdma`, `efa`);
-    /// a soft device has none.
+    /// The kernel driver of the parent device (`mlx5_core`, `erdma`, `efa`); a software device has none.
     pub driver: Option<String>,
     pub pci_address: Option<String>,
     /// The PCI link; `None` if the device has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_link: Option<PciLink>,
-    /// As [`pci::PciDevice::path`]; `None` for a soft device.
+    /// The path in the form of [`pci::PciDevice::path`]; `None` for a software device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_path: Option<String>,
-    /// Vendor and device of the PCI function, as `15b3:101e`.
+    /// The vendor and device ID of the PCI function, such as `15b3:101e`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_id: Option<String>,
     /// -1 if the firmware does not report it.
     pub numa_node: Option<i32>,
     pub node_type: NodeType,
     pub node_guid: Option<String>,
-    /// The same on all functions of a NIC (`sys_image_guid`).
+    /// The GUID that all functions of a NIC share (`sys_image_guid`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_guid: Option<String>,
     pub firmware: Option<String>,
-    /// Whether the vital product data of the PCI device say that it is there to manage NVSwitches
-    /// (`SMDL=SW_MNG`); `None` if they were not read.
+    /// Whether the vital product data of the PCI device marks it as a device for managing NVSwitches
+    /// (`SMDL=SW_MNG`); `None` if the data was not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manages_nvswitches: Option<bool>,
     /// The character device through which programs use the HCA.
@@ -62,9 +60,9 @@ pub struct Hca {
 pub enum NodeType {
     /// A channel adapter: InfiniBand or RoCE.
     Ca,
-    /// iWARP. NCCL does not work on it.
+    /// iWARP, which NCCL does not support.
     Rnic,
-    /// Anything else, as the kernel wrote it.
+    /// Any other type, as the kernel wrote it.
     Other(String),
     #[default]
     Unknown,
@@ -92,15 +90,15 @@ impl From<NodeType> for String {
     }
 }
 
-/// `/dev/infiniband/uverbsN`.
+/// A device node `/dev/infiniband/uverbsN`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Uverbs {
-    /// `uverbs0`.
+    /// Such as `uverbs0`.
     pub name: String,
     pub access: Access,
-    /// The ABI that the kernel's driver uses with its provider of libibverbs (`abi_version`;
-    /// `uverbs_abi_ver` of the driver). Each driver counts its own.
+    /// The version of the ABI between the kernel's driver and its libibverbs provider (`abi_version`;
+    /// `uverbs_abi_ver` of the driver). Each driver has its own numbering.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abi: Option<u32>,
 }
@@ -111,11 +109,11 @@ pub struct Port {
     /// Counted from 1.
     pub number: u32,
     pub link_layer: LinkLayer,
-    /// `ACTIVE`, `DOWN`, `INIT`, `ARMED`, ...
+    /// Such as `ACTIVE`, `DOWN`, `INIT`, or `ARMED`.
     pub state: String,
-    /// `LinkUp`, `Polling`, `Disabled`, ...
+    /// Such as `LinkUp`, `Polling`, or `Disabled`.
     pub physical_state: String,
-    /// As the kernel writes it: `200 Gb/sec (4X HDR)`.
+    /// In the kernel's format: `200 Gb/sec (4X HDR)`.
     pub rate: String,
     /// The local identifier on an InfiniBand subnet; 0 on RoCE.
     pub lid: Option<u32>,
@@ -123,11 +121,12 @@ pub struct Port {
     /// The partition keys of an InfiniBand port that this container may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pkeys: Option<PkeyTable>,
-    /// What the administrator has set for a RoCE port that this container may use; `None` if nothing.
+    /// The traffic class that the administrator has set for a RoCE port that this container may use; `None`
+    /// if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_class: Option<TrafficClass>,
-    /// The counters that show trouble, by the kernel's names; `None` if they were not read,
-    /// empty if the kernel does not show them.
+    /// The counters that indicate trouble, by the kernel's names; `None` if they were not read, empty if the
+    /// kernel does not show them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<BTreeMap<String, u64>>,
 }
@@ -137,7 +136,7 @@ impl Port {
         self.state == "ACTIVE"
     }
 
-    /// In Gbit/s; 0 if the kernel's text is not understood.
+    /// Returns the rate in Gbit/s; 0 if the kernel's text cannot be parsed.
     pub fn gigabits(&self) -> f64 {
         self.rate.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0)
     }
@@ -148,7 +147,7 @@ impl Port {
 pub enum LinkLayer {
     InfiniBand,
     Ethernet,
-    /// `Unspecified` (EFA), or what the kernel may add.
+    /// `Unspecified` (EFA), or a link layer that a later kernel adds.
     Other(String),
     #[default]
     Unknown,
@@ -176,34 +175,34 @@ impl From<LinkLayer> for String {
     }
 }
 
-/// Remembers that the kernel shows no device, although this uverbs node is there.
+/// Records that the kernel shows no device, although this uverbs node exists.
 pub fn remember_hidden(reader: &Reader, node: &str) {
     let path = reader.path(CLASS);
     reader
         .remember(&path, format!("it shows no device, but /dev/infiniband/{node} exists; is /sys mounted?"));
 }
 
-/// Returns whether there may be an HCA: [`read`] finds none without this directory of the kernel.
+/// Returns whether there may be an HCA: without this directory, [`read`] finds none.
 pub fn may_be_there(reader: &Reader) -> bool {
     reader.may_be_there(CLASS)
 }
 
-/// What decides how far a GID table has to be read.
+/// What decides how far the reader must read a GID table.
 #[derive(Debug, Default)]
 pub struct Looked {
     /// The container's addresses.
     own: BTreeSet<IpAddr>,
-    /// The addresses of the interface of each PCI device; not those of the link.
+    /// The addresses of each PCI device's interface, without link-local ones.
     by_device: BTreeMap<String, Vec<IpAddr>>,
-    /// As [`gid::Wanted::at_least`].
+    /// See [`super::gid::GidQuery::at_least`].
     at_least: u32,
 }
 
 impl Looked {
-    /// `named` is the highest index that a variable names.
+    /// Makes the query for GID tables. `named` is the highest index that a variable names.
     pub fn for_gids(net: &Net, named: Option<u32>) -> Looked {
         let mut by_device: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
-        // The addresses of a bond's member are those of the bond.
+        // The addresses of a bond's member belong to the bond.
         for interface in net.interfaces.iter().filter(|interface| interface.master.is_none()) {
             let Some(device) = &interface.pci_address else { continue };
             let addresses = interface.addresses.iter().map(|net| net.addr());
@@ -227,8 +226,8 @@ fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String,
     let folder = format!("{CLASS}/{name}");
     let (own, device) = (reader.folder(&folder), reader.folder(format!("{folder}/device")));
     let text = |file: &str| own.text(file).filter(|text| !text.is_empty());
-    // libibverbs must not be the first to try: it waits for seconds on a node that the device
-    // cgroup denies.
+    // rdma-init must try the node before libibverbs does: libibverbs waits for seconds on a node that the
+    // device cgroup denies.
     let access = |node: &String| try_open(reader, &format!("/dev/infiniband/{node}"));
     let abi = |node: &String| {
         let file = reader.path(format!("{VERBS_CLASS}/{node}/abi_version"));
@@ -290,7 +289,7 @@ fn port(reader: &Reader, wanted: gid::GidQuery, hca: &str, number: u32) -> Port 
     }
 }
 
-/// Returns the part after the colon: `ACTIVE` of `4: ACTIVE`.
+/// Returns the part after the colon, such as `ACTIVE` in `4: ACTIVE`.
 fn after_colon(text: &str) -> String {
     text.split_once(':').map_or(text, |(_, name)| name).trim().to_owned()
 }
@@ -299,7 +298,7 @@ fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
 }
 
-/// Returns which uverbs node belongs to which HCA.
+/// Returns the uverbs node of each HCA.
 fn uverbs_by_hca(reader: &Reader) -> BTreeMap<String, String> {
     let nodes = reader.names(VERBS_CLASS).into_iter().filter(|name| name.starts_with("uverbs"));
     nodes.filter_map(|name| Some((reader.text(format!("{VERBS_CLASS}/{name}/ibdev"))?, name))).collect()
@@ -353,7 +352,7 @@ mod tests {
     #[test]
     fn the_abi_is_that_of_the_hcas_own_node() {
         let root = FakeRoot::new();
-        // The class has an abi_version, too: that of the calls into the kernel.
+        // The class directory has an abi_version, too: the version of the calls into the kernel.
         root.file("sys/class/infiniband_verbs/abi_version", "6\n");
         for (hca, node, abi) in
             [("bnxt_re0", "uverbs1", "6\n"), ("mlx5_0", "uverbs0", "1\n"), ("odd", "uverbs2", "")]

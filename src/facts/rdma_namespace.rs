@@ -1,5 +1,5 @@
-//! Whether the kernel keeps each RDMA device in one network namespace, as rdma-system(8) shows it. A
-//! container may then have the uverbs node of a device that it cannot use.
+//! Whether the kernel keeps each RDMA device in one network namespace, as rdma-system(8) shows it. If it
+//! does, a container may have the uverbs node of a device that it cannot use.
 
 use netlink_packet_core::{NetlinkBuffer, NlasIterator};
 use nix::errno::Errno;
@@ -8,36 +8,36 @@ use nix::sys::socket::SockProtocol;
 use super::netlink;
 use super::reader::Reader;
 
-/// Which network namespaces see an RDMA device.
+/// Which network namespaces can see an RDMA device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// All of them: the kernel's default.
+    /// All namespaces; this is the kernel's default.
     Shared,
-    /// The one that the device was moved to.
+    /// Only the namespace that the device was moved to.
     Exclusive,
 }
 
-/// `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SYS_GET)` of `rdma/rdma_netlink.h`.
+/// The request `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SYS_GET)` of `rdma/rdma_netlink.h`.
 const SYS_GET: u16 = (5 << 10) | 6;
 
 /// `RDMA_NLDEV_SYS_ATTR_NETNS_MODE`: a byte, 0 for exclusive (`nldev_sys_get_doit` in
 /// `drivers/infiniband/core/nldev.c`).
 const NETNS_MODE: u16 = 66;
 
-/// In bytes: the answer has some ten attributes of a few bytes.
+/// In bytes: the answer contains about ten attributes of a few bytes each.
 const BUFFER: usize = 4096;
 
-/// Asks the kernel, which answers any user in any namespace.
+/// Asks the kernel for the mode. It answers any user in any namespace.
 ///
 /// # Errors
-/// The socket's error: a kernel before 5.2 knows no mode, and a sandbox may refuse the socket.
+/// The socket's error: a kernel before 5.2 has no modes, and a sandbox may refuse the socket.
 pub(crate) fn system_mode() -> Result<Mode, Errno> {
     let socket = netlink::open(SockProtocol::NetlinkRDMA)?;
     netlink::ask(&socket, SYS_GET, 0, 0, &[])?;
     mode(netlink::receive(&socket, &mut [0; BUFFER])?).ok_or(Errno::EBADMSG)
 }
 
-/// Returns what the kernel's answer says; `None` if it is not that answer.
+/// Returns the mode in the kernel's answer; `None` if this is not that answer.
 fn mode(received: &[u8]) -> Option<Mode> {
     let packet = NetlinkBuffer::new_checked(received).ok()?;
     if packet.message_type() != SYS_GET {
@@ -51,11 +51,11 @@ fn mode(received: &[u8]) -> Option<Mode> {
     })
 }
 
-/// Returns the uverbs node of a device that no directory of the kernel shows, with whether the device is in
-/// another namespace; `None` if there is no such node.
+/// Returns a uverbs node whose device the kernel shows in no directory, and whether the device is in another
+/// namespace; `None` if there is no such node.
 pub(crate) fn node_alone(reader: &Reader, ask: fn() -> Result<Mode, Errno>) -> Option<(String, bool)> {
     let node = reader.names("/dev/infiniband").into_iter().find(|name| name.starts_with("uverbs"))?;
-    // Without the directory, /sys is hidden, and nothing shows whatever the mode is.
+    // Without the directory, /sys is hidden, so the device would not be visible in either mode.
     let is_elsewhere = super::rdma::may_be_there(reader) && ask() == Ok(Mode::Exclusive);
     Some((node, is_elsewhere))
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::facts::fake_root::FakeRoot;
 
-    /// Returns an answer of Linux 6.1 with these attributes, each of one byte.
+    /// Returns an answer of Linux 6.1 with these one-byte attributes.
     fn answer(kind: u16, attributes: &[(u16, u8)]) -> Vec<u8> {
         let mut message = Vec::new();
         for (attribute, value) in attributes {
@@ -85,7 +85,7 @@ mod tests {
     fn the_mode_is_an_attribute_of_the_answer() {
         assert_eq!(mode(&answer(SYS_GET, &[(NETNS_MODE, 0)])), Some(Mode::Exclusive));
         assert_eq!(mode(&answer(SYS_GET, &[(88, 0), (NETNS_MODE, 1)])), Some(Mode::Shared));
-        // A kernel without the mode, an error, and what is cut or none at all.
+        // A kernel without the mode, an error, truncated answers, and an empty one.
         assert_eq!(mode(&answer(SYS_GET, &[(88, 0)])), None);
         assert_eq!(mode(&answer(2, &[(NETNS_MODE, 0)])), None);
         let whole = answer(SYS_GET, &[(NETNS_MODE, 0)]);

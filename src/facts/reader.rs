@@ -20,23 +20,24 @@ use serde::{Deserialize, Serialize};
 use super::attributes::AttributeFolder;
 use super::natural::sort;
 
-/// In bytes: no file that is read here is longer, so a longer one is not what it seems to be.
+/// In bytes: no file that this reader reads is longer, so a longer file is not what its path suggests.
 const LIMIT: u64 = 256 * 1024;
 
-/// The most entries of a directory to examine; no directory of the kernel has as many.
+/// The most entries of a directory to examine; no kernel directory has as many.
 const ENTRIES: usize = 65_536;
 
-/// In bytes: how much of a directory one system call returns. The kernel's longest entry has 280.
+/// In bytes: how much of a directory one system call returns. The kernel's longest entry has 280 bytes.
 const LISTED: usize = 8192;
 
-/// Room for nearly every file that is read here, so that one system call gets it.
+/// In bytes: enough for nearly every file here, so that one system call reads it.
 const USUAL: usize = 4096;
 
-/// Something that exists but could not be read.
+/// A path that exists but could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {
     pub path: PathBuf,
-    /// A clause for after a colon, whose subject is the path: `it is not a number`, or the kernel's error.
+    /// A clause that follows a colon and has the path as its subject: `it is not a number`, or the kernel's
+    /// error.
     pub error: String,
 }
 
@@ -47,7 +48,7 @@ impl Unreadable {
     }
 }
 
-/// Reads below a root and remembers what went wrong.
+/// Reads files below a root, and records what could not be read.
 pub struct Reader {
     root: PathBuf,
     unreadable: RefCell<Vec<Unreadable>>,
@@ -63,9 +64,9 @@ impl Reader {
         Reader::new(Path::new("/proc/self/nowhere"))
     }
 
-    /// Returns whether it reads what the kernel shows of this machine, and not a copy of another one's files.
+    /// Returns whether this reader reads this machine's own files, and not a copy of another machine's files.
     pub fn is_of_this_machine(&self) -> bool {
-        // Paths are compared part by part, which takes longer.
+        // Comparing paths would compare them part by part, which takes longer.
         self.root.as_os_str() == "/"
     }
 
@@ -82,33 +83,33 @@ impl Reader {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Returns the text of a file without the last newline; `None` when it is absent
-    /// (remembering nothing) or unreadable (remembering it).
+    /// Returns the text of a file without trailing white space; `None` if the file is absent, or if it is
+    /// unreadable, which is recorded.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         self.text_unless(path, &[])
     }
 
-    /// As [`Reader::text`], but these errors mean that the file is absent.
+    /// Does the same as [`Reader::text`], but treats these errors as a missing file.
     pub fn text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
         let path = self.path(path);
         self.unless_absent(&path, absent, read_regular(&path, LIMIT, Links::Followed)).map(clean)
     }
 
-    /// As [`Reader::text_unless`], but to the last byte, because white space and control
-    /// characters count. Code that shows the text must replace them.
+    /// Does the same as [`Reader::text_unless`], but keeps white space and control characters, because they
+    /// count. Code that shows the text must replace them.
     pub fn exact_text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
         let path = self.path(path);
         self.unless_absent(&path, absent, read_regular(&path, LIMIT, Links::Followed)).map(decoded)
     }
 
-    /// Returns the bytes of a file, which may be longer than other files, up to this limit; `None` as
-    /// for [`Reader::text`].
+    /// Returns the bytes of a file that may be longer than other files, up to this limit; `None` in the same
+    /// cases as [`Reader::text`].
     pub fn bytes(&self, path: impl AsRef<Path>, limit: u64) -> Option<Vec<u8>> {
         let path = self.path(path);
         self.unless_absent(&path, &[], read_regular(&path, limit, Links::Followed))
     }
 
-    /// Opens a regular file, to read parts of it; `None` as for [`Reader::text`].
+    /// Opens a regular file, to read parts of it; `None` in the same cases as [`Reader::text`].
     pub fn regular(&self, path: impl AsRef<Path>) -> Option<File> {
         let path = self.path(path);
         self.unless_absent(&path, &[], open_regular(&path, OpenFor::Read, Links::Followed))
@@ -131,13 +132,13 @@ impl Reader {
         }
     }
 
-    /// Returns the text of a file that only saves work. Nothing is remembered if the file does not
-    /// exist or cannot be read.
+    /// Returns the text of an optional file. Does not record a file that does not exist or cannot be read.
     pub fn text_if_readable(&self, path: impl AsRef<Path>) -> Option<String> {
         self.long_text_if_readable(path, LIMIT)
     }
 
-    /// As [`Reader::text_if_readable`], of a file that may be longer than others, up to this limit.
+    /// Does the same as [`Reader::text_if_readable`] for a file that may be longer than other files, up to
+    /// this limit.
     pub fn long_text_if_readable(&self, path: impl AsRef<Path>, limit: u64) -> Option<String> {
         read_regular(&self.path(path), limit, Links::Followed).ok().map(clean)
     }
@@ -150,8 +151,8 @@ impl Reader {
         }
     }
 
-    /// Returns the first bytes of a file, at most this many. Nothing is remembered if the file does not
-    /// exist or cannot be read.
+    /// Returns at most this many bytes from the start of a file. Does not record a file that does not exist
+    /// or cannot be read.
     pub fn start_if_readable(&self, path: impl AsRef<Path>, most: u64) -> Option<Vec<u8>> {
         let file = open_regular(&self.path(path), OpenFor::Read, Links::Followed).ok()?;
         let mut bytes = Vec::new();
@@ -159,18 +160,18 @@ impl Reader {
         Some(bytes)
     }
 
-    /// Returns the text of a kernel attribute that many devices have, with the
-    /// fewest system calls: open, read, close.
+    /// Returns the text of a kernel attribute that many devices have, with the fewest system calls: open,
+    /// read, close.
     pub fn attribute(&self, path: &Path) -> Result<String, Errno> {
         short_text(open(path, OpenFor::Read, Links::Followed)?)
     }
 
-    /// Returns a directory with many attributes. It may not be there: then each of them is missing.
+    /// Returns a directory with many attributes. If it does not exist, all of its attributes are missing.
     pub fn folder(&self, path: impl AsRef<Path>) -> AttributeFolder<'_> {
         AttributeFolder::open(self, self.path(path))
     }
 
-    /// Returns the text of a file as a number. A text that is not a number is remembered.
+    /// Returns the text of a file as a number. Records a text that is not a number as unreadable.
     pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         let text = self.text(&path)?;
         self.parsed(&text, || self.path(path))
@@ -188,8 +189,8 @@ impl Reader {
         number
     }
 
-    /// Returns the names in a directory in natural order (`mlx5_2` before `mlx5_10`);
-    /// empty when it is absent or unreadable.
+    /// Returns the names in a directory in natural order (`mlx5_2` before `mlx5_10`); empty if the directory
+    /// is absent or unreadable.
     pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         self.sorted_names(&self.path(path))
     }
@@ -201,8 +202,8 @@ impl Reader {
         names
     }
 
-    /// Shows the names in a directory one by one, in no order: the first 65,536 of them, or none
-    /// if the directory is absent or unreadable.
+    /// Passes the names in a directory to `show`, unsorted: up to 65,536 names, or none if the directory is
+    /// absent or unreadable.
     pub fn each_name(&self, path: impl AsRef<Path>, mut show: impl FnMut(&str)) {
         self.each_name_at(&self.path(path), &mut show);
     }
@@ -214,14 +215,14 @@ impl Reader {
         }
     }
 
-    /// As [`Reader::each_name`], for the first `most` entries. Nothing is remembered if the
-    /// directory does not exist or cannot be listed.
+    /// Does the same as [`Reader::each_name`] for the first `most` entries. Does not record a directory that
+    /// does not exist or cannot be listed.
     pub fn each_name_if_listable(&self, path: impl AsRef<Path>, most: usize, mut show: impl FnMut(&str)) {
         let _ = list(&self.path(path), most, &mut show);
     }
 
-    /// Returns whether every user may read a file, by its mode and the modes of the directories on the way
-    /// to it. `false` if that cannot be determined.
+    /// Returns whether every user may read a file, according to its mode and the modes of the directories
+    /// above it; `false` if that cannot be determined.
     pub fn is_for_everybody(&self, path: impl AsRef<Path>) -> bool {
         let may = |path: &Path, bit: u32| fs::metadata(path).is_ok_and(|status| status.mode() & bit != 0);
         let (Ok(root), Ok(path)) = (fs::canonicalize(&self.root), fs::canonicalize(self.path(path))) else {
@@ -232,17 +233,17 @@ impl Reader {
         may(&path, 0o004) && folders.filter(|folder| *folder != root).all(|folder| may(folder, 0o001))
     }
 
-    /// Returns whether something exists here, or may exist, as far as this process can tell.
+    /// Returns whether a file exists here, or may exist, as far as this process can tell.
     pub fn may_be_there(&self, path: impl AsRef<Path>) -> bool {
         access(&self.path(path), AccessFlags::F_OK) != Err(Errno::ENOENT)
     }
 
-    /// Returns whether something exists here. What this process may not see is not there.
+    /// Returns whether a file exists here. A file that this process may not see counts as missing.
     pub fn is_there(&self, path: impl AsRef<Path>) -> bool {
         access(&self.path(path), AccessFlags::F_OK).is_ok()
     }
 
-    /// Returns whether this process may open a file for reading; nothing is opened.
+    /// Returns whether this process may open a file for reading. Does not open it.
     ///
     /// # Errors
     /// The error of access(2).
@@ -250,13 +251,13 @@ impl Reader {
         access(&self.path(path), AccessFlags::R_OK)
     }
 
-    /// Returns the last component of the path that a link leads to (`driver -> .../mlx5_core`).
+    /// Returns the last component of a link's target (`driver -> .../mlx5_core`).
     pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// Returns the path without links in it, below the root; `None` if the links cannot be followed.
+    /// Returns the path with all links resolved, below the root; `None` if the links cannot be resolved.
     pub fn resolved(&self, path: impl AsRef<Path>) -> Option<String> {
         let path = self.path(path);
         if self.is_of_this_machine()
@@ -269,19 +270,19 @@ impl Reader {
         Some(format!("/{}", below.to_str()?))
     }
 
-    /// Remembers a path that could not be understood.
+    /// Records a path that cannot be read or understood.
     pub fn remember(&self, path: &Path, error: impl Into<String>) {
         let shown = path.strip_prefix(&self.root).map_or(path.to_owned(), |p| Path::new("/").join(p));
         self.unreadable.borrow_mut().push(Unreadable { path: shown, error: error.into() });
     }
 }
 
-/// Returns the path without links as the kernel itself has followed them, with three system calls instead of one
-/// for each part; `None` if nothing is there, or /proc does not show it.
+/// Returns the path with all links resolved by the kernel, which takes three system calls instead of one for
+/// each part; `None` if the path does not exist, or /proc does not show it.
 fn resolved_by_kernel(path: &Path) -> Option<String> {
     let file = nix::fcntl::open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
     let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-    // The kernel marks what lies outside the root directory, or has been removed since.
+    // The kernel marks a path that is outside the root directory, or that has been removed.
     let resolved = link.to_str()?;
     (resolved.starts_with('/') && !resolved.ends_with(" (deleted)")).then(|| resolved.to_owned())
 }
@@ -293,7 +294,7 @@ pub(super) fn short_text(mut file: File) -> Result<String, Errno> {
     Ok(clean(buffer.get(..length).unwrap_or_default().to_vec()))
 }
 
-/// Why a file is not read.
+/// Why a file was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadFailure {
     Errno(Errno),
@@ -301,7 +302,7 @@ pub(crate) enum ReadFailure {
     TooLong(u64),
 }
 
-/// Whether a symbolic link may be opened; if not, opening it gives ELOOP.
+/// Whether to follow a symbolic link. If not, opening it fails with ELOOP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
     Followed,
@@ -334,7 +335,7 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Opens without blocking, so that a FIFO in place of a file cannot hang the program.
+/// Opens a file without blocking, so that a FIFO in its place cannot hang the program.
 fn open(path: &Path, access: OpenFor, links: Links) -> Result<File, Errno> {
     let no_links = if links == Links::Refused { libc::O_NOFOLLOW } else { 0 };
     OpenOptions::new()
@@ -362,11 +363,11 @@ fn list(path: &Path, most: usize, show: &mut dyn FnMut(&str)) -> Result<(), Errn
     Ok(())
 }
 
-/// Opens an existing regular file. Anything else with that name, such as a FIFO, a device or a
-/// directory, is not opened, and never waited for.
+/// Opens an existing regular file. Does not open anything else with that name, such as a FIFO, a device, or a
+/// directory, and never waits for it.
 ///
 /// # Errors
-/// The error of open(2), or that it is not a regular file.
+/// The error of open(2), or the path is not a regular file.
 pub(crate) fn open_regular(path: &Path, access: OpenFor, links: Links) -> Result<File, ReadFailure> {
     let file = open(path, access, links).map_err(ReadFailure::Errno)?;
     let metadata = file.metadata().map_err(|e| ReadFailure::Errno(errno(e)))?;
@@ -379,16 +380,16 @@ pub(crate) fn open_regular(path: &Path, access: OpenFor, links: Links) -> Result
     Ok(file)
 }
 
-/// Returns the text of a kernel file, such as one about a process; `None` if it cannot be read, or is
-/// longer than any such file.
+/// Returns the text of a kernel file, such as one about a process; `None` if it cannot be read, or is longer
+/// than any such file.
 pub(crate) fn of_kernel(path: impl AsRef<Path>) -> Option<String> {
     read_regular(path.as_ref(), LIMIT, Links::Followed).ok().map(decoded)
 }
 
-/// Returns all bytes of a regular file that has no more than `limit`.
+/// Returns all bytes of a regular file that has at most `limit` bytes.
 ///
 /// # Errors
-/// As for [`open_regular`], or that the file is longer.
+/// The errors of [`open_regular`], or the file is longer.
 pub(crate) fn read_regular(path: &Path, limit: u64, links: Links) -> Result<Vec<u8>, ReadFailure> {
     let file = match is_made_by_kernel(path) {
         true => open(path, OpenFor::Read, links).map_err(ReadFailure::Errno)?,
@@ -397,17 +398,17 @@ pub(crate) fn read_regular(path: &Path, limit: u64, links: Links) -> Result<Vec<
     read_all(file, limit)
 }
 
-/// Returns whether the kernel makes the files here. None of them is a FIFO or a device, so that the call that
-/// would tell is spared.
+/// Returns whether this is a path of the kernel's own file systems. None of their files is a FIFO or a
+/// device, so the system call that would check this is not needed.
 fn is_made_by_kernel(path: &Path) -> bool {
     let path = path.as_os_str().as_bytes();
     path.starts_with(b"/proc/") || path.starts_with(b"/sys/")
 }
 
-/// Returns all bytes of an open file that has no more than `limit`.
+/// Returns all bytes of an open file that has at most `limit` bytes.
 ///
 /// # Errors
-/// The error of read(2), or that the file is longer.
+/// The error of read(2), or the file is longer.
 pub(crate) fn read_all(file: File, limit: u64) -> Result<Vec<u8>, ReadFailure> {
     let mut bytes = Vec::with_capacity(USUAL);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| ReadFailure::Errno(errno(e)))?;
@@ -421,8 +422,8 @@ fn decoded(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
-/// Makes text safe to print: replaces bytes that are not UTF-8 and control characters, except
-/// newlines inside the text, and removes white space at the end.
+/// Makes text safe to print: replaces bytes that are not UTF-8, and control characters except newlines and
+/// tabs, and removes white space at the end.
 fn clean(bytes: Vec<u8>) -> String {
     let mut text = decoded(bytes);
     text.truncate(text.trim_end().len());

@@ -1,10 +1,10 @@
-//! How often a port has sent packets again, because the other end missed some of them. Each driver counts it
-//! under its own names, and also counts how many packets it has sent.
+//! How often a port has retransmitted packets because the other end missed some of them. Each driver uses its
+//! own names for these counters, and also counts the packets that it has sent.
 
 use super::port_counters::PortCounters;
 use super::traffic;
 
-/// Counters of events at the end that sends.
+/// Counters of events at the sending end.
 const AGAIN: &[&str] = &[
     // drivers/infiniband/hw/mlx5/counters.c, and newer drivers/infiniband/hw/bnxt_re/hw_counters.c
     "packet_seq_err",
@@ -22,20 +22,20 @@ const AGAIN: &[&str] = &[
 /// Counts since the driver was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resent {
-    /// `None` if the driver does not count them, or does not show it here.
+    /// `None` if the driver does not count packets, or the counter is not visible here.
     pub packets: Option<u64>,
     pub again: u64,
 }
 
 impl Resent {
-    /// Returns the difference to an earlier look.
+    /// Returns the difference to an earlier reading.
     pub(crate) fn since(self, before: Resent) -> Resent {
         let packets = self.packets.zip(before.packets).map(|(now, before)| now.saturating_sub(before));
         Resent { packets, again: self.again.saturating_sub(before.again) }
     }
 }
 
-/// `None` if the port has none of these counters, or shows none of them here.
+/// Reads the counters; `None` if the port has none of them, or shows none here.
 pub(crate) fn read(counters: &PortCounters) -> Option<Resent> {
     let again = AGAIN.iter().filter_map(|name| counters.of_hardware(name)).reduce(u64::saturating_add)?;
     Some(Resent { packets: traffic::read(counters).sent.packets, again })

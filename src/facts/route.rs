@@ -1,5 +1,5 @@
-//! Routes, and reading them from `/proc/net/route` and `/proc/net/ipv6_route` if rtnetlink(7)
-//! cannot be asked.
+//! Routes, and a reader for `/proc/net/route` and `/proc/net/ipv6_route`, which rdma-init uses if
+//! rtnetlink(7) is not available.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,13 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 
-/// The tables that the kernel has rules for from the start (`linux/rtnetlink.h`).
+/// The tables for which the kernel has rules by default (`linux/rtnetlink.h`).
 pub const DEFAULT: u32 = 253;
 pub const MAIN: u32 = 254;
 pub const LOCAL: u32 = 255;
 
-/// A unicast route out of an interface. A route with several next hops becomes several of
-/// these.
+/// A unicast route through an interface. A route with several next hops becomes several of these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Route {
     pub interface: String,
@@ -45,13 +44,13 @@ impl Route {
         self.destination.prefix_len() == 0
     }
 
-    /// Returns whether every packet may take the route: no rule of the administrator's has to choose
-    /// its table, and it is not limited to some sources.
+    /// Returns whether every packet may take the route: it does not need an administrator's rule to select
+    /// its table, and it is not limited to certain sources.
     pub fn is_for_all(&self) -> bool {
         self.needs_no_rule() && self.source.is_none()
     }
 
-    /// Returns whether the kernel looks in the route's table by its own rules.
+    /// Returns whether the kernel's default rules look in the route's table.
     pub fn needs_no_rule(&self) -> bool {
         [MAIN, DEFAULT].contains(&self.table)
     }
@@ -62,9 +61,8 @@ const RTF_UP: u32 = 0x1;
 const RTF_REJECT: u32 = 0x200;
 const RTF_LOCAL: u32 = 0x8000_0000;
 
-/// Reads the routes from files. For IPv4 these are the main table, and the first next hop of
-/// each route. For IPv6 they are all tables; the kernel does not name them here, so all count
-/// as the main table.
+/// Reads the routes from files. For IPv4, these are the main table and the first next hop of each route. For
+/// IPv6, they are all tables; the file does not name them, so all routes count as in the main table.
 pub fn read(reader: &Reader) -> Vec<Route> {
     let mut routes = Vec::new();
     for (path, skip, parse) in
@@ -87,7 +85,7 @@ pub fn read(reader: &Reader) -> Vec<Route> {
 
 enum Parsed {
     Route(Route),
-    /// A route that carries no traffic of a job out of the container.
+    /// A route that does not carry a job's traffic out of the container.
     Other,
     Malformed,
 }
@@ -98,8 +96,8 @@ impl From<Option<Parsed>> for Parsed {
     }
 }
 
-/// `Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT`,
-/// addresses in the machine's byte order (`fib_route_seq_show`).
+/// Parses `Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT`, with addresses in the
+/// machine's byte order (`fib_route_seq_show`).
 fn parse_v4(line: &str) -> Parsed {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let address = |index: usize| -> Option<Ipv4Addr> {
@@ -124,8 +122,7 @@ fn parse_v4(line: &str) -> Parsed {
     route().into()
 }
 
-/// `destination length source length next-hop metric refcount use flags device`
-/// (`rt6_info_route`).
+/// Parses `destination length source length next-hop metric refcount use flags device` (`rt6_info_route`).
 fn parse_v6(line: &str) -> Parsed {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let address = |index: usize| -> Option<Ipv6Addr> {

@@ -1,5 +1,5 @@
-//! Reads all routes and rules of the network namespace by rtnetlink(7), as `ip route show table
-//! all` and `ip rule` do, and its interfaces.
+//! Reads all routes, rules, and interfaces of the network namespace through rtnetlink(7), as `ip route show
+//! table all` and `ip rule` do.
 
 mod kept;
 pub(crate) mod links;
@@ -21,32 +21,32 @@ use super::rule::RoutingRule;
 
 const IPV6: u8 = libc::AF_INET6 as u8;
 
-/// The address families that are asked for; a kernel may be without IPv6.
+/// The address families to ask for; a kernel may lack IPv6.
 const FAMILIES: [u8; 2] = [libc::AF_INET as u8, IPV6];
 
 /// The routes and rules of the network namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Routing {
-    /// The routes, IPv4 first. Of a table that a rule has to choose, only those that matter.
+    /// The routes, IPv4 first. Of a table that only a rule selects, only the routes that matter.
     pub routes: Vec<Route>,
-    /// The rules in the order in which the kernel applies them; `None` if it does not say so.
+    /// The rules in the order in which the kernel applies them; `None` if the kernel does not report them.
     pub rules: Option<Vec<RoutingRule>>,
-    /// What was left out, as a sentence without its subject.
+    /// What was skipped, as a sentence without its subject.
     pub trouble: Option<String>,
 }
 
-/// The most entries of a list to examine: more than the routes of the whole Internet
-/// for IPv4. The rest is left unread.
+/// The most entries of a list to examine: more than the IPv4 routes of the whole Internet. The rest is not
+/// read.
 const MOST_READ: usize = 1 << 20;
 
-/// The most rules that are kept. A node that is not a router has fewer.
+/// The most rules to keep. A node that is not a router has fewer.
 const MOST_RULES: usize = 16 * 1024;
 
 /// In bytes: the kernel fills up to 32 KiB at a time if the reader has room for it
 /// (`netlink_dump` in `net/netlink/af_netlink.c`).
 const BUFFER: usize = 32 * 1024;
 
-/// In bytes: how long the kernel expects what follows the header to be.
+/// Returns the number of bytes that the kernel expects after the header.
 fn length_of(request: u16) -> usize {
     match request {
         // `struct ifinfomsg`.
@@ -58,14 +58,14 @@ fn length_of(request: u16) -> usize {
     }
 }
 
-/// How often a list is read at most, if it changes while it is read.
+/// The most attempts to read a list that changes while it is read.
 const TRIES: usize = 3;
 
-/// Asks the kernel for routes and rules. `own` are the addresses of this network namespace:
-/// they decide which routes are kept of the tables that a rule has to choose.
+/// Asks the kernel for routes and rules. `own` are the addresses of this network namespace; they decide which
+/// routes to keep from tables that only a rule selects.
 ///
 /// # Errors
-/// The socket's error: a sandbox may refuse it, or not know it.
+/// The socket's error: a sandbox may refuse or not support it.
 pub(crate) fn system_routing(own: &BTreeSet<IpAddr>) -> Result<Routing, Errno> {
     let mut socket = Socket::open()?;
     let names = links::names(&mut socket)?;
@@ -105,7 +105,7 @@ pub(crate) fn system_routing(own: &BTreeSet<IpAddr>) -> Result<Routing, Errno> {
         routing.trouble = Some(format!("it gave {strange} entries of an unknown form"));
     }
     routing.rules = match rules {
-        // The unknown rule may be the one that matters.
+        // An entry of an unknown form may be the rule that matters.
         _ if routing.trouble.is_some() => None,
         [Ok(inet), Ok(inet6)] => Some(inet.chain(inet6).collect()),
         [Ok(inet), Err(Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP)] => Some(inet.collect()),
@@ -126,8 +126,8 @@ impl Socket {
         Ok(Socket { fd, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
-    /// Returns what `add` makes of the payloads of all messages of a kind, and whether these were all, not
-    /// just about the first [`MOST_READ`].
+    /// Returns what `add` makes of the payloads of all messages of a kind, and whether the list is complete.
+    /// If it is not, it has only about the first [`MOST_READ`] entries.
     fn dump<T: Default>(&mut self, asked: Question, add: impl Fn(&mut T, &[u8])) -> Result<(T, bool), Errno> {
         let mut tries = 0;
         loop {
@@ -143,7 +143,7 @@ impl Socket {
     fn dump_once(&mut self, asked: Question, add: impl FnMut(&[u8])) -> Result<ListEnd, Errno> {
         self.sequence += 1;
         let mut payload = vec![0; length_of(asked.request)];
-        // Each of these structures begins with it.
+        // Each of these structures begins with the address family.
         payload[0] = asked.family;
         netlink::ask(&self.fd, asked.request, NLM_F_DUMP, self.sequence, &payload)?;
 
@@ -153,13 +153,14 @@ impl Socket {
                 return Ok(if dump.changed { ListEnd::Changed } else { ListEnd::Whole });
             }
         }
-        // The rest of the kernel's answer must not be taken for the answer to the next request.
+        // The socket is replaced, so that the rest of the kernel's answer is not mistaken for the answer to
+        // the next request.
         self.fd = Socket::open()?.fd;
         Ok(ListEnd::TooLong)
     }
 }
 
-/// What is asked for: the types of the request and of the answers, and the address family.
+/// A request: its type, the type of the answers, and the address family.
 #[derive(Debug, Clone, Copy)]
 struct Question {
     request: u16,
@@ -167,13 +168,13 @@ struct Question {
     family: u8,
 }
 
-/// How a list came.
+/// How the reading of a list ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ListEnd {
     Whole,
-    /// It changed while it was read.
+    /// The list changed while it was read.
     Changed,
-    /// It has more than [`MOST_READ`] entries.
+    /// The list has more than [`MOST_READ`] entries.
     TooLong,
 }
 
@@ -181,7 +182,7 @@ enum ListEnd {
 struct Dump<F> {
     sequence: u32,
     asked: Question,
-    /// Is shown the payload of each message.
+    /// Gets the payload of each message.
     add: F,
     count: usize,
     /// Whether the list changed while it was read.
@@ -189,7 +190,7 @@ struct Dump<F> {
 }
 
 impl<F: FnMut(&[u8])> Dump<F> {
-    /// Takes what was received; `true` if that was the end.
+    /// Processes received messages; returns `true` at the end of the list.
     fn take(&mut self, received: &[u8]) -> Result<bool, Errno> {
         let mut rest = received;
         while !rest.is_empty() {
@@ -200,7 +201,7 @@ impl<F: FnMut(&[u8])> Dump<F> {
                     libc::NLMSG_DONE => return Ok(true),
                     libc::NLMSG_ERROR => return Err(error(packet.payload())),
                     kind if kind == i32::from(self.asked.answer) => {
-                        // If there is no such family, the kernel may show all others instead
+                        // If the kernel does not support a family, it may return all other families instead
                         // (`rtnetlink_rcv_msg` in `net/core/rtnetlink.c`).
                         let payload = packet.payload();
                         if payload.first() == Some(&self.asked.family) {
@@ -218,7 +219,7 @@ impl<F: FnMut(&[u8])> Dump<F> {
     }
 }
 
-/// Returns the errno in a `struct nlmsgerr`; 0 would be no error.
+/// Returns the errno in a `struct nlmsgerr`. The value 0 would not be an error, so it becomes EBADMSG.
 fn error(payload: &[u8]) -> Errno {
     let number = payload.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
     if number == 0 { Errno::EBADMSG } else { Errno::from_raw(number.wrapping_neg()) }
@@ -263,7 +264,7 @@ mod tests {
         let entries = [packet(24, 3, &[2; 13]), packet(24, 3, &[2; 12])].concat();
         assert_eq!(take(&entries), Ok((false, 2)));
         assert_eq!(take(&[entries.clone(), packet(3, 3, &[0; 4])].concat()), Ok((true, 2)));
-        // Messages of another request, of another kind, and of another family.
+        // Messages for another request, of another kind, and of another family.
         assert_eq!(
             take(&[packet(24, 2, &[]), packet(32, 3, &[]), packet(24, 3, &[10]), packet(3, 2, &[])].concat()),
             Ok((false, 0))

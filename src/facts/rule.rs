@@ -1,26 +1,25 @@
-//! Rules, which say in which tables the kernel looks for a packet's route (ip-rule(8)).
+//! Rules that select the tables in which the kernel looks for a packet's route (ip-rule(8)).
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::route::{DEFAULT, LOCAL, MAIN};
 
-/// A rule. The first rule that fits a packet, and whose table has a route for the packet,
-/// decides.
+/// A rule. The first rule that matches a packet, and whose table has a route for the packet, decides.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoutingRule {
     /// The rule with the lowest priority comes first.
     pub priority: u32,
     pub family: Family,
-    /// Whether the rule holds for exactly the packets that it does not describe.
+    /// Whether the rule matches exactly the packets that do not meet its conditions.
     #[serde(skip_serializing_if = "is_false")]
     pub not: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<IpNet>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<IpNet>,
-    /// The interface that the packet came in through; `lo` for packets of this host.
+    /// The interface that received the packet; `lo` for packets from this host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iif: Option<String>,
     /// The interface that the sender is bound to.
@@ -28,7 +27,7 @@ pub struct RoutingRule {
     pub oif: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fwmark: Option<u32>,
-    /// The other conditions for a packet, in the words of ip-rule(8), such as `ipproto`.
+    /// The other conditions for a packet, named as in ip-rule(8), such as `ipproto`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
     pub action: RuleEffect,
@@ -56,8 +55,8 @@ impl Family {
 }
 
 impl RoutingRule {
-    /// Returns whether this is one of the rules with which every network namespace begins, at most
-    /// three for each family.
+    /// Returns whether this is one of the default rules of every network namespace, at most three for each
+    /// family.
     pub fn is_of_the_kernel(&self) -> bool {
         let table = match self.priority {
             0 => LOCAL,
@@ -75,26 +74,26 @@ impl RoutingRule {
     }
 }
 
-/// What the kernel does with a packet that fits the rule (`linux/fib_rules.h`).
+/// What the kernel does with a packet that matches the rule (`linux/fib_rules.h`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum RuleEffect {
-    /// Look in the table.
+    /// Look up the route in the table.
     #[default]
     Lookup,
-    /// Go on with a later rule.
+    /// Continue with a later rule.
     Goto,
     Nop,
-    /// The packet has no route: the search ends here.
+    /// Stop the search: the packet has no route.
     Blackhole,
     Unreachable,
     Prohibit,
-    /// Anything else, by its number.
+    /// Any other action, by its number.
     Other(String),
 }
 
 impl RuleEffect {
-    /// Returns whether the search ends, so that no later rule is asked.
+    /// Returns whether the search ends, so that the kernel does not apply a later rule.
     pub fn ends(&self) -> bool {
         matches!(self, RuleEffect::Blackhole | RuleEffect::Unreachable | RuleEffect::Prohibit)
     }

@@ -1,23 +1,23 @@
-//! Variables whose values may be secrets, judged by their names.
+//! Recognizes variables whose values may be secrets by their names.
 
-/// The text that is shown instead of such a value.
+/// The text to show instead of such a value.
 pub(crate) const HIDDEN: &str = "(not shown)";
 
-/// Words in the names of secrets, in capitals.
+/// Words in the names of secrets, in upper case.
 const WORDS: [&str; 5] = ["TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL"];
 
-/// Part of the names of variables that hold the index of a partition key in the HCA's table
-/// (InfiniBand specification, P_Key). Libraries other than NCCL have such a variable, too.
+/// Part of the names of variables that contain the index of a partition key in the HCA's table (InfiniBand
+/// specification, P_Key). Other libraries than NCCL have such a variable, too.
 const PARTITION_KEY: &str = "IB_PKEY";
 
-/// Returns whether the variable of this name may hold a secret. No variable that NCCL itself reads
-/// does; a test goes through them.
+/// Returns whether the variable with this name may contain a secret. No variable that NCCL itself reads does;
+/// a test checks all of them.
 pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace(PARTITION_KEY, "");
     WORDS.iter().any(|word| name.contains(word))
 }
 
-/// Returns the public form of a variable's value.
+/// Returns the value in the form in which it may be shown.
 pub(crate) fn shown<'a>(name: &str, value: &'a str) -> &'a str {
     if is_secret(name) { HIDDEN } else { value }
 }

@@ -15,12 +15,12 @@ use crate::block;
 use crate::finding::Source;
 use crate::text::shortened;
 
-/// Variables in the order in which they count: if two have one name, the first one counts.
+/// Variables in order of precedence: if two have the same name, the first one counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Settings(pub Vec<UserSetting>);
 
-/// A variable that the user has set. An empty value counts.
+/// A variable that the user has set. It counts even with an empty value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserSetting {
     pub variable: String,
@@ -32,7 +32,7 @@ pub struct UserSetting {
 }
 
 impl UserSetting {
-    /// A value that may be a secret is not even kept.
+    /// Makes a setting. Does not even store a value that may be a secret.
     pub fn new(variable: &str, value: &str, origin: Source) -> UserSetting {
         UserSetting {
             variable: variable.to_owned(),
@@ -43,14 +43,14 @@ impl UserSetting {
     }
 }
 
-/// `GLOO_SOCKET_IFNAME=^lo (environment)`.
+/// Writes the setting with its source, such as `GLOO_SOCKET_IFNAME=^lo (environment)`.
 impl fmt::Display for UserSetting {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}={} ({})", self.variable, shortened(&self.value), self.origin)
     }
 }
 
-/// A line of a conf file that names a variable of ours, but sets none.
+/// A line of a conf file that names a variable of ours but does not set one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfLine {
     pub origin: Source,
@@ -69,17 +69,17 @@ impl Settings {
         })
     }
 
-    /// Returns the settings that rdma-init has not put there itself.
+    /// Returns the settings that rdma-init did not fill in itself.
     pub fn of_user(&self) -> Settings {
         Settings(self.0.iter().filter(|setting| setting.origin != Source::AtStart).cloned().collect())
     }
 
-    /// Returns a text about these settings without values from files that are not world-readable.
+    /// Returns a text about these settings with the values from files that are not world-readable removed.
     pub fn without_private_values(&self, text: &str) -> String {
         let private = self.0.iter().filter(|setting| setting.private && !setting.value.is_empty());
         private.fold(text.to_owned(), |text, UserSetting { variable, value, .. }| {
             let text = text.replace(&format!("{variable}={value}"), variable);
-            // A number stays: it may also be that of an entry, or of a line.
+            // A number stays in the text: it may also be the number of an entry or a line.
             if value.parse::<i64>().is_ok() { text } else { without_word(&text, value) }
         })
     }
@@ -92,7 +92,7 @@ impl Settings {
     }
 }
 
-/// Returns the text, with `...` instead of each place where this word stands as a whole.
+/// Returns the text with `...` in place of each occurrence of this whole word.
 fn without_word(text: &str, word: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
@@ -107,7 +107,7 @@ fn without_word(text: &str, word: &str) -> String {
     kept + rest
 }
 
-/// Returns whether a variable of this name always matters.
+/// Returns whether the variable with this name always matters.
 fn concerns_us(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "CUDA_LAUNCH_BLOCKING",
@@ -126,10 +126,10 @@ fn concerns_us(name: &str) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The settings of the environment and of the conf files.
+/// The settings from the environment and the conf files.
 pub struct ConfFiles {
     pub settings: Settings,
-    /// Lines that name a variable of ours, but set none.
+    /// Lines that name a variable of ours but do not set one.
     pub odd: Vec<ConfLine>,
     /// The conf files that could be read.
     pub there: Vec<String>,
@@ -144,14 +144,13 @@ pub struct Assignment {
     pub value: String,
 }
 
-/// How NCCL reads a conf file; the model of NCCL knows that.
+/// How to parse a conf file as NCCL does; the model of NCCL provides the function.
 pub type Parse = fn(&str) -> Vec<Assignment>;
 
-/// The most lines of a conf file that set variables of ours; NCCL has some two hundred
-/// variables.
+/// The most lines of a conf file that set variables of ours; NCCL has about two hundred variables.
 const MOST_SETTINGS: usize = 1024;
 
-/// The most lines of a conf file that name a variable of ours, but set none.
+/// The most lines of a conf file that name a variable of ours but do not set one.
 const MOST_ODD: usize = 64;
 
 /// Reads the environment, then the conf files in NCCL's order (`src/misc/param.cc`).
@@ -166,14 +165,14 @@ pub fn read(
     let environment = start.environment;
     let mut settings: Vec<UserSetting> = environment
         .iter()
-        // In an image, this variable is only the version of its NCCL.
+        // In an image, this variable is only the version of the image's NCCL.
         .filter(|(name, _)| *name != "NCCL_VERSION" && (concerns_us(name) || also(name)))
         .map(|(name, value)| UserSetting::new(name, value, origin(start, name, value)))
         .collect();
     let mut odd = Vec::new();
     let mut there = Vec::new();
     for file in conf_files(environment, database) {
-        // `/dev/null` has the effect of no file, and is the usual way to ask for none.
+        // `/dev/null` has the same effect as no file, and is the usual way to ask for none.
         if file == "/dev/null" {
             there.push(file);
             continue;
@@ -185,9 +184,9 @@ pub fn read(
             continue;
         };
         let private = !reader.is_for_everybody(&path);
-        // Lines that an earlier start has put there are not the user's settings.
+        // Lines from an earlier start of rdma-init are not the user's settings.
         let text = block::hidden(&text);
-        // The file may hold anything under names that are not NCCL's, even secrets.
+        // Names that are not NCCL's may have any content in the file, even secrets.
         let lines = parse(&text).into_iter();
         let mut ours = lines
             .filter(|line| is_variable_name(&line.name) && (concerns_us(&line.name) || also(&line.name)));
@@ -209,13 +208,13 @@ pub fn read(
     ConfFiles { settings: Settings(settings), odd, there }
 }
 
-/// Returns what put a variable into the environment.
+/// Returns where a variable in the environment comes from.
 fn origin(start: Start, name: &str, value: &str) -> Source {
     let is_ours = start.filled.iter().any(|filled| filled.variable == name && filled.value == value);
     if is_ours { Source::AtStart } else { Source::Environment }
 }
 
-/// Returns the line up to the first value or word: the rest may be a secret.
+/// Returns the line up to the first value or word, because the rest may be a secret.
 fn without_rest(line: &str) -> String {
     let key = line.find('=').map_or(0, |equals| equals + 1);
     let wanted = if key == 0 { 2 } else { 1 };
@@ -239,14 +238,14 @@ pub(crate) fn without_secret(text: String) -> String {
         if is_secret(name) && end < text.len() {
             return format!("{} ...", &text[..end]);
         }
-        // Skips the one character after it that cannot be in a name, whatever its length in
+        // Skips the one character after the name, which cannot be part of a name, whatever its length in
         // bytes.
         start = end + text[end..].chars().next().map_or(0, char::len_utf8);
     }
     text
 }
 
-/// Returns the lines that seem to set a variable of ours. Nothing else in the file is examined.
+/// Returns the lines that seem to set a variable of ours. Ignores everything else in the file.
 pub(crate) fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
     let is_odd = move |line: &str| {
         let start = line.split('=').next().unwrap_or_default();
@@ -260,7 +259,7 @@ pub(crate) fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine
     })
 }
 
-/// Returns all conf files that some release of NCCL or RCCL reads; the plan knows which of them counts.
+/// Returns all conf files that some release of NCCL or RCCL reads; the plan decides which of them counts.
 pub(crate) fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> {
     let own = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
     let homes = environment.get("HOME").into_iter().chain(database);

@@ -1,4 +1,4 @@
-//! Shared memory, through which NCCL moves data between the GPUs of a node.
+//! Shared memory, which NCCL uses to move data between the GPUs of a node.
 
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
@@ -13,7 +13,7 @@ pub struct Shm {
     pub size: u64,
     /// In bytes.
     pub available: u64,
-    /// Whether this user may make files there; `None` if that was not examined.
+    /// Whether this user may create files there; `None` if that was not examined.
     #[serde(default)]
     pub writable: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! How the command is started, as far as that decides which files it takes.
+//! How the command is started, as far as that decides which files it uses.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -7,33 +7,33 @@ use super::environment::{Environment, Filled};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
-    /// The environment as it was inherited.
+    /// The inherited environment.
     pub environment: &'a Environment,
-    /// The working directory, at which relative paths start; `None` if it does not matter.
+    /// The working directory, where relative paths start; `None` if it does not matter.
     pub folder: Option<&'a Path>,
-    /// The command's first word, if a command is started.
+    /// The command's first word, if there is a command.
     pub command: Option<&'a str>,
-    /// All words of it.
+    /// All words of the command.
     pub words: &'a [CString],
-    /// The variables that an earlier start of ours has put into the environment, and that are
-    /// still there.
+    /// The variables that an earlier start of rdma-init has put into the environment, and that are still
+    /// there.
     pub filled: &'a [Filled],
-    /// Which init of ours has started this process, if one has.
+    /// Which rdma-init process supervises this one, if any.
     pub keeper: LookedAfterBy,
 }
 
 /// The process that supervises the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookedAfterBy {
-    /// Our init, as PID 1 of the container.
+    /// rdma-init, as PID 1 of the container.
     Pid1,
-    /// Our init, if another program is PID 1 (`--supervise`).
+    /// rdma-init, if another program is PID 1 (`--supervise`).
     Subreaper,
     NoProcess,
 }
 
 impl Start<'_> {
-    /// Returns a path as the command would understand it; an empty path is the working directory.
+    /// Returns a path as the command would resolve it; an empty path is the working directory.
     pub fn path(&self, path: &str) -> Option<PathBuf> {
         if path.starts_with('/') { Some(PathBuf::from(path)) } else { Some(self.folder?.join(path)) }
     }

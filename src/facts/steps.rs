@@ -1,5 +1,5 @@
-//! Counts, in tests, how often a name is compared with another one: a measure of how work grows
-//! with its input that no busy machine changes.
+//! Counts in tests how often one name is compared with another: a measure of how work grows with its input
+//! that does not depend on how busy the machine is.
 
 use std::cell::Cell;
 

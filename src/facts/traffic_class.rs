@@ -1,7 +1,7 @@
-//! The traffic class that an administrator has given a port
+//! The traffic class that an administrator has set for a port
 //! (`/sys/class/infiniband/NAME/tc/NUMBER/traffic_class`). Only mlx5 of NVIDIA's own driver package
-//! (MLNX_OFED, DOCA-Host) has the file; it is empty if nothing was set (`traffic_class_show` in its
-//! `drivers/infiniband/hw/mlx5`).
+//! (MLNX_OFED, DOCA-Host) has this file. The file is empty if no class was set (`traffic_class_show` in the
+//! package's `drivers/infiniband/hw/mlx5`).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,17 +9,18 @@ use super::reader::Reader;
 
 const GLOBAL: &str = "Global tclass=";
 
-/// The most characters of an unknown text that are kept.
+/// The most characters of an unknown text to keep.
 const LONGEST: usize = 200;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum TrafficClass {
-    /// The class of every queue pair that the kernel connects: the byte that IP calls TOS, with the DSCP
-    /// in its upper six bits. Rules for single addresses do not count beside it.
+    /// The class of every queue pair that the kernel connects: the byte that IP calls TOS, with the DSCP in
+    /// its upper six bits. It overrides rules for single addresses.
     Global(u8),
-    /// Rules for single addresses (`src_ip=...,tclass=...`), or what the driver may add, as it wrote it.
+    /// Rules for single addresses (`src_ip=...,tclass=...`), or text that a later driver adds, as the driver
+    /// wrote it.
     Other(String),
 }
 
@@ -43,7 +44,7 @@ impl From<TrafficClass> for String {
     }
 }
 
-/// Reads it; `None` if the driver has no such file, or nothing was set.
+/// Reads the class; `None` if the driver does not have the file, or no class was set.
 pub(crate) fn read(reader: &Reader, hca: &str, port: u32) -> Option<TrafficClass> {
     let text = reader.text_if_readable(format!("/sys/class/infiniband/{hca}/tc/{port}/traffic_class"))?;
     (!text.trim().is_empty()).then(|| TrafficClass::from(text))

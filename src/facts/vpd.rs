@@ -1,34 +1,33 @@
-//! The vital product data (VPD) of HCAs, which distinguish the HCAs that connect to NVSwitches from those of
-//! a network: `/sys/class/infiniband/*/device/vpd` (`drivers/pci/vpd.c`). Only root may read it.
+//! The vital product data (VPD) of HCAs, which distinguishes HCAs that connect to NVSwitches from HCAs of a
+//! network: `/sys/class/infiniband/*/device/vpd` (`drivers/pci/vpd.c`). Only root may read it.
 //!
-//! On HGX B200 and B300, NVSwitches are not PCI devices. The host manages them through a
-//! ConnectX-7, whose functions look like any other HCA. The VPD of those that Fabric Manager uses
-//! have `SMDL=SW_MNG` (NVIDIA Fabric Manager User Guide, "Systems Using Fourth Generation
-//! NVSwitches").
+//! On HGX B200 and B300, NVSwitches are not PCI devices. The host manages them through a ConnectX-7, whose
+//! functions look like any other HCA. The VPD of the functions that Fabric Manager uses contains
+//! `SMDL=SW_MNG` (NVIDIA Fabric Manager User Guide, "Systems Using Fourth Generation NVSwitches").
 
 use super::gpu::Gpus;
 use super::node::Access;
 use super::rdma::{Hca, LinkLayer};
 use super::reader::Reader;
 
-/// A field in the text of a keyword of the vendor's own. The next keyword follows the text directly.
+/// A field in the text of a vendor-specific keyword. The next keyword follows the text directly.
 const FIELD: &[u8] = b"SMDL=SW_MNG";
 
-/// In bytes. The VPD of a ConnectX-7 are shorter than 1 KiB.
+/// In bytes. The VPD of a ConnectX-7 is shorter than 1 KiB.
 const MOST: u64 = 4096;
 
-/// The most HCAs that are asked. The answer comes from the device itself, four bytes at a time.
+/// The most HCAs to read. The data comes from the device itself, four bytes at a time.
 const MOST_HCAS: usize = 32;
 
-/// Models whose machines do not manage NVSwitches through an HCA: those before HGX B100 have them
-/// on the PCI bus, those of NVL72 in other machines, and the last ones have none.
+/// GPU models whose machines do not manage NVSwitches through an HCA. In machines before HGX B100, NVSwitches
+/// are PCI devices; for NVL72, they are in other machines; the last models in this list have none.
 const WITHOUT: [&str; 15] = [
     "V100", "A100", "A800", "H100", "H800", "H20", "H200", "GH200", "GB200", "GB300", "GB10", "A10", "L4",
     "L40", "L40S",
 ];
 
-/// Reads the data of the InfiniBand HCAs of mlx5 that this container may use, on a machine that may
-/// have such an HCA.
+/// Reads the VPD of the mlx5 InfiniBand HCAs that this container may use, if the machine may have such an
+/// HCA.
 pub(crate) fn read(reader: &Reader, gpu: &Gpus, hcas: &mut [Hca]) {
     if !may_have_nvswitch_hcas(gpu) {
         return;
@@ -80,7 +79,7 @@ mod tests {
             let write = |data: &[u8]| root.file(&vpd, data);
             match name {
                 "mlx5_0" => write(b"\x82\x0a\0ConnectX-7\x90\x2f\0VA\x14MLX:MN=M:SMDL=SW_MNGRV\x01\xff\x78"),
-                // The data of mlx5_1 cannot be read, those of mlx5_2 are not a file.
+                // The VPD of mlx5_1 cannot be read, and that of mlx5_2 is not a file.
                 "mlx5_1" => root.folder("sys/class/infiniband/mlx5_1/device"),
                 "mlx5_2" => root.folder(&vpd),
                 "mlx5_6" => write(b"\x82\x0a\0ConnectX-7\x90\x2f\0VA\x0dMLX:PCI=V0:SMRV\x01\xff\x78"),

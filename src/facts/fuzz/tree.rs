@@ -1,4 +1,4 @@
-//! A made-up host below a directory, of which some files hold other bytes.
+//! A made-up host below a directory, in which the fuzzers replace the content of some files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::facts::Reader;
 
-/// A file and its text, or with `-> ` a link and its target.
+/// A file and its text; if the text starts with `-> `, a link and its target.
 type Entry = (&'static str, &'static str);
 
 const IB: &str = "sys/class/infiniband/mlx5_0";
@@ -109,8 +109,9 @@ impl Tree {
         tree
     }
 
-    /// Reads the host with these bytes in its files: each part up to 0xff is for the file whose place is its first
-    /// byte. A part with that byte alone removes the file.
+    /// Reads the host with these bytes in its files. The bytes 0xff separate the parts; the first byte of
+    /// each part selects a file, and the rest is its new content. A part with only the first byte removes the
+    /// file.
     pub(super) fn with<T>(&self, data: &[u8], read: impl FnOnce(Reader) -> T) -> T {
         let parts = data.split(|byte| *byte == 0xff).filter_map(<[u8]>::split_first);
         let mut changed = Vec::new();

@@ -1,9 +1,9 @@
-//! Launchers of Kubernetes: the names of the Pods contain what their variables lack.
+//! Kubernetes launchers: if their variables lack a value, the Pods' names may contain it.
 
 use super::{MOST_NODES, Said, Seen, Sourced, Unclear};
 
-/// The leader is `NAME-GROUP`, and its workers are `NAME-GROUP-1` and so on
-/// (pkg/controllers of LeaderWorkerSet 0.8).
+/// Adds the names of LeaderWorkerSet's Pods: the leader is `NAME-GROUP`, and its workers are `NAME-GROUP-1`
+/// and so on (pkg/controllers of LeaderWorkerSet 0.8).
 pub(super) fn leader_worker_set(_: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     if let (Some(nodes), Some(leader)) = (&said.nodes, &said.meet) {
         let leader = leader.value.split('.').next().unwrap_or_default();
@@ -13,9 +13,9 @@ pub(super) fn leader_worker_set(_: &Seen, said: &mut Said) -> Result<bool, Uncle
     Ok(true)
 }
 
-/// PyTorchJob: `NAME-master-0`, and the workers from `NAME-worker-0` on. If the operator knows
-/// the number of processes on each node, it is a factor of WORLD_SIZE (`envvar.go` of
-/// training-operator 1.9).
+/// Corrects and completes PyTorchJob's values. Its Pods are `NAME-master-0`, and the workers from
+/// `NAME-worker-0` up. If the operator knows the number of processes on each node, WORLD_SIZE is a multiple
+/// of it (`envvar.go` of training-operator 1.9).
 pub(super) fn master_and_workers(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let each = seen.variable("PET_NPROC_PER_NODE").and_then(|text| text.parse::<u32>().ok());
     if let (Some(each @ 2..), Some(nodes)) = (each, &mut said.nodes)
@@ -34,8 +34,8 @@ pub(super) fn master_and_workers(seen: &Seen, said: &mut Said) -> Result<bool, U
     Ok(true)
 }
 
-/// An elastic PyTorchJob has only workers, `NAME-worker-0` and so on, and gives them no index
-/// (`elastic.go` of training-operator 1.9).
+/// Takes the node's index from the Pod's name: an elastic PyTorchJob has only workers, `NAME-worker-0` and so
+/// on, and sets no variable with their index (`elastic.go` of training-operator 1.9).
 pub(super) fn elastic_workers(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     if said.node.is_none()
         && let Some((job, index)) = seen.host.rsplit_once("-worker-")
@@ -47,9 +47,9 @@ pub(super) fn elastic_workers(seen: &Seen, said: &mut Said) -> Result<bool, Uncl
     Ok(true)
 }
 
-/// `VC_WORKER_HOSTS=train-worker-0.train,train-worker-1.train`, a list for each task of the job, and
-/// the index within its own task. A master comes before the workers; any other task stands alone, such
-/// as the launcher of an MPI job, which has no devices.
+/// Reads Volcano's variables: `VC_WORKER_HOSTS=train-worker-0.train,train-worker-1.train`, a list for each
+/// task of the job, and this Pod's index within its own task. The master comes before the workers. Any other
+/// task stands alone, such as the launcher of an MPI job, which has no devices.
 pub(super) fn volcano(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let variable =
         ["VC_TASK_INDEX", "VK_TASK_INDEX"].into_iter().find_map(|name| Some((name, seen.variable(name)?)));
@@ -84,12 +84,12 @@ pub(super) fn volcano(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     Ok(true)
 }
 
-/// A Pod of an Indexed Job is called `JOB-INDEX` (kubernetes.io, "Job with Pod-to-Pod
-/// Communication"), and one of a JobSet `JOBSET-REPLICATEDJOB-JOB-INDEX.SUBDOMAIN`, where the
-/// subdomain is the JobSet's name unless it was given another one (pkg/controllers of JobSet 0.8).
-/// The number of Pods is in no variable.
+/// Takes node 0's address from the Pod's name. A Pod of an Indexed Job is called `JOB-INDEX` (kubernetes.io,
+/// "Job with Pod-to-Pod Communication"). A Pod of a JobSet is called
+/// `JOBSET-REPLICATEDJOB-JOB-INDEX.SUBDOMAIN`, where the subdomain is the JobSet's name unless another one is
+/// set (pkg/controllers of JobSet 0.8). No variable contains the number of Pods.
 pub(super) fn indexed_job(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
-    // A Job that sets these means node 0, as torchrun does.
+    // If a Job sets this variable, it means node 0, as for torchrun.
     let master = seen.variable("MASTER_ADDR").map(|host| Sourced::new(host.to_owned(), "MASTER_ADDR", host));
     let index = said.node.as_ref().map(|told| told.value.to_string()).unwrap_or_default();
     let stem = seen.host.strip_suffix(&index).filter(|stem| stem.ends_with('-'));
@@ -108,8 +108,9 @@ pub(super) fn indexed_job(seen: &Seen, said: &mut Said) -> Result<bool, Unclear>
     Ok(true)
 }
 
-/// Workers of an MPIJob are called `JOB-worker-INDEX`, with the job's name as their subdomain, and
-/// are in the host file in that order (pkg/controller/mpi_job_controller.go of mpi-operator 0.8).
+/// Returns the host of worker 0 of an MPIJob, if this Pod is one of its workers. They are called
+/// `JOB-worker-INDEX`, their subdomain is the job's name, and the host file lists them in that order
+/// (pkg/controller/mpi_job_controller.go of mpi-operator 0.8).
 pub(super) fn worker_0_of_mpi_job(seen: &Seen) -> Option<Sourced<String>> {
     let (job, _) = seen.host.rsplit_once("-worker-")?;
     let domain = domain(seen)?;
@@ -118,7 +119,7 @@ pub(super) fn worker_0_of_mpi_job(seen: &Seen) -> Option<Sourced<String>> {
     is_of_job.then(|| Sourced { value: format!("{job}-worker-0.{domain}"), from })
 }
 
-/// Returns the Pods of an MPIJob, if this is one of this many.
+/// Returns the names of an MPIJob's Pods, if this Pod is one of its workers and the job has this many.
 pub(super) fn workers_of_mpi_job(seen: &Seen, nodes: u32) -> Vec<String> {
     let job = worker_0_of_mpi_job(seen).and_then(|_| seen.host.rsplit_once("-worker-"));
     let of = |(job, _): (&str, &str)| {
@@ -127,7 +128,7 @@ pub(super) fn workers_of_mpi_job(seen: &Seen, nodes: u32) -> Vec<String> {
     job.map(of).unwrap_or_default()
 }
 
-/// Returns the domain of this Pod, which the kubelet writes into `/etc/hosts` if the Pod has a subdomain.
+/// Returns this Pod's domain. The kubelet writes it into `/etc/hosts` if the Pod has a subdomain.
 fn domain(seen: &Seen) -> Option<String> {
     let hosts = (seen.file)("/etc/hosts")?;
     let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or_default());

@@ -1,8 +1,8 @@
-//! The launcher of a job's processes, and what it says: how many nodes there are, which of them
-//! is this one, and where node 0 is. Pure, but for [`read`].
+//! The launcher of a job's processes, and what it reports: how many nodes there are, which of them this one
+//! is, and where node 0 is. Pure, except for [`read`].
 //!
-//! [`table`] has a row for each launcher. All code that needs the number of nodes takes it from here, so
-//! that the report and the preflight count alike.
+//! [`table`] has a row for each launcher. All code that needs the number of nodes gets it from here, so the
+//! report and the preflight agree on it.
 
 mod kubernetes;
 mod mpi;
@@ -29,11 +29,11 @@ pub struct Nodes {
     pub this: u32,
 }
 
-/// What there is to look at.
+/// What a launcher's row may look at.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub environment: &'a Environment,
-    /// The words of the command that is to be started; none for a step without a job.
+    /// The words of the command to start; empty for a step without a job.
     pub command: &'a [String],
     /// The name of this host.
     pub host: &'a str,
@@ -52,7 +52,7 @@ impl<'a> Seen<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sourced<T> {
     pub value: T,
-    /// `SLURM_NODEID=3`
+    /// Such as `SLURM_NODEID=3`.
     pub from: String,
 }
 
@@ -62,44 +62,44 @@ impl<T> Sourced<T> {
     }
 }
 
-/// What a launcher says.
+/// What a launcher reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     pub launcher: &'static str,
     pub nodes: Option<Sourced<u32>>,
-    /// The number of nodes that the launcher starts unless it gets another one.
+    /// The number of nodes that the launcher starts by default.
     pub nodes_by_default: Option<Sourced<u32>>,
     pub node: Option<Sourced<u32>>,
     pub local: Option<Sourced<u32>>,
     pub meet: Option<Sourced<String>>,
     pub job: Option<Sourced<String>>,
-    /// The names of all nodes, in the order of their indices, if there is a list.
+    /// The names of all nodes, in the order of their indexes, if there is a list.
     pub names: Vec<String>,
-    /// Whether the order of the names only follows from how the launcher usually numbers nodes.
+    /// Whether the order of the names is only an assumption, based on how the launcher usually numbers nodes.
     pub are_names_usual: bool,
-    /// Whether these nodes may be a group of several that send data to each other, as in serving with
-    /// separate prefill and decode, or as steps of one job. So one node of theirs is not known to be
-    /// alone.
+    /// Whether these nodes may be one of several groups that send data to each other, such as in serving with
+    /// separate prefill and decode, or as steps of one job. If so, a group with one node may still have
+    /// peers.
     pub is_part: bool,
-    /// Why the number of nodes or the index is not known, as a clause.
+    /// Why the number of nodes or the index is unknown, as a clause.
     pub uncounted: Option<String>,
-    /// Why it is not known where node 0 is, as a clause.
+    /// Why the location of node 0 is unknown, as a clause.
     pub placeless: Option<String>,
 }
 
-/// Why the values of a launcher cannot be used. Each has the variable or argument with its value.
+/// Why the values of a launcher cannot be used. Each text contains the variable or argument with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unclear {
-    /// It is not a number of nodes or an index.
+    /// The value is not a number of nodes or an index.
     NotANumber(String),
     /// The number of nodes may change while the job runs.
     Elastic(String),
 }
 
-/// Returns what each launcher of this process says, in the order of precedence.
+/// Returns what each launcher of this process reports, in the order of precedence.
 ///
 /// # Errors
-/// The values of one of them cannot be understood.
+/// The values of one of the launchers cannot be understood.
 pub(crate) fn all(seen: &Seen) -> Result<Vec<Said>, Unclear> {
     LAUNCHERS.iter().filter_map(|launcher| launcher.ask(seen).transpose()).collect()
 }
@@ -127,7 +127,7 @@ pub(crate) fn nodes(seen: &Seen) -> Option<Nodes> {
     (this < count).then_some(Nodes { count, this })
 }
 
-/// As [`nodes`], of this container. Nothing is read but the host's name.
+/// Does the same as [`nodes`] for this container. Reads no file; the only lookup is the host's name.
 pub(crate) fn read(reader: &Reader, start: Start) -> Option<Nodes> {
     let words = start.words.iter().map(|word| word.to_string_lossy().into_owned());
     let host = reader.host_name().unwrap_or_default();
@@ -140,7 +140,7 @@ fn of_number(name: &str, text: &str) -> Result<Sourced<u32>, Unclear> {
     text.parse().map(told).map_err(|_| Unclear::NotANumber(told(0).from))
 }
 
-/// Returns a number of nodes, which torchrun takes as a range, too.
+/// Parses a number of nodes. torchrun accepts a range, too.
 fn of_nodes(name: &str, text: &str) -> Result<Sourced<u32>, Unclear> {
     match text.split_once(':') {
         Some((least, most)) if least == most => {

@@ -1,5 +1,5 @@
-//! Launchers of MPI. They number ranks and not nodes, so the node is computed if
-//! that is certain; otherwise an error names what is missing.
+//! Launchers of MPI. They number ranks and not nodes, so rdma-init computes the node's index if it is
+//! certain; otherwise an error names what is missing.
 
 use super::{MOST_NODES, Said, Seen, Sourced, Unclear, kubernetes, of_number};
 use crate::facts::hostlist;
@@ -10,11 +10,11 @@ struct RankVariables {
     rank: &'static str,
     local_size: &'static str,
     local_rank: &'static str,
-    /// How one rank is started on each node.
+    /// How to start one rank on each node.
     one_each: &'static str,
 }
 
-/// Open MPI. What a rank gets was examined with 4.1.4; 5.0 has no `OMPI_MCA_orte_*`.
+/// Reads Open MPI's variables. They were examined with 4.1.4; 5.0 has no `OMPI_MCA_orte_*`.
 pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let names = RankVariables {
         size: "OMPI_COMM_WORLD_SIZE",
@@ -35,8 +35,8 @@ pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     Ok(true)
 }
 
-/// MPICH and Intel MPI. With -ppn, ranks are numbered node by node. Without it, MPICH 4.0.2 numbered
-/// them around the nodes, and no variable shows which of the two it is.
+/// Reads the variables of MPICH and Intel MPI. With -ppn, they number ranks node by node. Without it, MPICH
+/// 4.0.2 numbered them round-robin, and no variable shows which of the two applies.
 pub(super) fn hydra(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let names = RankVariables {
         size: "PMI_SIZE",
@@ -53,7 +53,7 @@ pub(super) fn hydra(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     Ok(true)
 }
 
-/// Processes of PyTorch that know how many of them are on their node.
+/// Reads the variables of PyTorch processes that know how many of them are on their node.
 pub(super) fn pytorch(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let names = RankVariables {
         size: "WORLD_SIZE",
@@ -66,7 +66,7 @@ pub(super) fn pytorch(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     Ok(true)
 }
 
-/// Returns the number of nodes from the number of processes and of those on this node.
+/// Computes the number of nodes from the total number of processes and the number on this node.
 pub(super) fn from_world_size(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let [world, local] = ["WORLD_SIZE", "LOCAL_WORLD_SIZE"]
         .map(|name| of_number(name, seen.variable(name).unwrap_or_default()));
@@ -80,8 +80,8 @@ pub(super) fn from_world_size(seen: &Seen, said: &mut Said) -> Result<bool, Uncl
     Ok(true)
 }
 
-/// If each node has as many ranks as this one, its index follows from the rank: ranks are
-/// numbered node by node, or around the nodes.
+/// Computes the number of nodes and this node's index, if every node has as many ranks as this one. Ranks are
+/// numbered node by node, or round-robin.
 fn count(
     seen: &Seen,
     said: &mut Said,
@@ -116,7 +116,7 @@ fn count(
     Ok(())
 }
 
-/// The hosts of a list, and where it is.
+/// The hosts in a list, and where the list comes from.
 struct Hosts {
     names: Vec<String>,
     variable: &'static str,
@@ -137,7 +137,7 @@ fn hostfile(seen: &Seen) -> Option<Hosts> {
     let mut names: Vec<String> = Vec::new();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     for name in lines.filter_map(|line| line.split([' ', '\t', ':']).next()) {
-        // A host may be named once for each of its slots.
+        // The file may name a host once for each of its slots.
         if !names.iter().any(|known| known == name) && names.len() < MOST_NODES as usize {
             names.push(name.to_owned());
         }
@@ -145,15 +145,15 @@ fn hostfile(seen: &Seen) -> Option<Hosts> {
     Some(Hosts { names, variable: NAME, text: path.to_owned() })
 }
 
-/// In an allocation of Slurm, mpirun starts with its first node, and goes on in their order.
+/// Returns the nodes of the Slurm allocation: mpirun starts with the first one, and keeps their order.
 fn allocation(seen: &Seen) -> Option<Hosts> {
     const NAME: &str = "SLURM_JOB_NODELIST";
     let list = seen.variable(NAME)?;
     Some(Hosts { names: hostlist::expand(list)?, variable: NAME, text: list.to_owned() })
 }
 
-/// Where rank 0 is, and the names of all nodes, from the first list that there is. mpirun numbers nodes in the
-/// order of its list, unless an option changes it.
+/// Sets where rank 0 is and the names of all nodes: from the list of hosts if there is one, else from the
+/// names of an MPIJob's Pods. mpirun numbers nodes in the order of its list, unless an option changes it.
 fn place(seen: &Seen, said: &mut Said, hosts: Option<Hosts>) {
     said.meet = hosts.as_ref().and_then(Hosts::first).or_else(|| kubernetes::worker_0_of_mpi_job(seen));
     said.names = match hosts {
@@ -163,7 +163,7 @@ fn place(seen: &Seen, said: &mut Said, hosts: Option<Hosts>) {
     said.are_names_usual = true;
 }
 
-/// Returns where mpirun itself runs, which is the node of rank 0 unless it was started elsewhere:
+/// Returns where mpirun itself runs, which is the node of rank 0 unless mpirun was started elsewhere:
 /// `1077084160.0;tcp://192.0.2.2,172.17.0.1:56569;tcp6://[fd00::2]:58151`.
 fn address_of_mpirun(seen: &Seen) -> Option<Sourced<String>> {
     const NAME: &str = "OMPI_MCA_orte_hnp_uri";

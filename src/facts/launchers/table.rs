@@ -1,8 +1,8 @@
-//! The launchers, each a row of data: the variables that report how many nodes there are, which of
-//! them this one is, and where node 0 is.
+//! The launchers, one row of data for each: the variables that report how many nodes there are, which of them
+//! this one is, and where node 0 is.
 //!
-//! The first row that knows an index decides it, so a row of what starts processes on a node (torchrun,
-//! mpirun) comes before a row of what has started the nodes.
+//! The first row that knows an index decides it. So launchers that start processes on a node (torchrun,
+//! mpirun) come before launchers that start the nodes.
 
 use super::torchrun::rendezvous_host;
 use super::{Said, Seen, Sourced, Unclear, kubernetes, mpi, of_nodes, of_number, torchrun};
@@ -10,9 +10,9 @@ use crate::facts::hostlist;
 
 pub(super) struct Launcher {
     name: &'static str,
-    /// All of these are set if this launcher has started the process; none if `more` looks.
+    /// If this launcher has started the process, all of these are set; empty if only `more` decides.
     marks: &'static [&'static str],
-    /// None of these is set.
+    /// If this launcher has started the process, none of these is set.
     unless: &'static [&'static str],
     /// The variables; the first one that is set counts.
     nodes: &'static [&'static str],
@@ -20,9 +20,10 @@ pub(super) struct Launcher {
     local: &'static [&'static str],
     meet: &'static [&'static str],
     job: &'static [&'static str],
-    /// As in [`Said`].
+    /// See [`Said`].
     is_part: bool,
-    /// For a launcher that needs more than the value of a variable. Returns whether the launcher is there.
+    /// Handles launchers that need more than the value of a variable. Returns whether the launcher has
+    /// started the process.
     more: fn(&Seen, &mut Said) -> Result<bool, Unclear>,
 }
 
@@ -42,8 +43,8 @@ const NOTHING: Launcher = Launcher {
 pub(super) const LAUNCHERS: [Launcher; 15] = [
     // torch/distributed/run.py of PyTorch 2.9.
     Launcher { name: "torchrun's arguments", is_part: true, more: torchrun::arguments, ..NOTHING },
-    // A worker that torchrun has started: torch/distributed/elastic/agent/server/local_elastic_agent.py
-    // of PyTorch 2.9.
+    // A worker that torchrun has started: torch/distributed/elastic/agent/server/local_elastic_agent.py of
+    // PyTorch 2.9.
     Launcher {
         name: "torchrun",
         marks: &["TORCHELASTIC_RUN_ID", "GROUP_RANK"],
@@ -52,7 +53,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         local: &["LOCAL_RANK"],
         meet: &["MASTER_ADDR"],
         is_part: true,
-        // A run without an id is called so.
+        // A run without an id is called "none".
         more: |seen, said| {
             said.job = seen
                 .variable("TORCHELASTIC_RUN_ID")
@@ -79,9 +80,9 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         },
         ..NOTHING
     },
-    // _set_torch_distributed_env_vars in python/ray/train/torch/config.py of Ray 2.60, and others who
-    // start each process of PyTorch by themselves: WORLD_SIZE counts processes here. MASTER_ADDR is
-    // that of rank 0, whose node is the first (_assign_worker_ranks in
+    // _set_torch_distributed_env_vars in python/ray/train/torch/config.py of Ray 2.60, and other launchers
+    // that start each PyTorch process themselves: WORLD_SIZE counts processes here. MASTER_ADDR is the
+    // address of rank 0, which runs on the first node (_assign_worker_ranks in
     // python/ray/train/v2/_internal/execution/worker_group/worker_group.py).
     Launcher {
         name: "Ray Train",
@@ -94,8 +95,8 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         more: mpi::from_world_size,
         ..NOTHING
     },
-    // Open MPI 4.1 (orte/mca/schizo/ompi) and 5.0 (docs/tuning-apps/environment-var.rst), and
-    // MPIJob, which starts it.
+    // Open MPI 4.1 (orte/mca/schizo/ompi) and 5.0 (docs/tuning-apps/environment-var.rst), and MPIJob, which
+    // starts Open MPI.
     Launcher {
         name: "Open MPI",
         marks: &["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"],
@@ -105,8 +106,9 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         more: mpi::open_mpi,
         ..NOTHING
     },
-    // launch_procs in src/pm/hydra/proxy/pmip_cb.c of MPICH 4.1. What a rank gets was examined with
-    // MPICH 4.0.2 and Intel MPI 2021.19. With -pmi-port, it gets PMI_ID and no number of ranks.
+    // launch_procs in src/pm/hydra/proxy/pmip_cb.c of MPICH 4.1. The variables of a rank were examined with
+    // MPICH 4.0.2 and Intel MPI 2021.19. With -pmi-port, a rank gets PMI_ID, and no variable with the number
+    // of ranks.
     Launcher {
         name: "Hydra (MPICH, Intel MPI)",
         marks: &["PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"],
@@ -115,8 +117,8 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         more: mpi::hydra,
         ..NOTHING
     },
-    // srun(1), "OUTPUT ENVIRONMENT VARIABLES", and src/common/env.c of Slurm 25.05. SLURM_NODELIST
-    // and SLURM_NNODES are those of the step, too, unless something has kept the job's.
+    // srun(1), "OUTPUT ENVIRONMENT VARIABLES", and src/common/env.c of Slurm 25.05. SLURM_NODELIST and
+    // SLURM_NNODES describe the step, too, unless something has kept the job's values.
     Launcher {
         name: "Slurm",
         marks: &["SLURM_STEP_NODELIST", "SLURM_NODEID"],
@@ -157,7 +159,8 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         },
         ..NOTHING
     },
-    // Numbers that a user or a platform passes on to torchrun. Anything else may have these names.
+    // Numbers that a user or a platform passes on to torchrun. Other programs may use these names for
+    // something else.
     Launcher {
         name: "NNODES and NODE_RANK",
         marks: &["NNODES", "NODE_RANK"],
@@ -182,7 +185,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         more: kubernetes::leader_worker_set,
         ..NOTHING
     },
-    // Others that start each process of PyTorch by themselves, and number no nodes.
+    // Other launchers that start each PyTorch process themselves, and do not number nodes.
     Launcher {
         name: "PyTorch's processes",
         marks: &["WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK"],
@@ -194,8 +197,8 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         ..NOTHING
     },
     // Volcano 1.13 (pkg/controllers/job/plugins/distributed-framework/pytorch), PAI-DLC, and
-    // training-operators that set no PET_*. WORLD_SIZE and RANK count nodes here, because it is
-    // torchrun that starts the processes.
+    // training-operators that do not set PET_*. WORLD_SIZE and RANK count nodes here, because torchrun starts
+    // the processes.
     Launcher {
         name: "PyTorchJob",
         marks: &["WORLD_SIZE", "RANK", "MASTER_ADDR"],
@@ -208,7 +211,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
     },
     // Volcano 1.13 (pkg/controllers/job/plugins/env, .../svc).
     Launcher { name: "Volcano", is_part: true, more: kubernetes::volcano, ..NOTHING },
-    // An Indexed Job of Kubernetes, and JobSet, which consists of such Jobs.
+    // An Indexed Job of Kubernetes, and JobSet, which consists of Indexed Jobs.
     Launcher {
         name: "the Indexed Job",
         marks: &["JOB_COMPLETION_INDEX"],
@@ -216,7 +219,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         more: kubernetes::indexed_job,
         ..NOTHING
     },
-    // KubeRay 1.4 (ray-operator/controllers/ray/utils/constant.go). It numbers no Pods.
+    // KubeRay 1.4 (ray-operator/controllers/ray/utils/constant.go). It does not number its Pods.
     Launcher {
         name: "KubeRay",
         marks: &["RAY_CLUSTER_NAME"],
@@ -230,7 +233,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
 ];
 
 impl Launcher {
-    /// Returns what this launcher says; `None` if it has not started this process.
+    /// Returns what this launcher reports; `None` if it has not started this process.
     pub(super) fn ask(&self, seen: &Seen) -> Result<Option<Said>, Unclear> {
         let is_set = |name: &&str| seen.variable(name).is_some();
         if !self.marks.iter().all(is_set) || self.unless.iter().any(is_set) {

@@ -1,4 +1,4 @@
-//! The arguments of torchrun in the command that is to be started.
+//! The arguments of torchrun in the command to start.
 
 mod options;
 
@@ -6,7 +6,7 @@ use self::options::TorchrunOptions;
 use super::{Said, Seen, Sourced, Unclear, of_nodes, of_number};
 use crate::text::{shortened, visible};
 
-/// The modules that are torchrun, after `python -m`.
+/// The modules that are torchrun, if they follow `python -m`.
 const MODULES: [&str; 2] = ["torch.distributed.run", "torch.distributed.launch"];
 
 pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
@@ -14,7 +14,7 @@ pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     let options = TorchrunOptions::of(words);
     let value = |name: &str| options.value(name);
     if value("--standalone").is_some() {
-        // It is a separate job on each node, whatever has started it there.
+        // This is a separate job on each node, regardless of which launcher started the nodes.
         said.is_part = false;
         said.nodes = Some(Sourced { value: 1, from: "torchrun --standalone".to_owned() });
         said.node = Some(Sourced { value: 0, from: String::new() });
@@ -37,7 +37,7 @@ pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
                 visible(&shortened(option))
             ));
         }
-        // Without an option and without its variable, torchrun starts one node.
+        // Without the option and its variable, torchrun starts one node.
         None if said.nodes.is_none() && seen.variable("PET_NNODES").is_none() => {
             said.nodes_by_default = Some(Sourced { value: 1, from: "torchrun without --nnodes".to_owned() });
         }
@@ -46,8 +46,7 @@ pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
     Ok(true)
 }
 
-/// Returns the words behind torchrun; `None` if the command is not torchrun. A shell's script is not looked
-/// into.
+/// Returns the words after torchrun; `None` if the command is not torchrun. Does not look into shell scripts.
 fn words(command: &[String]) -> Option<&[String]> {
     let is_torchrun = |word: &String| word.rsplit('/').next() == Some("torchrun");
     let is_module = |pair: &[String]| pair[0] == "-m" && MODULES.contains(&pair[1].as_str());
@@ -58,13 +57,14 @@ fn words(command: &[String]) -> Option<&[String]> {
     command.get(start..)
 }
 
-/// Returns the host in a rendezvous endpoint of a variable. Its port is torchrun's own.
+/// Returns the host in a variable's rendezvous endpoint. Its port belongs to torchrun.
 pub(super) fn rendezvous_host(seen: &Seen, variable: &str) -> Option<Sourced<String>> {
     let place = seen.variable(variable)?;
     Some(Sourced::new(host_of(place)?, variable, place))
 }
 
-/// `node0:29400`, `[fd00::1]:29400`; etcd has its address here, too, where no node is.
+/// Returns the host of `node0:29400` or `[fd00::1]:29400`. For etcd, this is the address of the etcd server,
+/// which is not a node.
 fn host_of(place: &str) -> Option<String> {
     let host = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, _)) => host,

@@ -1,5 +1,5 @@
-//! Which routes of a long list are kept. The table of a routing daemon or of a VPN may have very
-//! many, and hardly any of them matters here.
+//! Which routes of a long list to keep. The table of a routing daemon or a VPN may have very many routes, and
+//! hardly any of them matters here.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -8,8 +8,7 @@ use ipnet::IpNet;
 
 use crate::facts::route::Route;
 
-/// The most default routes that are kept, and the most others. A node that is not a router has
-/// fewer.
+/// The most default routes to keep, and the most other routes. A node that is not a router has fewer.
 pub(super) const MOST: usize = 16 * 1024;
 
 /// The routes of one address family.
@@ -18,17 +17,17 @@ pub(super) struct Kept {
     pub routes: Vec<Route>,
     /// The number of default routes among them.
     defaults: usize,
-    /// The ways out of tables that a rule has to choose: the table, the interface, and the
-    /// source that the route is limited to.
+    /// The exits of tables that only a rule selects: the table, the interface, and the source that the route
+    /// is limited to.
     ways: HashSet<(u32, String, Option<IpNet>)>,
-    /// Whether there were more routes to keep than [`MOST`].
+    /// Whether there were more than [`MOST`] routes to keep.
     pub is_full: bool,
-    /// The number of entries that were not understood.
+    /// The number of entries that could not be parsed.
     pub strange: usize,
 }
 
 impl Kept {
-    /// Keeps the route if it may decide anything.
+    /// Keeps the route if it can affect a decision.
     pub(super) fn add(&mut self, route: Route, own: &BTreeSet<IpAddr>) {
         if !self.matters(&route, own) {
             return;
@@ -43,9 +42,9 @@ impl Kept {
         self.routes.push(route);
     }
 
-    /// Default routes matter, and the routes of the tables that every packet is looked up in.
-    /// Of another table it only matters out of which interfaces it leads, and where it leads
-    /// packets to our own networks.
+    /// Returns whether a route matters. Default routes do, and so do the routes in the tables that the kernel
+    /// consults for every packet. For any other table, it matters only which interfaces its routes use, and
+    /// how it routes packets to our own networks.
     fn matters(&mut self, route: &Route, own: &BTreeSet<IpAddr>) -> bool {
         if route.is_default() || route.needs_no_rule() {
             return true;
@@ -55,7 +54,7 @@ impl Kept {
         if own.range(range).next().is_some() {
             return true;
         }
-        // The link does not lead to other nodes.
+        // Link-local destinations do not lead to other nodes.
         let is_link = matches!(destination.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
         !is_link && self.ways.insert((route.table, route.interface.clone(), route.source))
     }
@@ -103,7 +102,7 @@ mod tests {
         let found = kept(many(most + 1000, 100).chain(main), &[]);
         assert_eq!(destinations(&found), ["10.0.0.0/32 eth1", "0.0.0.0/0 eth0", "10.1.0.0/24 eth0"]);
         assert!(!found.is_full);
-        // Nor do too many routes of the main table hide its default route, wherever it comes.
+        // Too many routes in the main table do not hide its default route either, whatever its position.
         let found = kept(many(most + 1, MAIN).chain([route("0.0.0.0/0", "eth0", MAIN)]), &[]);
         assert_eq!(found.routes.len(), MOST + 1);
         assert!(found.is_full && found.routes.last().is_some_and(Route::is_default));

@@ -1,9 +1,8 @@
-//! Interfaces and their addresses by rtnetlink(7), as getifaddrs(3) lists them: first each link in
-//! the kernel's order, then each address, IPv4 before IPv6. NCCL sees them in this order.
+//! Lists interfaces and their addresses through rtnetlink(7) in the order of getifaddrs(3): first each link
+//! in the kernel's order, then each address, IPv4 before IPv6. NCCL sees them in this order.
 //!
-//! glibc's own function ends the process at some errors of the socket
-//! (`__netlink_assert_response` in `sysdeps/unix/sysv/linux/netlink_assert_response.c`), which a
-//! sandbox may well give.
+//! glibc's own function aborts the process on some socket errors (`__netlink_assert_response` in
+//! `sysdeps/unix/sysv/linux/netlink_assert_response.c`), which a sandbox may well cause.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,24 +14,24 @@ use nix::libc;
 
 use super::{FAMILIES, IPV6, Question, Socket};
 
-/// One address, or none, of an interface.
+/// A link, or one address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// The link, or the label of the address.
+    /// The name of the link, or the label of the address.
     pub name: String,
     /// The link's index and MTU; `None` for an address.
     pub index: Option<u32>,
     pub mtu: Option<u32>,
-    /// The link's, as in `linux/if.h` (IFF_UP and others).
+    /// The flags of the link, as in `linux/if.h` (IFF_UP and others).
     pub flags: u32,
-    /// With the prefix's length; none for the entry of the link itself.
+    /// The address with its prefix length; `None` for the entry of the link itself.
     pub address: Option<IpNet>,
 }
 
 /// Returns all interfaces and addresses of the network namespace.
 ///
 /// # Errors
-/// The socket's error: a sandbox may refuse it, or not know it.
+/// The socket's error: a sandbox may refuse or not support it.
 pub(crate) fn list() -> Result<Vec<Listed>, Errno> {
     let mut socket = Socket::open()?;
     let links = links(&mut socket)?;
@@ -58,10 +57,10 @@ pub(crate) fn list() -> Result<Vec<Listed>, Errno> {
     Ok(listed)
 }
 
-/// Returns the names of the links by their indices.
+/// Returns the names of the links by their indexes.
 ///
 /// # Errors
-/// As for [`list`].
+/// The errors of [`list`].
 pub(super) fn names(socket: &mut Socket) -> Result<BTreeMap<u32, String>, Errno> {
     Ok(links(socket)?.into_iter().map(|(index, link)| (index, link.name)).collect())
 }
@@ -72,7 +71,7 @@ struct LinkInfo {
     mtu: Option<u32>,
 }
 
-/// Returns the links with their indices, in the kernel's order.
+/// Returns the links with their indexes, in the kernel's order.
 fn links(socket: &mut Socket) -> Result<Vec<(u32, LinkInfo)>, Errno> {
     let family = libc::AF_UNSPEC as u8;
     let asked = Question { request: libc::RTM_GETLINK, answer: libc::RTM_NEWLINK, family };
@@ -80,7 +79,7 @@ fn links(socket: &mut Socket) -> Result<Vec<(u32, LinkInfo)>, Errno> {
     Ok(found)
 }
 
-/// Returns a `struct ifinfomsg` and its attributes.
+/// Parses a `struct ifinfomsg` and its attributes.
 fn link(message: &[u8]) -> Option<(u32, LinkInfo)> {
     let (header, attributes) = message.split_at_checked(16)?;
     let name = find(attributes, libc::IFLA_IFNAME)?;
@@ -88,13 +87,13 @@ fn link(message: &[u8]) -> Option<(u32, LinkInfo)> {
     Some((number(header, 4)?, LinkInfo { name: text(name), flags: number(header, 8)?, mtu }))
 }
 
-/// Returns a `struct ifaddrmsg` and its attributes. `None` for a link that is not known, because it came
-/// after the list of links.
+/// Parses a `struct ifaddrmsg` and its attributes. Returns `None` for an unknown link, which appeared after
+/// the links were listed.
 fn address(message: &[u8], links: &BTreeMap<u32, LinkInfo>) -> Option<Listed> {
     let (header, attributes) = message.split_at_checked(8)?;
     let [family, prefix] = *header.first_chunk()?;
     let link = links.get(&number(header, 4)?)?;
-    // With a peer (point-to-point), IFA_ADDRESS is the peer's.
+    // If the link has a peer (point-to-point), IFA_ADDRESS is the peer's address.
     let bytes = find(attributes, libc::IFA_LOCAL).or_else(|| find(attributes, libc::IFA_ADDRESS))?;
     let address = match i32::from(family) {
         libc::AF_INET => Ipv4Addr::from(*bytes.first_chunk::<4>()?).into(),
@@ -113,16 +112,16 @@ fn address(message: &[u8], links: &BTreeMap<u32, LinkInfo>) -> Option<Listed> {
 fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     let one = NlasIterator::new(attributes).map_while(Result::ok).find(|one| one.kind() == kind)?;
     let length = one.length().into();
-    // The header is two numbers of 16 bits.
+    // The header consists of two 16-bit numbers.
     one.into_inner().get(4..length)
 }
 
-/// Returns a number of 32 bits at this place.
+/// Returns the 32-bit number at this offset.
 fn number(header: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*header.get(at..)?.first_chunk()?))
 }
 
-/// Returns a text that a NUL may end.
+/// Returns a text, up to its NUL if it has one.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
@@ -175,13 +174,13 @@ mod tests {
         assert_eq!(v4(std::slice::from_ref(&peer)).unwrap(), "eth0 10.1.0.1/24");
         let v6 = attribute(libc::IFA_ADDRESS, &[0xfd; 16]);
         assert!(shown(&address_message(libc::AF_INET6, &[v6])).unwrap().starts_with("eth0 fdfd:"));
-        // Too few bytes, another family, and none at all.
+        // Too few bytes, another family, and no address at all.
         assert_eq!(v4(&[attribute(libc::IFA_LOCAL, &[10, 1])]), None);
         assert_eq!(shown(&address_message(libc::AF_MPLS, &[peer])), None);
         assert_eq!(v4(&[]), None);
     }
 
-    /// Nothing that comes through the socket may end the program.
+    /// Checks that no message from the socket can crash the program.
     #[test]
     fn mutated_messages_do_no_harm() {
         let links: BTreeMap<u32, LinkInfo> = link(&link_message()).into_iter().collect();

@@ -1,4 +1,4 @@
-//! What a message of rtnetlink(7) says about a route or a rule.
+//! Parses routes and rules from rtnetlink(7) messages.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,14 +14,14 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessa
 use crate::facts::route::{LOCAL, Route};
 use crate::facts::rule::{Family, RoutingRule, RuleEffect};
 
-// Conditions of a rule that netlink-packet-route does not know. The numbers between the last
-// two are the masks of ports and flow labels (`linux/fib_rules.h`).
+// Conditions of a rule that netlink-packet-route does not support. The numbers between the last two are the
+// masks of ports and flow labels (`linux/fib_rules.h`).
 const FRA_DSCP: u16 = 25;
 const FRA_FLOWLABEL: u16 = 26;
 const FRA_DSCP_MASK: u16 = 30;
 
-/// Returns the routes of a message, one for each next hop; none if they carry no traffic of a job out
-/// of the container. `None` if the form of the message is unknown.
+/// Returns the routes in a message, one for each next hop; empty if they do not carry a job's traffic out of
+/// the container. Returns `None` if the form of the message is unknown.
 pub(super) fn routes(message: &[u8], names: &BTreeMap<u32, String>) -> Option<Vec<Route>> {
     let RouteMessage { header, attributes, .. } = RouteMessage::parse(message).ok()?;
     let find = |pick: fn(&RouteAttribute) -> Option<u32>| attributes.iter().find_map(pick);
@@ -101,7 +101,7 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// Returns the gateway. A route of IPv4 may have a gateway of IPv6 (`via inet6`).
+/// Returns the gateway. An IPv4 route may have an IPv6 gateway (`via inet6`).
 fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     match attribute {
         RouteAttribute::Gateway(address) => ip(address),
@@ -111,7 +111,7 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     }
 }
 
-/// Returns the rule of a message; `None` if the form of the message is unknown.
+/// Returns the rule in a message; `None` if the form of the message is unknown.
 pub(super) fn rule(message: &[u8]) -> Option<RoutingRule> {
     let RuleMessage { header, attributes, .. } = RuleMessage::parse(message).ok()?;
     let mut rule = RoutingRule {
@@ -151,7 +151,7 @@ pub(super) fn rule(message: &[u8]) -> Option<RoutingRule> {
             RuleAttribute::IpProtocol(_) => rule.others.push("ipproto".to_owned()),
             RuleAttribute::SourcePortRange(_) => rule.others.push("sport".to_owned()),
             RuleAttribute::DestinationPortRange(_) => rule.others.push("dport".to_owned()),
-            // The other numbers before these are padding, or not conditions.
+            // The other numbers up to this one are padding, or are not conditions.
             RuleAttribute::Other(attribute) => match attribute.kind() {
                 FRA_DSCP => rule.others.push("dscp".to_owned()),
                 FRA_FLOWLABEL => rule.others.push("flowlabel".to_owned()),
@@ -217,7 +217,7 @@ mod tests {
             shown(&message),
             ["eth0 0.0.0.0/0 Some(10.1.0.1) 100 5000", "eth1 0.0.0.0/0 Some(10.2.0.1) 100 5000"]
         );
-        // A dead next hop carries nothing.
+        // A dead next hop carries no traffic.
         let mut dead = hop(2, [10, 1, 0, 1]);
         dead.flags = RouteNextHopFlags::Dead;
         let hops = RouteAttribute::MultiPath(vec![dead, hop(3, [10, 2, 0, 1])]);
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(rule.to_string(), "77: not from 10.1.2.0/24 iif eth0 fwmark 0x10 ipproto lookup 5000");
     }
 
-    /// Nothing that comes through the socket may end the program.
+    /// Checks that no message from the socket can crash the program.
     #[test]
     fn mutated_messages_do_no_harm() {
         let hops = RouteAttribute::MultiPath(vec![hop(2, [10, 1, 0, 1]), hop(3, [10, 2, 0, 1])]);

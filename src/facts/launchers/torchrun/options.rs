@@ -1,8 +1,8 @@
-//! torchrun's options, read as Python's argparse reads them.
+//! torchrun's options, parsed as Python's argparse does.
 //!
 //! The names are those of `get_args_parser` in torch/distributed/run.py up to PyTorch 2.10, and of
-//! torch/distributed/launch.py. argparse also takes a part of a long name that only one option
-//! begins with, and short options in one word: `--nnode=4`, `-t3`, `-mt 3`.
+//! torch/distributed/launch.py. argparse also accepts an unambiguous prefix of a long name, and short options
+//! in one word: `--nnode=4`, `-t3`, `-mt 3`.
 
 /// The options with a value.
 const VALUED: &[&str] = &[
@@ -41,26 +41,26 @@ const FLAGS: &[&str] =
 /// The short options with a value; all other short options are flags.
 const SHORT_VALUED: [char; 2] = ['r', 't'];
 
-/// What the words between torchrun and its script say.
+/// The options between torchrun and its script.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TorchrunOptions {
-    /// The long options in the order of the words, by their full names with hyphens.
+    /// The long options in the order of the words, with their full names and with hyphens.
     read: Vec<(&'static str, String)>,
-    /// An option that this list does not have, if the words behind it may be its value or the script.
+    /// An unknown option, if the next word may be either its value or the script.
     pub unclear: Option<String>,
 }
 
-/// What a long option is.
+/// The kind of a long option.
 #[derive(Clone, Copy)]
 enum Long {
     Valued(&'static str),
     Flag(&'static str),
-    /// No option of the list, or the beginning of several.
+    /// Not in the list, or a prefix of several options.
     Unknown,
 }
 
 impl TorchrunOptions {
-    /// Reads the words behind torchrun.
+    /// Parses the words after torchrun.
     pub(super) fn of(words: &[String]) -> TorchrunOptions {
         let mut options = TorchrunOptions::default();
         let mut words = words.iter().map(String::as_str).peekable();
@@ -85,7 +85,7 @@ impl TorchrunOptions {
                     options.read.push((name, value.to_owned()));
                 }
                 (Long::Unknown, Some(_)) => {}
-                // A value does not begin with a hyphen, so this option has none.
+                // A value does not begin with a hyphen, so this option has no value.
                 (Long::Unknown, None) if words.peek().is_some_and(|next| next.starts_with('-')) => {}
                 (Long::Unknown, None) => {
                     options.unclear = Some(name.to_owned());
@@ -96,7 +96,7 @@ impl TorchrunOptions {
         options
     }
 
-    /// Returns the value of an option; of several, the last one counts.
+    /// Returns the value of an option. If it is repeated, the last value counts.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.read.iter().rev().find(|(option, _)| *option == name).map(|(_, value)| value.as_str())
     }
@@ -136,11 +136,11 @@ mod tests {
             ("--rdzv-e a:1 train.py", "--rdzv-endpoint", Some("a:1")),
             ("--rdzv_i=7 train.py", "--rdzv-id", Some("7")),
             ("--stand train.py --nnodes=4", "--standalone", Some("")),
-            // Several options begin so, and torchrun refuses them.
+            // Several options begin like this, and torchrun rejects them.
             ("--n=4 train.py", "--nnodes", None),
             ("--master=a train.py", "--master-addr", None),
             ("--sta --nnodes=2 train.py", "--standalone", None),
-            // Those of the script, and one that torchrun does not know.
+            // Options of the script, and one that torchrun does not know.
             ("train.py --nnode=4", "--nnodes", None),
             ("--role a -- train.py --nnode=4", "--nnodes", None),
             ("-nnodes=4 train.py", "--nnodes", None),
