@@ -1,4 +1,4 @@
-//! What every part of the plan decides on.
+//! The inputs of every decision in the plan.
 
 use super::{Options, ProfileOption, User};
 use crate::facts::Facts;
@@ -16,29 +16,29 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Returns the release of NCCL that reads the variables; the newest if it is not known, for
+    /// Returns the release of NCCL that reads the variables. If it is unknown, returns the newest, for
     /// questions on which releases hardly differ.
     pub fn version(&self) -> Version {
         self.user.version().unwrap_or(NEWEST)
     }
 
-    /// Returns the library of the job, which reads the variables.
+    /// Returns the job's library, which reads the variables.
     pub fn library(&self) -> Flavor {
         Flavor::of(self.facts)
     }
 
-    /// Returns whether the plan must not decide a variable.
+    /// Returns whether the plan must not decide on a variable.
     pub fn leaves_alone(&self, variable: &str) -> bool {
         self.options.profile == ProfileOption::None
             || self.user.get(variable).is_some()
             || self.options.keep.contains(variable)
             || self.hands_off(variable)
-            // Processes that are not workers need a list anyway, and NCCL finds the nearest in it.
+            // Processes that are not workers need a list anyway, and NCCL finds the nearest HCA in it.
             || variable != LIST && self.is_set_by_worker(variable)
     }
 
-    /// Returns whether the user lets each worker of vLLM set a variable. What it holds already then comes
-    /// after the worker's value, with a comma between them.
+    /// Returns whether the user lets each vLLM worker set a variable. The worker then puts its own value and
+    /// a comma in front of the existing value.
     pub fn is_set_by_worker(&self, variable: &str) -> bool {
         let selection = self.user.get(vllm::SELECTION);
         selection.is_some_and(|selection| vllm::is_set_by_worker(&selection.value, variable))
@@ -49,13 +49,13 @@ impl Context<'_> {
         self.profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable))
     }
 
-    /// Returns whether the platform's script has not run: nothing has set what it sets.
+    /// Returns whether the platform's script has yet to run: the variable that the script sets is not set.
     pub fn awaits_script(&self) -> bool {
         self.profile.script.as_ref().is_some_and(|script| self.user.get(&script.sets).is_none())
     }
 
-    /// Returns whether the command runs the platform's script before the job, so that it is not known here
-    /// what NCCL will get.
+    /// Returns whether the command runs the platform's script before the job. If it does, it is unknown here
+    /// which values NCCL will get.
     pub fn command_runs_script(&self) -> bool {
         let named = &self.facts.platform.files_in_command;
         let script = self.profile.script.as_ref().filter(|_| self.awaits_script());

@@ -1,5 +1,5 @@
-//! Whether NCCL is to ask our env plugin. With it, each process takes its own node's values at the
-//! moment of use; the environment and the conf file serve anyway.
+//! Whether NCCL is to use rdma-init's env plugin. With it, each process gets its own node's values at the
+//! time of use. The environment and the conf file contain values in either case.
 
 use super::{EnvPluginOption, Options, Setting, SettingOutcome, User};
 use crate::facts::Facts;
@@ -16,38 +16,37 @@ pub enum EnvPlugin {
     NotUsed(NotUsedReason),
 }
 
-/// Why NCCL does not ask it.
+/// Why NCCL does not use the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotUsedReason {
     /// The key `nccl-env-plugin` is `off`.
     Off,
-    /// rdma-init fills in no variable of NCCL's, so there is no decision to answer with.
+    /// rdma-init fills in no NCCL variable, so the plugin has no decision to answer with.
     NothingFilled,
-    /// No NCCL was found, or the release of one does not show.
+    /// No NCCL was found, or the release of one is unknown.
     UnknownRelease,
-    /// A process may load this release, which asks no plugin.
+    /// A process may load this release, which does not use env plugins.
     Release(Version),
-    /// The user sets the variable that names the plugin, or keeps it.
+    /// The user sets or keeps the variable that names the plugin.
     OfUser,
-    /// NCCL loads this file by itself.
+    /// NCCL loads this other plugin by itself.
     Foreign(String),
-    /// Others than root, or than this user, may be able to write to the directory of the state. Only a live
-    /// container shows that.
+    /// Users other than root and this user may be able to write to the state directory. Only a live container
+    /// can show that.
     Folder,
 }
 
-/// What a process of this container gets for a variable of NCCL's.
+/// What a process of this container gets for one of NCCL's variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForProcess {
     pub env_plugin: EnvPlugin,
-    /// What PID 1's command gets.
+    /// The value that PID 1's command gets.
     pub value: Option<String>,
     pub is_of_user: bool,
-    /// Whether the variable has a list of devices.
+    /// Whether the variable contains a list of devices.
     pub names_devices: bool,
-    /// The job's library.
     pub library: Flavor,
-    /// The entries that the list gets for ports that are ACTIVE by then.
+    /// The entries that are added to the list for ports that are ACTIVE by then.
     pub late: Vec<String>,
 }
 
@@ -62,7 +61,7 @@ fn why_not(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) 
     if !settings.iter().any(is_answer) {
         return Some(NotUsedReason::NothingFilled);
     }
-    // What the environment says of a release (`NCCL_VERSION`) is not enough.
+    // A release that only the environment names (`NCCL_VERSION`) is not certain enough.
     let releases = installed::image(facts).and_then(|_| installed::releases(facts).ok()).unwrap_or_default();
     let Some(oldest) = releases.iter().min() else { return Some(NotUsedReason::UnknownRelease) };
     if *oldest < READS_ENV_PLUGIN {
@@ -71,12 +70,13 @@ fn why_not(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) 
     if user.get(VARIABLE).is_some() || options.keep.contains(VARIABLE) {
         return Some(NotUsedReason::OfUser);
     }
-    // Of a container without RDMA, nothing is predicted.
+    // Without RDMA, there is no forecast, so this asks the model directly which plugin NCCL would load.
     let loaded = |version: &Version| env_plugin::loaded(facts, |_| None, *version);
     releases.iter().find_map(loaded).map(NotUsedReason::Foreign)
 }
 
-/// Returns whether the plugin can answer with a setting. What the configuration sets is the user's.
+/// Returns whether the plugin can answer with a setting. Variables that the configuration sets belong to the
+/// user.
 pub(crate) fn is_answer(setting: &Setting) -> bool {
     setting.outcome == SettingOutcome::Filled
         && setting.source != Source::Configuration

@@ -10,7 +10,7 @@ use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::Version;
 use crate::profiles::{AttributeEvidence, Condition, HcaEvidence, Only, Profile, Profiles, fits};
 
-/// One thing that a condition asks for.
+/// One thing that a condition requires.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Asked<'a> {
     Hca(&'a HcaEvidence),
@@ -31,20 +31,20 @@ pub(crate) enum Asked<'a> {
     ClaimedAttribute(&'a AttributeEvidence),
     /// This condition must not hold.
     Not(&'a Condition),
-    /// The job's NCCL is of this release or a later one.
+    /// The job's NCCL has this release or a later one.
     NcclMin(&'a str),
 }
 
-/// Whether it is there.
+/// Whether a requirement is met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Held {
     No,
     By(Sign),
-    /// What must not be there is not there, which is not a sign of anything.
+    /// The unwanted thing is absent, which is not evidence of anything.
     ByAbsence,
 }
 
-/// Returns what a condition asks for, in the order in which a profile's file has it.
+/// Returns the requirements of a condition, in the order of a profile's file.
 pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
     let Condition {
         hca,
@@ -86,20 +86,20 @@ pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
     all.into_iter().flatten().chain(not.iter().map(Asked::Not))
 }
 
-/// What a table of constants for some hosts asks for.
+/// Returns the requirements of a table of constants for some hosts.
 pub(crate) fn asked_by(only: &Only) -> impl Iterator<Item = Asked<'_>> {
     asked(&only.condition).chain(only.nccl_min.as_deref().map(Asked::NcclMin))
 }
 
-/// Returns whether the constants of a table count on this host.
+/// Returns whether the constants of a table apply to this host.
 pub(crate) fn counts(facts: &Facts, candidates: &[Candidate], only: &Only) -> bool {
     asked_by(only).all(|asked| asked.held(facts, candidates) != Held::No)
 }
 
-/// A profile, and what its conditions come to on a host.
+/// A profile, and the results of its conditions on a host.
 pub(crate) struct Fit<'a> {
     pub profile: &'a Profile,
-    /// One for each table `auto`; none for a profile that is chosen by name only.
+    /// One for each table `auto`; empty for a profile that can only be chosen by name.
     pub tables: Vec<Table>,
     /// One for each table `only`.
     pub only: Vec<Table>,
@@ -122,13 +122,14 @@ impl Table {
     }
 }
 
-/// One condition, as the profile's file has it.
+/// One condition, in the form of the profile's file.
 pub(crate) struct CheckedCondition {
     pub asked: String,
     pub held: Held,
 }
 
-/// Returns what the conditions of every profile come to: those that fit first, then by name.
+/// Returns the results of every profile's conditions: profiles that fit come first, then the order is by
+/// name.
 pub(crate) fn fits_of<'a>(facts: &Facts, profiles: &'a Profiles) -> Vec<Fit<'a>> {
     let candidates = candidates(facts);
     let table = |asked: Vec<Asked>| {
@@ -149,7 +150,7 @@ pub(crate) fn fits_of<'a>(facts: &Facts, profiles: &'a Profiles) -> Vec<Fit<'a>>
     fits
 }
 
-/// Returns what matched, if all that the condition asks for is there.
+/// Returns what matched, if all requirements of the condition are met.
 pub(crate) fn signs(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> Option<Vec<Sign>> {
     let mut signs = Vec::new();
     for asked in asked(condition) {
@@ -163,7 +164,7 @@ pub(crate) fn signs(facts: &Facts, candidates: &[Candidate], condition: &Conditi
 }
 
 impl Asked<'_> {
-    /// Returns whether this host has it.
+    /// Returns whether this host meets the requirement.
     pub(crate) fn held(self, facts: &Facts, candidates: &[Candidate]) -> Held {
         let interfaces = &facts.net.interfaces;
         let sign = match self {
@@ -218,7 +219,7 @@ impl Asked<'_> {
     }
 }
 
-/// As the profile's file has it.
+/// Writes the requirement in the form of the profile's file.
 impl fmt::Display for Asked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let (key, value) = match self {
@@ -260,7 +261,7 @@ impl fmt::Display for Asked<'_> {
     }
 }
 
-/// A driver may omit its own domain from an attribute's name.
+/// Looks for a device with this attribute. A driver may omit its own domain from an attribute's name.
 fn claimed_attribute(facts: &Facts, wanted: &AttributeEvidence) -> Option<Sign> {
     let fits_value = |value: &str| wanted.value.as_ref().is_none_or(|pattern| fits(pattern, value));
     facts.dra.iter().find_map(|device| {

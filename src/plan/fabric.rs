@@ -14,13 +14,13 @@ use crate::text::grouped;
 pub enum Fabric {
     /// NCCL's InfiniBand and RoCE transport over the used ports.
     Verbs,
-    /// RDMA behind this network interface, without verbs.
+    /// RDMA through this network interface, without verbs.
     Interface(String),
     /// A net plugin over this number of HCAs.
     Plugin(usize),
     /// A net plugin over these interfaces, without an HCA.
     PluginOverInterfaces(Vec<String>),
-    /// TCP, and why.
+    /// TCP, and the reason.
     None(NoRdmaReason),
 }
 
@@ -29,7 +29,7 @@ impl Fabric {
         !matches!(self, Fabric::None(_))
     }
 
-    /// Returns whether a job over plain sockets does without it.
+    /// Returns whether a job that runs over plain sockets loses the fabric.
     pub fn is_lost_over_sockets(&self) -> bool {
         matches!(self, Fabric::Verbs | Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_))
     }
@@ -55,7 +55,7 @@ pub(super) fn find(context: &Context, ports: &[Candidate]) -> Fabric {
     }
 }
 
-/// Returns a net plugin over the interfaces of these names that can be used.
+/// Returns a net plugin over those of the named interfaces that can be used.
 fn over_interfaces(context: &Context, patterns: &[String]) -> Fabric {
     let interfaces = context.facts.net.interfaces.iter().map(|interface| &interface.name);
     let is_usable = |name: &&String| interface::obstacle(context.facts, name).is_none();
@@ -67,7 +67,7 @@ fn over_interfaces(context: &Context, patterns: &[String]) -> Fabric {
     }
 }
 
-/// That there is no RDMA device, or why none of them is used.
+/// Returns why no RDMA device is used: there is none, or the reason for each.
 fn why_none(context: &Context, ports: &[Candidate]) -> NoRdmaReason {
     if ports.is_empty() {
         if let Some(node) = &context.facts.rdma_elsewhere {

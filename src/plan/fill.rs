@@ -1,4 +1,4 @@
-//! Turns proposals into settings; the user's decisions stay.
+//! Turns proposals into settings, and keeps the user's decisions.
 
 use super::context::Context;
 use super::rule::Rule;
@@ -9,7 +9,7 @@ use crate::facts::settings::UserSetting;
 use crate::finding::Source;
 use crate::profiles::Profile;
 
-/// Variables that are decided by what the host has, and not by a constant alone.
+/// Variables whose value depends on the host, and not on a constant alone.
 const SELECTION: &[&str] =
     &["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY"];
 
@@ -28,8 +28,8 @@ pub(super) fn tuning(profile: &Profile) -> Vec<Proposal> {
     constants.chain(unset).collect()
 }
 
-/// Returns what the user set, then the proposals for other variables. Of two proposals for one
-/// variable, the first counts.
+/// Returns what the user set, then the proposals for other variables. If there are two proposals for one
+/// variable, the first one counts.
 pub(super) fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>) -> Vec<Setting> {
     let mut settings: Vec<Setting> = context
         .user
@@ -55,7 +55,7 @@ pub(super) fn settings(context: &Context, proposals: impl IntoIterator<Item = Pr
     settings
 }
 
-/// Returns whether a variable of the user's, or of the start, is worth a line.
+/// Returns whether a variable of the user or of the container's start deserves a line.
 fn concerns(context: &Context, setting: &UserSetting) -> bool {
     let variable = &setting.variable;
     setting.origin == Source::AtStart
@@ -71,14 +71,14 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
         return setting;
     }
     let UserSetting { variable, value, origin, .. } = setting.clone();
-    // What the configuration of rdma-init sets is not in the environment yet.
+    // The configuration of rdma-init sets this variable, so it is not in the environment yet.
     match context.options.set.get(&variable).filter(|_| origin == Source::Configuration) {
         Some(configured) => Setting::filled(variable, configured.clone(), origin, Rule::SetByUser),
         None => Setting::left(variable, Some(value), SettingOutcome::User, origin, Rule::SetByUser),
     }
 }
 
-/// Returns a value that the container's start has filled in, with the reason that it had then.
+/// Returns a value that rdma-init filled in when the container started, with the reason that it had then.
 fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
     let is_it = |filled: &&Filled| filled.variable == setting.variable;
     let filled = facts.filled_at_start.iter().find(is_it).filter(|_| setting.origin == Source::AtStart)?;

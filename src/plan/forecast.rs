@@ -1,5 +1,4 @@
-//! What NCCL will do with the decision: the model of NCCL, asked about the job's
-//! variables as they will be.
+//! What NCCL will do with the decision, according to the model of NCCL, given the job's final variables.
 
 use serde::Serialize;
 
@@ -9,22 +8,22 @@ use crate::libraries::nccl::log;
 use crate::libraries::nccl::predict::{Prediction, predict};
 use crate::libraries::nccl::version::{KINDS, Version};
 
-/// What is predicted for some releases.
+/// The prediction for some releases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Forecast {
-    /// The job's, or the first of those for which it holds; `None` for all.
+    /// The job's release, or the first release to which the prediction applies; `None` for all releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Version>,
     #[serde(flatten)]
     pub prediction: Prediction,
-    /// The beginning of NCCL's own line about its HCAs, if the job logs it and all these
-    /// releases write the same.
+    /// The beginning of NCCL's own log line about its HCAs, if the job logs it and all these releases write
+    /// the same line.
     #[serde(skip)]
     pub log: Option<String>,
 }
 
-/// Returns the prediction for the release that is known; else for every kind of release,
-/// oldest first, one for each change in what they do.
+/// Returns the prediction for the job's release. If it is unknown, returns one prediction for each change in
+/// behavior between releases, oldest first.
 pub(super) fn forecasts(facts: &Facts, settings: &[Setting], version: Option<Version>) -> Vec<Forecast> {
     let get = |name: &str| value(settings, name);
     let of = |version: Version| {
@@ -51,7 +50,7 @@ pub(super) fn forecasts(facts: &Facts, settings: &[Setting], version: Option<Ver
     forecasts
 }
 
-/// Returns what the job's environment has, conf files included.
+/// Returns the value in the job's environment, conf files included.
 pub(super) fn value<'a>(settings: &'a [Setting], variable: &str) -> Option<&'a str> {
     settings.iter().find(|setting| setting.variable == variable)?.value.as_deref()
 }

@@ -1,7 +1,7 @@
 //! `NCCL_IB_GID_INDEX` and `NCCL_IB_ADDR_*`: the source address of RoCE.
 //!
-//! An entry of the table holds an address only until the table changes: a link that bounces, or an address
-//! that is renewed, may move it. So an index is set if nothing else leads NCCL to the right index.
+//! A table entry holds an address only until the table changes: a link that bounces, or an address that is
+//! renewed, may move it. So the plan sets an index only if nothing else makes NCCL find the right one.
 
 mod leave;
 mod not_taken;
@@ -22,20 +22,20 @@ use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
 use search::SlotSearch;
 
-/// What is right for the used ports.
+/// The right choice for the used ports.
 #[must_use]
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum GidChoice {
-    /// There is nothing to choose: only InfiniBand, no port with a GID of ours, or the user has
+    /// There is nothing to choose: all ports are InfiniBand, no port has a GID of ours, or the user has
     /// decided.
     NotOurs,
-    /// The same index on every port.
+    /// The same index is right on every port.
     Index { index: u32, rule: Rule, evidence: Vec<RuleEvidence> },
-    /// NCCL's own search, what leads it to a right index of each port, and the index that is right on
-    /// every port now, if it is one.
+    /// NCCL's own search, with the variables that make it find a right index on each port, and the index that
+    /// is right on every port now, if there is one.
     Search { search: Search, releases: Vec<Version>, slot: Option<u32>, evidence: Vec<RuleEvidence> },
-    /// No index, because any would be wrong on a port that is used anyway. NCCL's search may be
-    /// led to the right indexes of this many of all ports.
+    /// No index, because any index would be wrong on a used port. Variables may make NCCL's search find the
+    /// right indexes on this many of all ports.
     NotForAll { search: Option<Search>, on: usize, of: usize, evidence: Vec<RuleEvidence> },
 }
 
@@ -50,7 +50,7 @@ impl GidChoice {
     }
 }
 
-/// Chooses for the used ports, and leaves ports out if no single choice fits all.
+/// Chooses for the used ports, and skips ports if no single choice fits all of them.
 pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> GidChoice {
     let Context { facts, profile, user, .. } = context;
     if !context.uses_verbs() || user.gid().is_some() {
@@ -60,7 +60,7 @@ pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Not
         rails(facts, ports).into_iter().partition(|rail| !rail.slots.is_empty());
     let of = all.len() + without.len();
     let is_for_all = without.is_empty();
-    // If interfaces cannot be listed, it is unknown which addresses are ours.
+    // If the interfaces cannot be listed, it is unknown which addresses are ours.
     if !is_for_all && !facts.net.interfaces.is_empty() {
         notes.remark(Remark::WithoutOwnGid(without.into_iter().map(|rail| rail.name).collect()));
     }
@@ -78,7 +78,7 @@ pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Not
     }
     let rails = of_one_family(&all);
     let common = common_index(&rails);
-    // Without a version only what is right in every release can be chosen.
+    // If the release is unknown, only a choice that is right in every release is possible.
     let of_job = || user.version().filter(|version| *version >= SEARCHES_GIDS).map(|version| vec![version]);
     if !is_for_all {
         let found = of_job().and_then(|releases| search::run(context, &rails, &releases, notes));
@@ -115,7 +115,7 @@ fn published_index(rails: &[RailGids], profile: &Profile) -> Option<u32> {
     is_right_everywhere(rails, index).then_some(index)
 }
 
-/// Keeps the rails that share an index with most others, if the others can be left out.
+/// Chooses the index that the most rails share, and skips the other rails if the plan may do so.
 fn largest_agreeing(
     context: &Context,
     rails: &[RailGids],
@@ -198,7 +198,7 @@ pub(crate) fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) 
     }
 }
 
-/// Returns the variables that lead NCCL's search, as far as it needs any.
+/// Returns the variables that steer NCCL's search; empty if it needs none.
 fn steers(search: &Search, rule: impl Fn() -> Rule) -> Vec<Proposal> {
     let family = (search.family == Family::Inet6).then(|| Proposal::from_facts(FAMILY, "AF_INET6", rule()));
     let range = search.range.map(|range| Proposal::from_facts(RANGE, range.to_string(), rule()));

@@ -16,7 +16,7 @@ pub(super) fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes)
     let profile = context.profile;
     let constant = profile.variables.get(VARIABLE);
     if !context.uses_verbs() {
-        // Without verbs there is only the published value, which may be empty.
+        // Without verbs, only the published value applies, which may be empty.
         return constant
             .map(|value| Proposal::from_profile(&profile.name, VARIABLE, value, Rule::Published))
             .into_iter()
@@ -44,7 +44,7 @@ pub(super) fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes)
     }
     let rule = Rule::UsableHcas { used: used.len(), of: ports.len() };
     let list = exact_list(ports);
-    // A worker of vLLM puts an HCA in front, and the sign counts at the very start alone.
+    // A vLLM worker puts an HCA in front of the list, but NCCL honors the sign only as the first character.
     let list = match context.is_set_by_worker(VARIABLE) {
         true => without_sign(list, ports, context.version()),
         false => list,
@@ -53,9 +53,9 @@ pub(super) fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes)
     vec![Proposal::from_facts(VARIABLE, list, rule).because(evidence)]
 }
 
-/// `NCCL_IB_DISABLE=1`, if NCCL would otherwise take devices that it must not take. Either
-/// it cannot work on them: it does not look at the node type, or they connect to NVSwitches, and it
-/// fails at the first connection. Or the configuration says to leave them alone, and there are no others.
+/// Returns `NCCL_IB_DISABLE=1` if NCCL would otherwise use devices that it must not use. Either NCCL cannot
+/// work on them: it does not check the node type, or they connect to NVSwitches, and it fails at the first
+/// connection. Or the configuration says to skip them, and there are no others.
 pub(super) fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
     let is_trap = |port: &&Candidate| {
         visible(port.hca, port.port)
@@ -81,7 +81,7 @@ pub(super) fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabri
     Some(Proposal::from_facts("NCCL_IB_DISABLE", "1", rule).because(evidence(ports)))
 }
 
-/// Returns whether NCCL, given this pattern, takes all used ports and no other.
+/// Returns whether NCCL, with this pattern, uses all used ports and no other port.
 fn selects_exactly(pattern: &str, ports: &[Candidate], version: Version) -> bool {
     let pattern = Pattern::of_hcas(pattern, version);
     ports
@@ -90,8 +90,8 @@ fn selects_exactly(pattern: &str, ports: &[Candidate], version: Version) -> bool
         .all(|port| pattern.selects(&port.hca.name, Some(port.port.number)) == port.is_used())
 }
 
-/// `=mlx5_1,mlx5_2`: whole names, so that `mlx5_1` does not also mean `mlx5_10`.
-/// A port is named only if another port of the HCA must not be used.
+/// Returns a list such as `=mlx5_1,mlx5_2`, with exact names, so that `mlx5_1` does not also match `mlx5_10`.
+/// Includes a port number only if another port of the HCA must not be used.
 fn exact_list(ports: &[Candidate]) -> String {
     let others = ports.iter().filter(|port| !port.is_used() && visible(port.hca, port.port));
     let with_ports: HashSet<&str> = others.map(|port| port.hca.name.as_str()).collect();
@@ -105,7 +105,7 @@ fn without_sign(list: String, ports: &[Candidate], version: Version) -> String {
     if selects_exactly(&plain, ports, version) { plain } else { list }
 }
 
-/// Returns the used ports by name, `NAME:PORT` if `with_port` says so, each once.
+/// Returns the names of the used ports, each once, as `NAME:PORT` if `with_port` is true for a port.
 fn device_list(ports: &[Candidate], with_port: impl Fn(&Candidate) -> bool) -> Vec<String> {
     let (mut names, mut known) = (Vec::new(), HashSet::new());
     for port in ports.iter().filter(|port| port.is_used()) {

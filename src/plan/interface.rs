@@ -1,4 +1,4 @@
-//! `NCCL_SOCKET_IFNAME`: the interface of the bootstrap, and of TCP.
+//! `NCCL_SOCKET_IFNAME`: the interface of the bootstrap and of TCP.
 
 use super::remark::Remark;
 use super::rule::{Rule, Trial};
@@ -70,8 +70,8 @@ fn selected<'a>(facts: &'a Facts, pattern: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Returns the name as platforms publish it; exact (`=eth0`) if it would otherwise
-/// also select an `eth0.100`.
+/// Returns the name in the form that platforms publish, or in the exact form (`=eth0`) if the plain name
+/// would also match an interface such as `eth0.100`.
 fn pattern_for(facts: &Facts, name: &str) -> String {
     let ambiguous =
         facts.net.interfaces.iter().any(|other| other.name != name && other.name.starts_with(name));

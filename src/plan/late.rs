@@ -1,4 +1,4 @@
-//! Ports that are not ACTIVE yet, and that the plan would use if they were.
+//! Ports that are not ACTIVE yet, but that the plan would use if they were.
 
 use super::{Options, Plan, Setting, SettingOutcome, decide_as_found};
 use crate::facts::Facts;
@@ -10,19 +10,19 @@ use crate::profiles::Profiles;
 /// The most ports to examine: each needs a separate decision.
 const MOST: usize = 16;
 
-/// A port that NCCL is to use as well if it is ACTIVE when NCCL asks.
+/// A port that NCCL is to use as well, if it is ACTIVE when NCCL asks the env plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LatePort {
     /// The HCA's name now.
     pub hca: String,
     /// Counted from 1.
     pub number: u32,
-    /// What the list of HCAs has for it: `mlx5_2`, or `mlx5_2:1`.
+    /// The port's entry in the list of HCAs: `mlx5_2` or `mlx5_2:1`.
     pub entry: String,
 }
 
-/// Returns the ports that would only add themselves to an exact list of HCAs. If a port would change anything
-/// else for NCCL, the values of the start stand.
+/// Returns the ports that would do nothing but add an entry to an exact list of HCAs. If a port would change
+/// anything else for NCCL, the values from the start remain.
 pub(super) fn ports(facts: &Facts, profiles: &Profiles, options: &Options, plan: &Plan) -> Vec<LatePort> {
     let Some(list) = exact_list(&plan.settings) else { return Vec::new() };
     let late = facts.rdma.iter().flat_map(|hca| hca.ports.iter().map(move |port| (hca, port)));
@@ -37,7 +37,7 @@ pub(super) fn ports(facts: &Facts, profiles: &Profiles, options: &Options, plan:
     late.take(MOST).filter_map(added).collect()
 }
 
-/// Returns the list of HCAs, if rdma-init chose it, and it has names alone.
+/// Returns the list of HCAs, if rdma-init chose it and it has exact names.
 fn exact_list(settings: &[Setting]) -> Option<&str> {
     let is_own = |setting: &&Setting| {
         setting.variable == LIST
@@ -47,14 +47,14 @@ fn exact_list(settings: &[Setting]) -> Option<&str> {
     settings.iter().find(is_own)?.value.as_deref()?.strip_prefix('=')
 }
 
-/// NCCL's variables but the list of HCAs, with what the job gets.
+/// Returns NCCL's variables except the list of HCAs, with the job's values.
 fn others(settings: &[Setting]) -> impl Iterator<Item = (&str, SettingOutcome, Option<&str>)> {
     let is_other = |setting: &&Setting| setting.variable.starts_with("NCCL_") && setting.variable != LIST;
     let settings = settings.iter().filter(is_other);
     settings.map(|setting| (setting.variable.as_str(), setting.outcome, setting.value.as_deref()))
 }
 
-/// Returns the one entry that the second list has beside those of the first.
+/// Returns the only entry that is in the second list but not in the first.
 fn added_entry<'a>(before: &str, after: &'a str) -> Option<&'a str> {
     let before: Vec<&str> = before.split(',').collect();
     let after: Vec<&str> = after.split(',').collect();
@@ -63,8 +63,8 @@ fn added_entry<'a>(before: &str, after: &'a str) -> Option<&'a str> {
     (added.next().is_none() && after.len() == before.len() + 1).then_some(*entry)
 }
 
-/// Returns the facts as they will be with this port ACTIVE. A port without a link shows neither its rate nor
-/// its LID, so it gets those of a used port of the same kind.
+/// Returns the facts as they will be when this port is ACTIVE. A port without a link reports neither its rate
+/// nor its LID, so it gets those of a used port of the same kind.
 fn with_active(facts: &Facts, plan: &Plan, hca: &Hca, port: &Port) -> Facts {
     let is_used = |hca: &str, number: u32| {
         plan.ports.iter().any(|found| found.used && found.hca == hca && found.port == number)
@@ -112,7 +112,7 @@ mod tests {
         let infiniband = include_str!("../demo/infiniband.json");
         assert_eq!(late(infiniband, down), ["mlx5_8"]);
         assert_eq!(late(infiniband, |_| ()), <[String; 0]>::default());
-        // A port without a GID table does not show how it will be used.
+        // A port without a GID table does not show how NCCL would use it.
         let without_gids = |port: &mut Port| {
             down(port);
             port.gids = Default::default();

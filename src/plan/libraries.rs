@@ -1,4 +1,5 @@
-//! The libraries other than NCCL: what they are filled in with, and what they will do in the end.
+//! The libraries other than NCCL: which variables rdma-init fills in for them, and what they will do as a
+//! result.
 
 use serde::Serialize;
 
@@ -13,15 +14,15 @@ use crate::libraries::{self, Fill, Library, LibraryContext, LibraryFinding, Will
 /// A library that the job has, and what it will do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Outlook {
-    /// As the key `libraries` has it.
+    /// The name in the key `libraries`.
     pub library: &'static str,
-    /// As people write it.
+    /// The name for people.
     pub title: &'static str,
     /// `None` if it is unknown.
     pub will: Option<Will>,
 }
 
-/// Variables of other libraries that follow the same decisions, if a profile asks for them.
+/// Returns the variables of other libraries that follow the same decisions, if a profile asks for them.
 pub(super) fn companions(context: &Context, rails: &Rails) -> Vec<Proposal> {
     let profile = context.profile;
     let follow = |variable: &String| {
@@ -32,11 +33,11 @@ pub(super) fn companions(context: &Context, rails: &Rails) -> Vec<Proposal> {
     asked_for.filter_map(follow).collect()
 }
 
-/// Returns what fixes the libraries on this host, beside what is proposed already.
+/// Returns the variables that fix the libraries on this host, in addition to those that are already proposed.
 pub(super) fn propose(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<Proposal> {
     let mut all: Vec<Proposal> = Vec::new();
     for library in wanted(context, rails, proposed) {
-        // A library sees what those before it are filled in with.
+        // A library sees the variables that were proposed for the libraries before it.
         let fills = asked(context, rails, &[proposed, &all], |subject| -> Vec<Fill> {
             (library.fills)(subject).into_iter().map(|fill| settled(subject, fill)).collect()
         });
@@ -52,7 +53,7 @@ fn wanted(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<&'stat
     asked(context, rails, &[proposed], |subject| context.options.libraries.of(subject))
 }
 
-/// Returns what comes of a question about this host, with the variables of the user and those proposed.
+/// Asks a question about this host, with the user's variables and the proposed ones.
 fn asked<T>(
     context: &Context,
     rails: &Rails,
@@ -67,7 +68,7 @@ fn asked<T>(
     asked_with(context, rails, value, question)
 }
 
-/// Returns the same with these values.
+/// Asks a question about this host with these values.
 fn asked_with<'v, T>(
     context: &Context,
     rails: &Rails,
@@ -87,7 +88,7 @@ fn asked_with<'v, T>(
     })
 }
 
-/// Reports what the libraries will do with what was decided, and what is wrong with it.
+/// Returns what the libraries will do with the decision, and the findings about it.
 pub(super) fn outlook(
     context: &Context,
     rails: &Rails,
@@ -110,7 +111,7 @@ pub(super) fn outlook(
     })
 }
 
-/// Returns the interface on which the user lets NCCL's processes bootstrap.
+/// Returns the interface that the user's variables make NCCL's processes bootstrap on.
 pub(super) fn interface_of_user(context: &Context) -> Option<String> {
     let get = |name: &str| Some(context.user.get(name)?.value.as_str());
     get(super::interface::VARIABLE).filter(|value| value.len() > 1)?;
@@ -118,7 +119,7 @@ pub(super) fn interface_of_user(context: &Context) -> Option<String> {
     found.ok().map(|endpoint| endpoint.interface)
 }
 
-/// Returns whether the configuration lets a profile's companion be filled in.
+/// Returns whether the configuration allows rdma-init to fill in a profile's companion variable.
 pub(super) fn allows(context: &Context, variable: &str) -> bool {
     libraries::of_variable(variable).is_none_or(|library| context.options.libraries.allows(library))
 }

@@ -1,10 +1,10 @@
-//! What to set, and why: a pure function of the facts, the profiles and the
-//! configuration. No I/O, so that any host can be replayed.
+//! What to set, and why: a pure function of the facts, the profiles, and the configuration. It does no I/O,
+//! so any host can be replayed.
 //!
-//! The user's values stay. Selection (which HCAs, which GID, which interface)
-//! comes from the facts (see [`crate::fabric`]), with the profile's published constant preferred if
-//! the facts agree with it. Tuning comes only from a profile. Every value
-//! carries where it comes from, the rule, and the evidence.
+//! The plan never changes the user's values. Selection (which HCAs, which GID, which interface) comes from
+//! the facts (see [`crate::fabric`]); if the facts agree with the profile's published constant, the constant
+//! is preferred. Tuning comes only from a profile. Every value carries its source, the rule, and the
+//! evidence.
 
 pub(crate) mod context;
 pub(crate) mod cross_nic;
@@ -68,33 +68,33 @@ use crate::libraries::nccl::predict::{PortUse, Transport};
 use crate::libraries::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
 
-/// The version of the document that holds a plan: `plan --json`, and the state's
-/// `plan.json`. It changes when a field changes its meaning or goes.
+/// The version of the document that contains a plan: `plan --json`, and the state's `plan.json`. It changes
+/// if a field changes its meaning or is removed.
 pub const SCHEMA: &str = "rdma-init/plan/1";
 
 /// The decision about a container.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {
-    /// `None` if no profile fits, or none is wanted.
+    /// `None` if no profile fits, or the user wants none.
     pub profile: Option<ProfileChoice>,
     pub fabric: Fabric,
     /// Every port of every HCA, and why it is used or not.
     pub ports: Vec<PortVerdict>,
-    /// Every variable that was decided on, set or not.
+    /// Every variable that the plan decides on, set or not.
     pub settings: Vec<Setting>,
     /// The release of NCCL that was found for the job.
     pub nccl: Option<Version>,
-    /// The library that release is of.
+    /// The library of that release.
     #[serde(rename = "rccl", skip_serializing_if = "Flavor::is_nccl")]
     pub library: Flavor,
-    /// What NCCL will do with them: one for the release that is known, else one for
-    /// each way in which releases differ. Empty if no RDMA is about.
+    /// What NCCL will do with the settings: one forecast for the job's release; if it is unknown, one for
+    /// each difference between releases. Empty if there is no RDMA.
     pub forecasts: Vec<Forecast>,
-    /// Whether NCCL asks our env plugin, which only a start leaves.
+    /// Whether NCCL uses rdma-init's env plugin, which only a container start installs.
     #[serde(skip)]
     pub env_plugin: EnvPlugin,
-    /// The ports that the env plugin adds for a process if they are ACTIVE by then.
+    /// The ports that the env plugin adds for a process, if they are ACTIVE by then.
     #[serde(skip)]
     pub late: Vec<LatePort>,
     /// What the libraries other than NCCL will do, as far as the facts show.
@@ -110,8 +110,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The ports that NCCL takes in the place of those of the plan, if it takes no port of the
-    /// plan: on EFA, without its plugin, HCAs that lead to NVSwitches.
+    /// Returns the ports that NCCL uses instead of the plan's ports, if it uses none of the plan's: on EFA
+    /// without its plugin, these are HCAs that lead to NVSwitches.
     pub fn taken_instead<'a>(&self, transport: &'a Transport) -> Option<&'a [PortUse]> {
         let Transport::Verbs(ports) = transport else { return None };
         let used: Vec<String> =
@@ -130,24 +130,25 @@ impl Plan {
         self.forecasts.iter().any(|forecast| forecast.prediction.env_plugin.is_some())
     }
 
-    /// The variables to be filled in by rdma-init, secrets among them.
+    /// Returns the variables that rdma-init fills in, including secrets.
     pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
         self.with_value(|setting| setting.outcome == SettingOutcome::Filled)
     }
 
-    /// Returns what the job's environment has for a variable, conf files included.
+    /// Returns a variable's value in the job's environment, conf files included.
     pub fn value(&self, variable: &str) -> Option<&str> {
         forecast::value(&self.settings, variable)
     }
 
-    /// Returns those of them that others may see.
+    /// Returns the filled-in variables that other processes may see.
     pub fn public(&self) -> impl Iterator<Item = (&str, &str)> {
         self.filled().filter(|(name, _)| !is_secret(name))
     }
 
-    /// Returns those that were in its environment already and stand, and which others may see.
+    /// Returns the variables that were already in the environment, that the plan keeps, and that other
+    /// processes may see.
     pub fn inherited(&self) -> impl Iterator<Item = (&str, &str)> {
-        // Values that are not text were read with replacements.
+        // Values that are not UTF-8 were read with replacement characters.
         let is_exact = |setting: &Setting| !setting.value.as_deref().unwrap_or_default().contains('\u{fffd}');
         self.with_value(move |setting| {
             let is_of_environment =
@@ -162,23 +163,23 @@ impl Plan {
     }
 }
 
-/// What was decided for a host, with all that it was decided on. [`crate::findings`] are made
-/// of it.
+/// The decision for a host, with everything that it is based on. [`crate::findings`] derives the findings
+/// from it.
 #[must_use]
 pub struct Decided<'a> {
     pub facts: &'a Facts,
     pub options: &'a Options,
     pub user: User,
-    /// That of `plan.profile`, or the rules of a host without one.
+    /// The profile in `plan.profile`, or the rules for a host without a profile.
     pub profile: Profile,
     /// Every port of every HCA, with its verdict.
     pub ports: Vec<Candidate<'a>>,
     pub remarks: Vec<Remark>,
     /// What is wrong with the variables of libraries other than NCCL.
     pub of_libraries: Vec<LibraryFinding>,
-    /// The interface on which those libraries are to bootstrap.
+    /// The interface on which the libraries other than NCCL are to bootstrap.
     pub beside: Option<String>,
-    /// Without findings.
+    /// The plan without findings.
     pub plan: Plan,
 }
 
@@ -188,7 +189,7 @@ impl Decided<'_> {
     }
 }
 
-/// Decides. The named profile of `options`, if any, must be one of `profiles`.
+/// Makes the decision. If `options` names a profile, it must be one of `profiles`.
 pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -> Decided<'a> {
     let mut decided = decide_as_found(facts, profiles, options);
     if decided.plan.env_plugin == EnvPlugin::Used {
@@ -197,7 +198,7 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
     decided
 }
 
-/// Decides for the host as it is now, without a look at what may come up.
+/// Decides for the host as it is now, ignoring ports that may become ACTIVE later.
 fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -> Decided<'a> {
     let user = User::new(facts, options);
     let mut ports = candidates(facts);
@@ -215,8 +216,8 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     let fabric = fabric::find(&context, &ports);
 
     let mut proposals = Vec::from_iter(hcas::propose_off(&context, &ports, &fabric));
-    // Without RDMA and without a platform that is known, the interface alone is decided, for a job
-    // that goes over TCP.
+    // Without RDMA and without a known platform, the plan decides only the interface, for a job that uses
+    // TCP.
     let over_tcp = over_tcp::nodes(facts).filter(|_| choice.is_none() && !fabric.is_there());
     let decides_interface = choice.is_some() || over_tcp.is_some();
     let interface = if decides_interface { interface::choose(facts, &mut notes) } else { None };
@@ -225,7 +226,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         gid_index: gid.index(),
         interface: interface.as_ref().map(|choice| choice.name.as_str()),
     };
-    // A library other than NCCL is to bootstrap where the user lets NCCL bootstrap.
+    // The libraries other than NCCL are to bootstrap where the user makes NCCL bootstrap.
     let of_user = libraries::interface_of_user(&context);
     let beside = Rails { interface: of_user.as_deref().or(rails.interface), ..rails };
     if let Some(nodes) = over_tcp {
@@ -248,7 +249,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
 
     let beside = beside.interface.map(str::to_owned);
 
-    // Without devices, without a platform and on one node there is no network to configure.
+    // Without devices, without a platform, and on one node, there is no network to configure.
     let has_forecast = (!facts.rdma.is_empty() || choice.is_some() || over_tcp == Some(Nodes::Several))
         && !context.command_runs_script();
     let forecasts = |settings: &[Setting]| match has_forecast {
@@ -302,7 +303,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     Decided { facts, options, user, profile, ports, remarks, of_libraries, beside, plan }
 }
 
-/// Returns the rules of a host without a profile.
+/// Returns the rules for a host without a profile.
 fn no_profile() -> Profile {
     Profile { fabric: Some(profiles::Fabric::Verbs), ..Profile::default() }
 }

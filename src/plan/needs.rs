@@ -1,16 +1,16 @@
-//! Which facts a decision can depend on. The start-up does not read the others, because the
-//! user waits for it: on a host without RDMA, the network and the image would double what the start adds
+//! The facts that a decision can depend on. A start does not read other facts, because the user waits for it:
+//! on a host without RDMA, reading the network and the image would double the time that the start adds
 //! (docs/decisions.md).
 
 use super::{Options, ProfileOption, User, over_tcp};
 use crate::facts::{Facts, Need};
 use crate::profiles::{Condition, Profiles, Text};
 
-/// Returns whether the network can matter, and the image, judged by all that is known before they are
+/// Returns whether the network and the image can matter, based on everything that is known before they are
 /// read: the RDMA devices, the GPUs, the user's settings, and the names of the network devices.
 ///
-/// Without an HCA, three things ask for interfaces and routes: a profile, GPUs of a job that may
-/// have several nodes, and a value of the user's that names an interface. In doubt they matter.
+/// Without an HCA, three things require interfaces and routes: a profile, GPUs of a job that may have several
+/// nodes, and a user's variable that names an interface. In case of doubt, they matter.
 pub fn need(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Options) -> Need {
     if !facts.rdma.is_empty()
         || User::new(facts, options).get("NCCL_SOCKET_IFNAME").is_some()
@@ -20,13 +20,13 @@ pub fn need(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Op
     }
     match over_tcp::nodes(facts) {
         Some(over_tcp::Nodes::Several) => Need::NetworkAndImage,
-        // Only the interface is decided then, and no release of NCCL takes another one.
+        // In this case, the plan decides only the interface, and every release of NCCL uses the same one.
         Some(over_tcp::Nodes::PerhapsSeveral) if options.profile != ProfileOption::None => Need::Network,
         Some(over_tcp::Nodes::PerhapsSeveral) | None => Need::Nothing,
     }
 }
 
-/// Returns whether a profile may fit, as far as the names of the network devices show.
+/// Returns whether a profile may fit, judging by the names of the network devices.
 fn may_have_profile(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Options) -> bool {
     match &options.profile {
         ProfileOption::None => false,
@@ -38,7 +38,7 @@ fn may_have_profile(facts: &Facts, devices: &[String], profiles: &Profiles, opti
     }
 }
 
-/// Returns whether a condition can hold without an HCA, as far as the names show.
+/// Returns whether a condition can hold without an HCA, judging by the names of the network devices.
 fn may_hold(condition: &Condition, facts: &Facts, devices: &[String]) -> bool {
     let is_there = |file: &Text| facts.platform.files.iter().any(|known| *known == *file);
     let may_be_there = |pattern: &Option<Text>| {
@@ -52,8 +52,8 @@ fn may_hold(condition: &Condition, facts: &Facts, devices: &[String]) -> bool {
         && may_be_there(&condition.interface_up)
 }
 
-/// An address may have a label (`eth0:1`), and is then an interface of that name,
-/// which the device's name begins.
+/// Returns whether a device or one of its labels may match a pattern. The label of an address (`eth0:1`)
+/// counts as an interface, and its name begins with the device's name.
 fn may_fit(pattern: &str, device: &str) -> bool {
     let start = pattern.split('*').next().unwrap_or_default();
     device.starts_with(start) || start.starts_with(device)

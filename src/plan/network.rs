@@ -1,7 +1,7 @@
-//! Turns silent losses into errors, if RDMA is required: `NCCL_NET` and
-//! `NCCL_IGNORE_NET_MISMATCH`. Without the first, NCCL that finds no HCA when the job starts, or
-//! whose plugin gives up, runs on TCP and does not say so; without the second, a node with fewer
-//! NICs slows the whole job, and only a line of the log says so.
+//! Turns silent losses into errors if RDMA is required, with `NCCL_NET` and `NCCL_IGNORE_NET_MISMATCH`.
+//! Without the first variable, NCCL silently runs on TCP if it finds no HCA when the job starts, or if its
+//! plugin gives up. Without the second, a node with fewer NICs slows down the whole job, and only a line in
+//! the log reports it.
 
 use super::rule::Rule;
 use super::setting::Proposal;
@@ -12,18 +12,18 @@ use crate::libraries::nccl::network::{VARIABLE, name};
 use crate::libraries::nccl::predict::Transport;
 use crate::libraries::nccl::version::COMPARES_NICS;
 
-/// Not 0: a node with fewer NICs than others is a line of the log (`src/init.cc`).
+/// Unless this is 0, NCCL only logs a line if a node has fewer NICs than others (`src/init.cc`).
 const MISMATCH: &str = "NCCL_IGNORE_NET_MISMATCH";
 
-/// Returns the name of what will carry the traffic, if that is sure: the image is known, and each
-/// release that the job may have does the same. With a name, NCCL takes nothing else, so a guess
-/// would keep a plugin from its work.
+/// Proposes the name of the network that will carry the traffic, if it is certain: the image is known, and
+/// every release that the job may use does the same. With a name, NCCL uses no other network, so a wrong
+/// guess would disable a plugin.
 pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Option<Proposal> {
     if !context.options.require_rdma || context.leaves_alone(VARIABLE) {
         return None;
     }
     installed::image(context.facts)?;
-    // NCCL's own transport over other ports than those of the plan is no RDMA to insist on.
+    // If NCCL's own transport uses other ports than the plan's, it is not RDMA to insist on.
     let used: Vec<String> = ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect();
     let is_of_plan = |transport: &Transport| match transport {
         Transport::Verbs(taken) => taken.iter().any(|port| used.contains(&port.name())),
@@ -39,7 +39,7 @@ pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candid
     is_sure.then(|| Proposal::from_facts(VARIABLE, first, Rule::FallbackIsAnError))
 }
 
-/// 0, if the release compares the numbers of NICs, and its own transport finds them.
+/// Proposes 0, if the release compares the numbers of NICs, and its own transport finds them.
 pub(super) fn propose_mismatch(context: &Context, forecasts: &[Forecast]) -> Option<Proposal> {
     let compares = context.user.version().is_some_and(|version| version >= COMPARES_NICS);
     if !context.options.require_rdma || !compares || context.leaves_alone(MISMATCH) {

@@ -1,11 +1,11 @@
-//! What the plan says besides its settings.
+//! What the plan reports besides its settings.
 
 use super::remark::Remark;
 use super::rule::{Trial, Tried};
 use crate::fabric::NarrowingStep;
 use crate::libraries::nccl::devices::LIST;
 
-/// Collected while the plan is made.
+/// The remarks and trials that the plan collects while it decides.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Notes {
     pub remarks: Vec<Remark>,
@@ -21,7 +21,7 @@ impl Notes {
         self.tried.push(Tried { variable, trial });
     }
 
-    /// What has narrowed the ports down.
+    /// Notes the steps that have narrowed down the ports.
     pub fn steps(&mut self, steps: Vec<NarrowingStep>) {
         for step in steps {
             match step {

@@ -16,9 +16,9 @@ pub struct Options {
     pub instance_type: Option<String>,
     /// Whether the job must not run without RDMA.
     pub require_rdma: bool,
-    /// Variables never to fill.
+    /// Variables that rdma-init never fills in.
     pub keep: BTreeSet<String>,
-    /// Variables to set, as if by the user.
+    /// Variables to set as if the user had set them.
     pub set: IndexMap<String, String>,
     /// The libraries other than NCCL to decide for.
     pub libraries: Wanted,
@@ -28,19 +28,19 @@ pub struct Options {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefaultRouteOption {
-    /// As the profile says; else not, unless it is a rail.
+    /// What the profile says; without a profile, skip the HCA unless it is a rail.
     #[default]
     Auto,
     Use,
-    /// Not even if no other is there.
+    /// Skip the HCA even if there is no other.
     Skip,
 }
 
-/// Whether NCCL asks our env plugin for each variable.
+/// Whether NCCL uses rdma-init's env plugin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EnvPluginOption {
-    /// If every NCCL of the image asks one, and no other is named.
+    /// Use it if every NCCL in the image supports env plugins, and no other plugin is named.
     #[default]
     Auto,
     Off,
@@ -49,10 +49,10 @@ pub enum EnvPluginOption {
 /// Which profile to use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ProfileOption {
-    /// The one whose evidence is there.
+    /// The profile with evidence on this host.
     #[default]
     Auto,
-    /// Fill nothing.
+    /// No profile, and no variables filled in.
     None,
     Named(String),
 }

@@ -1,5 +1,5 @@
-//! Jobs with GPUs on a host without RDMA and without a profile. NCCL goes over TCP there, for its
-//! bootstrap and for the data.
+//! Jobs with GPUs on a host without RDMA and without a profile. There, NCCL uses TCP for its bootstrap and
+//! for the data.
 
 use super::interface::{self, VARIABLE};
 use super::rule::Trial;
@@ -10,15 +10,16 @@ use crate::facts::Facts;
 use crate::libraries::nccl::interfaces;
 use crate::libraries::nccl::version::NEWEST;
 
-/// How many nodes a job with GPUs has, as far as that decides about its interface.
+/// How many nodes a job with GPUs has, as far as that affects the decision about its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nodes {
     Several,
-    /// No launcher has said it.
+    /// No launcher has reported the number.
     PerhapsSeveral,
 }
 
-/// `None` without GPUs and for a job of one node: no interface matters then.
+/// Returns the nodes of the job; `None` without GPUs, and for a job with one node, where no interface
+/// matters.
 pub(crate) fn nodes(facts: &Facts) -> Option<Nodes> {
     facts.gpu.count.filter(|count| *count > 0)?;
     match facts.platform.nodes {
@@ -27,7 +28,7 @@ pub(crate) fn nodes(facts: &Facts) -> Option<Nodes> {
     }
 }
 
-/// `NCCL_SOCKET_IFNAME`, unless NCCL is right by itself.
+/// Proposes `NCCL_SOCKET_IFNAME`, unless NCCL chooses the right interface by itself.
 pub(crate) fn propose(
     context: &Context,
     nodes: Nodes,
@@ -39,16 +40,16 @@ pub(crate) fn propose(
         return Vec::new();
     }
     match (nodes, choice) {
-        // A job of one node needs no network, so a host without one is nothing to speak of.
+        // A job with one node needs no network, so a host without one does not deserve a remark.
         (Nodes::PerhapsSeveral, None) => Vec::new(),
         (Nodes::Several | Nodes::PerhapsSeveral, _) => interface::propose(context, choice, notes),
     }
 }
 
 /// Returns the NICs that NCCL uses for the data without `NCCL_SOCKET_IFNAME`, if it is better left unset:
-/// there are several, each of them is a device with an address that other nodes can reach, and
-/// the first, on which NCCL's processes meet, is the chosen one. With one name, NCCL would use
-/// one NIC (`ncclFindInterfaces` in `src/misc/socket.cc`).
+/// there are several, each of them is a device with an address that other nodes can reach, and the first one,
+/// on which NCCL's processes bootstrap, is the chosen interface. With one name, NCCL would use only one NIC
+/// (`ncclFindInterfaces` in `src/misc/socket.cc`).
 fn several_nics(facts: &Facts, choice: &InterfaceChoice) -> Option<Vec<String>> {
     let found = interfaces::all(&facts.net, |_| None, NEWEST).ok()?;
     let names: Vec<String> = found.into_iter().map(|endpoint| endpoint.interface).collect();

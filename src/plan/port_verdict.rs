@@ -11,13 +11,13 @@ use crate::facts::rdma::LinkLayer;
 pub struct PortVerdict {
     pub hca: String,
     pub port: u32,
-    /// Whether the HCA has other ports besides.
+    /// Whether the HCA has other ports.
     #[serde(skip)]
     pub of_several: bool,
     pub link_layer: LinkLayer,
     pub rate: String,
     pub used: bool,
-    /// Whether it would be used, had the user not named others.
+    /// Whether the job would use it if the user had not named other ports.
     #[serde(skip)]
     pub left_idle: bool,
     /// Whether it is used although it leads to the machine's NVSwitches.
@@ -28,12 +28,12 @@ pub struct PortVerdict {
 }
 
 impl PortVerdict {
-    /// `mlx5_0:1`, even if the HCA has only this port.
+    /// Returns a name such as `mlx5_0:1`, even if the HCA has only this port.
     pub fn full_name(&self) -> String {
         format!("{}:{}", self.hca, self.port)
     }
 
-    /// `mlx5_0`, or `mlx5_0:2` if the HCA has other ports besides.
+    /// Returns `mlx5_0`, or `mlx5_0:2` if the HCA has other ports.
     pub fn name(&self) -> String {
         match self.of_several {
             true => self.full_name(),

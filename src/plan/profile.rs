@@ -1,4 +1,4 @@
-//! Which profile: the named one, or the one whose evidence is there.
+//! Which profile applies: the named one, or the one with evidence on this host.
 
 use serde::Serialize;
 
@@ -13,15 +13,16 @@ use crate::profiles::{self, Outline, Profile, Profiles};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProfileChoice {
     pub name: String,
-    /// What matched; empty for a profile that was asked for by name.
+    /// What matched; empty for a profile that the user named.
     pub evidence: Vec<Sign>,
-    /// The names of others that fit as well and have the same priority, so that the names decide.
+    /// The names of other profiles that also fit and have the same priority, so that the order of names
+    /// decided.
     #[serde(skip)]
     pub equals: Vec<String>,
     /// The oldest release of NCCL that the platform says it supports.
     #[serde(skip)]
     pub nccl_min: Option<String>,
-    /// The same of CUDA.
+    /// The oldest version of CUDA that the platform says it supports.
     #[serde(skip)]
     pub cuda_min: Option<String>,
 }
@@ -64,7 +65,7 @@ pub(super) fn choose(
     }
 }
 
-/// Returns the profile that fits, what matched, and the names of those that fit as well as it does.
+/// Returns the profile that fits, what matched, and the names of profiles that fit equally well.
 fn by_evidence<'a>(
     facts: &Facts,
     candidates: &[Candidate],
@@ -78,7 +79,7 @@ fn by_evidence<'a>(
         };
         match &best {
             Some((known, _)) if outline.priority < known.priority => {}
-            // The first by name.
+            // The first profile by name wins.
             Some((known, _)) if outline.priority == known.priority => equals.push(outline.name.to_string()),
             _ => {
                 best = Some((outline, signs));

@@ -1,4 +1,4 @@
-//! What deciding has shown besides the settings, as data. `crate::findings` has the words.
+//! What the decision has shown besides the settings, as data. The texts are in `crate::findings`.
 
 use crate::fabric::KeptRails;
 use crate::fabric::interface::InterfaceChoice;
@@ -9,23 +9,23 @@ use crate::profiles::WrongConstant;
 pub enum Instead {
     /// Another index.
     Index(u32),
-    /// None, because NCCL finds this index on every HCA.
+    /// No index, because NCCL finds this index on every HCA.
     Found(u32),
-    /// None, because each HCA needs another one, and NCCL finds it.
+    /// No index, because each HCA needs a different one, and NCCL finds it.
     FoundOnEach,
-    /// None, because any would be wrong on a used HCA.
+    /// No index, because any index would be wrong on a used HCA.
     Nothing,
 }
 
-/// Worth reporting, and not visible in the settings and the ports alone.
+/// A result that is worth reporting, but not visible in the settings and ports alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
-    /// HCAs that carry a default route, and are rails anyway.
+    /// HCAs that carry a default route, but are rails.
     DefaultRouteRails(KeptRails),
-    /// RoCE ports, by their names, without a GID of an address of this container.
+    /// RoCE ports, by name, without a GID that holds an address of this container.
     WithoutOwnGid(Vec<String>),
-    /// No index is right for every port. `index` is right for `agreeing` of `of`, and not for
-    /// the `rest`, which are left out if it `is_set`.
+    /// No index is right for every port. `index` is right for `agreeing` of `of` ports, and wrong for the
+    /// `rest`, which the plan skips if it `is_set`.
     GidSlotsDiffer { index: u32, agreeing: usize, of: usize, rest: Vec<String>, is_set: bool },
     /// The published index is not right here.
     PublishedGidDiffers { published: String, instead: Instead },
@@ -33,10 +33,10 @@ pub enum Remark {
     PlatformValueWrong { variable: String, source: String, value: String, wrong: WrongConstant },
     /// More ports than this release takes.
     TooManyHcas { usable: usize, most: usize },
-    /// The published list of HCAs does not select those to use.
+    /// The published list of HCAs does not select exactly the HCAs to use.
     PublishedHcasDiffer(String),
-    /// The published interface is another than the one that was chosen.
+    /// The published interface is not the chosen one.
     PublishedInterfaceDiffers { published: String, chosen: InterfaceChoice },
-    /// Nothing shows which interface leads to the other nodes, not even the published one.
+    /// Nothing shows which interface reaches the other nodes, not even the published name.
     NoInterface { published: Option<String> },
 }

@@ -1,5 +1,5 @@
-//! The reason for a variable's value, what was tried, and the evidence, all as data.
-//! [`super::words`] has the texts.
+//! The reason for a variable's value, the rules that were tried, and the evidence, all as data. The texts are
+//! in [`super::words`].
 
 use std::path::PathBuf;
 
@@ -15,77 +15,77 @@ use crate::libraries::nccl::gid::{Failure, Range};
 use crate::libraries::nccl::version::Version;
 use crate::libraries::{FillReason, Will};
 
-/// Why a variable has its value, or none.
+/// Why a variable has its value, or no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// The reason that the start of this container has written down, in its words.
+    /// The reason that this container's start has written down, as text.
     AsWritten(String),
-    /// This one, on a host whose NCCL is RCCL: its words name RCCL.
+    /// The same rule on a host whose NCCL is RCCL: its text names RCCL.
     OfRccl(Box<Rule>),
     SetByUser,
-    /// The configuration says not to fill it in.
+    /// The configuration says never to fill in the variable.
     Keep,
     /// The profile publishes the value.
     Published,
-    /// The profile says to leave it unset.
+    /// The profile says to leave the variable unset.
     PublishedAsUnset,
-    /// The published list selects just the HCAs to use.
+    /// The published list selects exactly the HCAs to use.
     PublishedHcas,
     /// The published index is right on every HCA.
     PublishedSlot(u32),
-    /// The published name selects just the interface that was chosen.
+    /// The published name selects exactly the chosen interface.
     PublishedInterface(InterfaceChoice),
-    /// The published name is that of an interface, and no route shows a better one.
+    /// The published name is an interface's name, and no route shows a better one.
     PublishedInterfaceIsThere,
-    /// The usable ports: `used` of all `of`.
+    /// The usable ports: `used` of `of` ports.
     UsableHcas {
         used: usize,
         of: usize,
     },
-    /// NCCL would take these ports, which are left out.
+    /// The value keeps NCCL from using these ports, which the plan skips.
     KeepsFromLeftOut(Vec<String>),
-    /// NCCL would take these ports, and fail.
+    /// The value keeps NCCL from using these ports, on which it would fail.
     KeepsFromFailing(Vec<String>),
     /// The index is right on every HCA.
     RightSlot(u32),
-    /// The index is right for the most ports, which are this many of all.
+    /// The index is right on the most ports: `agreeing` of `of` ports.
     MostCommonSlot {
         agreeing: usize,
         of: usize,
     },
-    /// No index is set, because these releases of NCCL find the right ones: `slot` on every HCA, or
-    /// another one on each.
+    /// No index is set, because these releases of NCCL find the right ones: `slot` on every HCA, or a
+    /// different one on each.
     SearchFinds {
         releases: Vec<Version>,
         slot: Option<u32>,
     },
-    /// The variable leads NCCL's own search to the right indexes, on this many of all HCAs.
+    /// The variable steers NCCL's own search to the right indexes, on this many of all HCAs.
     SteersSearch {
         on: usize,
         of: usize,
     },
-    /// No index is set, because any would be wrong on a used HCA.
+    /// No index is set, because any index would be wrong on a used HCA.
     NoSlotForAll,
     Interface(Because),
-    /// The class of the ports, which NCCL's own queue pairs (GIN) would not have without it.
+    /// The class of the ports. Without this variable, NCCL's own queue pairs (GIN) would not have this class.
     ClassOfPorts,
-    /// RDMA is required, and with this name NCCL takes nothing else.
+    /// RDMA is required, and with this name NCCL uses no other network.
     FallbackIsAnError,
-    /// RDMA is required, and with this a node with fewer NICs than the others is an error.
+    /// RDMA is required, and with this value a node with fewer NICs than the others is an error.
     MismatchIsAnError,
     /// A preflight has found that no rail reaches another one.
     RailsAreApart,
     /// Each NIC has a subnet of its own, of this length, and one GPU uses them all.
     SubnetOfItsOwn(u8),
-    /// The profile of this name asks for another library to follow NCCL.
+    /// The profile with this name makes another library follow NCCL.
     Follows(String),
-    /// It fixes what a library other than NCCL would do on this host. The name is that of the key
+    /// The value fixes what a library other than NCCL would do on this host. The name is the one in the key
     /// `libraries`.
     Mends(&'static str, FillReason),
 }
 
 impl Rule {
-    /// Returns the library other than NCCL that it is about.
+    /// Returns the library other than NCCL that the rule is about.
     pub fn library(&self) -> Option<&'static str> {
         match self {
             Rule::OfRccl(rule) => rule.library(),
@@ -95,7 +95,7 @@ impl Rule {
     }
 }
 
-/// What a value was decided on.
+/// The evidence for a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleEvidence {
     Used {
@@ -107,7 +107,7 @@ pub enum RuleEvidence {
         port: String,
         reason: SkipReason,
     },
-    /// The HCAs that are near a GPU, which is known by its number.
+    /// The HCAs near a GPU, which is identified by its number.
     NearGpu {
         gpu: usize,
         hcas: Vec<(String, Distance)>,
@@ -123,7 +123,7 @@ pub enum RuleEvidence {
     },
 }
 
-/// A rule that was tried for a variable, and what came of it.
+/// A rule that was tried for a variable, and the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tried {
     pub variable: &'static str,
@@ -132,45 +132,45 @@ pub struct Tried {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trial {
-    /// The HCAs of the Pod's resource claims alone, which leaves out these ports.
+    /// Use only the HCAs in the Pod's resource claims, and skip these ports.
     Claims(Vec<String>),
-    /// The HCAs that a device plugin has given to the Pod alone, which leaves out these ports.
+    /// Use only the HCAs that a device plugin has given to the Pod, and skip these ports.
     Given(Vec<String>),
-    /// The interface that was found.
+    /// The search for the interface, and the interface that it found.
     Interface(InterfaceSearch, Option<String>),
-    /// The published name, which does not select just that interface.
+    /// The published name, which does not select exactly that interface.
     PublishedInterface(String),
-    /// No name: without one, NCCL takes these NICs, and bootstraps on the first.
+    /// No name: without one, NCCL uses these NICs, and bootstraps on the first.
     SeveralNics(Vec<String>),
-    /// The HCAs near the GPUs alone, which leaves out these ports.
+    /// Use only the HCAs near the GPUs, and skip these ports.
     NearHcas(Vec<String>),
-    /// The ports of one InfiniBand subnet alone, which leaves out these.
+    /// Use only the ports of one InfiniBand subnet, and skip the others.
     OneSubnet {
         rails: Prefix,
         left_out: Vec<String>,
     },
-    /// Without the ports on a default route, if the others are enough.
+    /// Skip the ports on a default route, if the others are enough.
     DefaultRoute {
         left_out: Vec<String>,
         kept: Vec<String>,
     },
-    /// The published list, and whether it selects just the HCAs to use.
+    /// The published list, and whether it selects exactly the HCAs to use.
     PublishedHcas {
         list: String,
         fits: bool,
     },
-    /// The list that has the whole names.
+    /// The list with exact names.
     NamesOfHcas(String),
-    /// The published index, as it is written, and whether it is right on every HCA.
+    /// The published index, as written, and whether it is right on every HCA.
     PublishedSlot {
         index: String,
         is_right: bool,
     },
-    /// No index, although NCCL may find it, because it is not sure that it does.
+    /// Leave the index to NCCL. This is ruled out, because it is not certain that NCCL would find it.
     NotLeft(NotLeft),
     /// The lowest index that is right on every HCA.
     CommonSlot(Option<u32>),
-    /// No index, but NCCL's own search.
+    /// Leave the index to NCCL's own search.
     Search {
         version: Version,
         range: Option<Range>,
@@ -181,13 +181,13 @@ pub enum Trial {
         agreeing: usize,
         of: usize,
     },
-    /// Another index that is right, with what each HCA has in it.
+    /// Another index that is right, with each HCA's entry at that index.
     OtherSlot {
         index: u32,
         gids: Vec<Gid>,
         why: NotTaken,
     },
-    /// Another index of a port that is right, but NCCL's search ends on `end`.
+    /// Another index of a port that is also right, but NCCL's search finds `end`.
     OtherSlotOfPort {
         port: String,
         gid: Gid,
@@ -195,25 +195,26 @@ pub enum Trial {
     },
 }
 
-/// Why NCCL is not left to find the index, although one is right on every HCA now.
+/// Why the plan does not leave the index to NCCL, although an index is right on every HCA now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotLeft {
     /// The job's NCCL was not found.
     NotFound,
-    /// The release of this copy in the image is not known.
+    /// The release of this copy in the image is unknown.
     Unknown(PathBuf),
-    /// The search of this release in the image may fail after a change of the table, or it has none.
+    /// The search of this release in the image may fail after the table has changed, or the release has no
+    /// search.
     Older(Version),
-    /// This net plugin carries the traffic, and may not search.
+    /// This net plugin carries the traffic, and may not search for a GID.
     Plugin(String),
-    /// The search of RCCL is not known well enough.
+    /// RCCL's search is not known well enough.
     Rccl,
 }
 
-/// What NCCL's own search for a GID comes to.
+/// The result of NCCL's own search for a GID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SearchEnd {
-    /// A right index of every HCA.
+    /// The search finds a right index on every HCA.
     Right,
     WrongSlot {
         port: String,
@@ -225,18 +226,18 @@ pub enum SearchEnd {
     },
 }
 
-/// Why an index that is right is not taken.
+/// Why the plan does not use an index that is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTaken {
-    /// It is right on this many of all HCAs.
+    /// The index is right on this many of all HCAs.
     RightOnSome { right: usize, of: usize },
-    /// It has IPv4 on some HCAs, and IPv6 on others.
+    /// The index holds an IPv4 address on some HCAs, and an IPv6 address on others.
     OfTwoFamilies,
-    /// It has IPv6, and another index IPv4.
+    /// The index holds IPv6 addresses, and another index holds IPv4 addresses.
     OfIpv6,
-    /// This index is published.
+    /// The platform publishes this other index.
     Published(u32),
-    /// This index is lower.
+    /// This other index is lower.
     Higher(u32),
 }
 
@@ -246,22 +247,22 @@ pub enum NoRdmaReason {
     NoDevice,
     /// The device of this uverbs node is in another network namespace.
     OtherNamespace(String),
-    /// What could not be read, and the error.
+    /// The path that could not be read, and the error.
     Hidden {
         path: PathBuf,
         error: String,
     },
-    /// The ports, by the reason for which they are left out.
+    /// The ports, grouped by the reason why they are skipped.
     NoneUsed(Vec<(SkipReason, Vec<String>)>),
     NoDeviceForPlugin,
-    /// A net plugin needs interfaces of these names, and none can be used.
+    /// The net plugin needs interfaces with these names, but none of them can be used.
     NoInterfaceForPlugin(Vec<String>),
-    /// The interface that the fabric is behind.
+    /// The interface that provides the fabric, and why it cannot be used.
     Interface(String, Obstacle),
 }
 
 impl NoRdmaReason {
-    /// Returns the interface that is missing, or cannot be used.
+    /// Returns the interface that is missing or cannot be used.
     pub fn interface(&self) -> Option<&str> {
         match self {
             NoRdmaReason::Interface(name, _) => Some(name),
@@ -275,10 +276,11 @@ impl NoRdmaReason {
     }
 }
 
-/// What a profile is recognized by.
+/// The evidence by which a profile is recognized.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sign {
-    /// The first HCA that fits, its driver if that shows it, and how many others fit.
+    /// The first HCA that fits, its driver if the driver is the evidence, and the number of other HCAs that
+    /// fit.
     Hca {
         name: String,
         driver: Option<String>,
@@ -292,7 +294,7 @@ pub enum Sign {
         name: String,
         driver: String,
     },
-    /// A text of the host, such as the maker's name, and what it says.
+    /// A text about the host, such as its vendor's name: what it describes, and the text itself.
     Text {
         what: &'static str,
         found: String,
@@ -301,14 +303,14 @@ pub enum Sign {
     Variable(String),
     /// The path of a file or directory.
     File(String),
-    /// An attribute of a device that a resource claim of the Pod holds.
+    /// An attribute of a device in one of the Pod's resource claims.
     ClaimedAttribute {
         name: String,
         value: String,
     },
 }
 
-/// What the configuration, or the profile, has to say about a variable.
+/// What the configuration or the profile says about a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Published {
     /// The configuration says never to fill it in.
@@ -321,13 +323,13 @@ pub enum Published {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OfProfile {
     Value(String),
-    /// Under these conditions, and whether they hold on this host.
+    /// The value applies under these conditions; `counts` is true if they hold on this host.
     Only {
         value: String,
         conditions: Vec<String>,
         counts: bool,
     },
-    /// The value of this variable of the platform, if it is set.
+    /// The value comes from this variable of the platform, if it is set.
     FromVariable(String),
     Unset,
     HandsOff,
@@ -335,19 +337,19 @@ pub enum OfProfile {
     Nothing,
 }
 
-/// What NCCL knows of a variable.
+/// What NCCL knows about a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NcclKnowledge {
-    /// The first and the last release that read it, if not all do.
+    /// The first and the last release that read it, if not all releases do.
     Read { since: Option<Version>, until: Option<Version> },
-    /// No release reads it. `similar` is a name that one does read.
+    /// No release reads it. `similar` is a similar name that some release reads.
     Never { similar: Option<String> },
 }
 
 macro_rules! written_in_words {
     ($($name:ident),+) => {
         $(
-            /// A document has the words, and not the data.
+            /// Serializes the text, not the data.
             impl Serialize for $name {
                 fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                     serializer.collect_str(self)

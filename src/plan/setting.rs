@@ -11,20 +11,19 @@ use crate::finding::Source;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
     pub variable: String,
-    /// In its public form; `None` if it stays unset.
+    /// The value in the form in which it may be shown; `None` if the variable stays unset.
     pub value: Option<String>,
-    /// The value of a secret, which only the command gets.
+    /// The value of a secret; only the command gets it.
     #[serde(skip)]
     pub secret: Option<Secret>,
     pub outcome: SettingOutcome,
     /// The source of the decision.
     pub source: Source,
-    /// Why.
     pub rule: Rule,
-    /// What it was decided on.
+    /// The evidence for the decision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<RuleEvidence>,
-    /// Whether rdma-init has put this value there already, when the container started.
+    /// Whether rdma-init already set this value when the container started.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_start: bool,
 }
@@ -32,17 +31,17 @@ pub struct Setting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SettingOutcome {
-    /// Put into the command's environment.
+    /// The plan puts it into the command's environment.
     Filled,
     /// The user set it, and rdma-init keeps it.
     User,
-    /// Stays unset, because the library finds the right value itself.
+    /// The variable stays unset, because the library finds the right value itself.
     Left,
-    /// Stays unset.
+    /// The variable stays unset.
     Unset,
 }
 
-/// A value that is never shown nor written.
+/// A value that is never shown or written.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -53,12 +52,12 @@ impl fmt::Debug for Secret {
 }
 
 impl Setting {
-    /// Returns the same with words about RCCL.
+    /// Returns the same setting with a text about RCCL.
     pub fn of_rccl(self) -> Setting {
         Setting { rule: Rule::OfRccl(Box::new(self.rule)), ..self }
     }
 
-    /// Returns a setting that is put into the command's environment.
+    /// Makes a setting for a variable that goes into the command's environment.
     pub fn filled(variable: String, value: String, source: Source, rule: Rule) -> Setting {
         let (value, secret) = match is_secret(&variable) {
             true => (HIDDEN.to_owned(), Some(Secret(value))),
@@ -68,7 +67,7 @@ impl Setting {
         Setting { variable, value, secret, outcome, source, rule, evidence, at_start: false }
     }
 
-    /// Returns a setting that is not filled in.
+    /// Makes a setting for a variable that rdma-init does not fill in.
     pub fn left(
         variable: String,
         value: Option<String>,
@@ -80,18 +79,18 @@ impl Setting {
         Setting { variable, value, secret, outcome, source, rule, evidence, at_start }
     }
 
-    /// Returns the value that the command gets, also of a secret.
+    /// Returns the value that the command gets, even if it is a secret.
     pub fn for_command(&self) -> Option<&str> {
         self.secret.as_ref().map(|Secret(value)| value.as_str()).or(self.value.as_deref())
     }
 }
 
-/// A value that the plan would fill in, if the user did not decide it.
+/// A value that the plan fills in unless the user decides on the variable.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Proposal {
     pub variable: String,
-    /// `None` to say that it is left unset on purpose.
+    /// `None` if the variable is left unset on purpose.
     pub value: Option<String>,
     pub source: Source,
     pub rule: Rule,

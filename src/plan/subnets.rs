@@ -1,6 +1,7 @@
-//! `NCCL_IB_SUBNET_AWARE_ROUTING`: NCCL pairs the NICs of two nodes by their order, and where each cable leads to
-//! another node, as in a ring of DGX Sparks, two of a pair may not reach each other. With this variable, it
-//! takes the NIC that is in the subnet of the peer (`ncclIbFindDevBySubnet`, `src/transport/net_ib/connect.cc`).
+//! `NCCL_IB_SUBNET_AWARE_ROUTING`. NCCL pairs the NICs of two nodes by their order. If each cable leads to a
+//! different node, as in a ring of DGX Sparks, the two NICs of a pair may not reach each other. With this
+//! variable, NCCL uses the NIC in the peer's subnet (`ncclIbFindDevBySubnet`,
+//! `src/transport/net_ib/connect.cc`).
 
 use std::net::IpAddr;
 
@@ -18,11 +19,12 @@ use crate::libraries::nccl::version::ROUTES_BY_SUBNET;
 const BY_SUBNET: &str = "NCCL_IB_SUBNET_AWARE_ROUTING";
 const PREFIX: &str = "NCCL_IB_SUBNET_PREFIX_LEN";
 
-/// In bits: what NCCL compares of two addresses if [`PREFIX`] is not set.
+/// In bits: the part of two addresses that NCCL compares if [`PREFIX`] is not set.
 const USUAL: u8 = 24;
 
-/// Only for one GPU, for which each NIC is as good as another; with several, a NIC near another GPU may be
-/// slower than a way between the rails. And only for NICs of one port: one of several is not in one subnet.
+/// Proposes the variable for one GPU only, for which all NICs are equally good: with several GPUs, a NIC near
+/// another GPU may be slower than a route between the rails. Also requires that each NIC is a single port,
+/// because a merged NIC is not in one subnet.
 pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Vec<Proposal> {
     let reads = context.user.version().is_some_and(|version| version >= ROUTES_BY_SUBNET);
     let is_apart = |forecast: &Forecast| {

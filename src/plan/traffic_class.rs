@@ -1,5 +1,5 @@
-//! `NCCL_IB_TC` and `NCCL_GIN_IB_TC`: the class that the administrator has set on the ports, for queue
-//! pairs that do not get it from the kernel.
+//! `NCCL_IB_TC` and `NCCL_GIN_IB_TC`: the class that the administrator has set on the ports, for queue pairs
+//! that do not get it from the kernel.
 
 use super::Context;
 use super::rule::{Rule, RuleEvidence};

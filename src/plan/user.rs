@@ -1,4 +1,4 @@
-//! What the user has decided already.
+//! The user's own decisions.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,8 @@ use crate::libraries::nccl::list::Pattern;
 use crate::libraries::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, SEARCHES_GIDS, Version};
 use crate::libraries::nccl::{gid, installed, predict};
 
-/// The user's variables in the order in which they count: the environment, our
-/// own configuration, and the conf files that the job's NCCL reads.
+/// The user's variables in order of precedence: the environment, rdma-init's configuration, and the conf
+/// files that the job's NCCL reads.
 #[derive(Debug, Clone)]
 pub struct User {
     settings: Settings,
@@ -44,14 +44,14 @@ impl User {
                 is_read(file, own_file.as_deref(), facts.homes.as_ref(), version, of_rccl)
             })
             .map(|setting| as_read(setting, version));
-        // Every variable of the user's comes to the plan here. A name that no shell, file or
-        // launcher could hold is dropped.
+        // All of the user's variables enter the plan here. A name that no shell, file, or launcher can
+        // contain is dropped.
         let all = environment.into_iter().chain(set).chain(files);
         let settings = Settings(all.filter(|setting| is_variable_name(&setting.variable)).collect());
         User { settings, own_file, homes: facts.homes.clone(), version, of_rccl }
     }
 
-    /// Returns the setting that counts, if the user has set the variable at all.
+    /// Returns the setting that counts, if the user has set the variable.
     pub fn get(&self, variable: &str) -> Option<&UserSetting> {
         self.settings.get(variable)
     }
@@ -67,7 +67,7 @@ impl User {
         user
     }
 
-    /// Returns every place where the user has set it; the first one applies.
+    /// Returns every place where the user has set the variable; the first one counts.
     pub fn all(&self, variable: &str) -> impl Iterator<Item = &UserSetting> {
         self.settings.0.iter().filter(move |setting| setting.variable == variable)
     }
@@ -88,30 +88,30 @@ impl User {
         is_read(file, self.own_file.as_deref(), self.homes.as_ref(), self.version, self.of_rccl)
     }
 
-    /// Returns the user's choice of HCAs. An empty value means all of them, as unset does.
+    /// Returns the user's choice of HCAs. An empty value means all HCAs, as does an unset variable.
     pub fn hcas(&self) -> Option<(Pattern, &UserSetting)> {
         let setting = self.get("NCCL_IB_HCA")?;
         Some((Pattern::of_hcas(&setting.value, self.version.unwrap_or(NEWEST)), setting))
     }
 
-    /// Returns the setting with which the user has turned verbs off.
+    /// Returns the setting that turns verbs off.
     pub fn ib_disabled(&self) -> Option<&UserSetting> {
         self.get("NCCL_IB_DISABLE")
             .filter(|setting| predict::is_disabled(Some(&setting.value), self.version.unwrap_or(NEWEST)))
     }
 
-    /// Returns the variable with which the user has decided on the GID, if any.
+    /// Returns the user's variable that decides on the GID, if any.
     pub fn gid(&self) -> Option<&UserSetting> {
         let steer = [gid::INDEX, gid::RANGE, gid::FAMILY, gid::ROCE_VERSION];
-        // Earlier releases read nothing but the index.
+        // Earlier releases read only the index.
         let searches = self.version.is_none_or(|version| version >= SEARCHES_GIDS);
         steer[..if searches { steer.len() } else { 1 }].iter().find_map(|variable| self.get(variable))
     }
 }
 
-/// Returns whether a release reads a conf file: one that is named in `NCCL_CONF_FILE`
-/// replaces the one in the home directory, and which directory that is has changed. An
-/// unknown release counts as a recent one. RCCL has its own names (`src/misc/param.cc`).
+/// Returns whether a release reads a conf file. A file in `NCCL_CONF_FILE` replaces the one in the home
+/// directory; which home directory NCCL uses has changed between releases. An unknown release counts as a
+/// recent one. RCCL's files have their own names (`src/misc/param.cc`).
 fn is_read(
     file: &str,
     own_file: Option<&str>,
@@ -127,8 +127,8 @@ fn is_read(
         return true;
     }
     let Some(home) = file.strip_suffix(hidden) else {
-        // The others are the one in /etc, those of the other library, and one that an old release
-        // does not know.
+        // The other files are the one in /etc, those of the other library, and one that an old release does
+        // not read.
         return file == of_all;
     };
     let is_of_home = homes.is_none_or(|homes| match since(REWROTE_PARSERS) {
@@ -138,7 +138,8 @@ fn is_read(
     own_file.is_none() && is_of_home
 }
 
-/// The carriage return at the end of a line is part of the value before 2.30.
+/// Removes the carriage return at the end of a value as NCCL 2.30 and later do; before 2.30, it is part of
+/// the value.
 fn as_read(setting: UserSetting, version: Option<Version>) -> UserSetting {
     match setting.value.strip_suffix('\r') {
         Some(value) if version.is_some_and(|version| version >= REWROTE_PARSERS) => {

@@ -1,5 +1,4 @@
-//! What the user, the configuration and the profile have said about the ports, in the words of
-//! [`crate::fabric`].
+//! What the user, the configuration, and the profile say about the ports, in the terms of [`crate::fabric`].
 
 use super::{Context, DefaultRouteOption};
 use crate::fabric::{Candidate, OnDefaultRoute, SkipReason, Wanted, candidates, choose};
@@ -24,14 +23,14 @@ pub(super) fn wanted<'a>(context: &'a Context) -> Wanted<'a> {
         let by = format!("{LIST} ({})", setting.origin);
         return Wanted::Named { selects: Box::new(selects), by };
     }
-    // If the plan may not name the ports, NCCL takes every port that it finds.
+    // If the plan may not name the ports, NCCL uses every port that it finds.
     match context.leaves_alone(LIST) {
         true => Wanted::All,
         false => Wanted::Rails(on_default_route(context)),
     }
 }
 
-/// Returns the configuration's word, else the profile's.
+/// Returns what the configuration says; if it says nothing, what the profile says.
 pub fn on_default_route(context: &Context) -> OnDefaultRoute {
     match (context.options.default_route_hca, context.profile.default_route_hca) {
         (DefaultRouteOption::Use, _) | (DefaultRouteOption::Auto, Some(DefaultRouteHca::Use)) => {
@@ -42,8 +41,8 @@ pub fn on_default_route(context: &Context) -> OnDefaultRoute {
     }
 }
 
-/// Returns the names of the ports that the job would use if the user had not set `NCCL_IB_HCA`; none
-/// if the plan may not set it.
+/// Returns the names of the ports that the job would use if the user had not set `NCCL_IB_HCA`; empty if the
+/// plan may not set it.
 pub(super) fn without_users_list(context: &Context) -> Vec<String> {
     if context.user.hcas().is_none() {
         return Vec::new();

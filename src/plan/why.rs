@@ -1,4 +1,4 @@
-//! The whole chain behind one variable.
+//! The whole chain of reasons behind one variable.
 
 use serde::{Serialize, Serializer};
 
@@ -19,33 +19,33 @@ use crate::libraries::nccl::env_plugin::is_asked;
 use crate::libraries::{self, nccl::variables};
 use crate::profiles::{self, Profile};
 
-/// The origin of a variable's value, what was tried, what decided, and the result.
+/// Where a variable's value comes from, the rules that were tried, the one that decided, and the result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Why {
     pub variable: String,
-    /// `None` if nothing was decided about it.
+    /// `None` if the plan has not decided on it.
     pub setting: Option<Setting>,
-    /// Every place where the user set it; the first one applies.
+    /// Every place where the user has set the variable; the first one counts.
     pub set_in: Vec<UserSetting>,
-    /// What the profile has to say, or the configuration.
+    /// What the profile or the configuration says about it.
     pub published: Vec<Published>,
-    /// Rule and result, in order.
+    /// Each rule and its result, in order.
     pub tried: Vec<(String, String)>,
-    /// What NCCL knows of the name.
+    /// What NCCL knows about the name.
     pub known: Option<NcclKnowledge>,
     /// What NCCL does.
     pub forecasts: Vec<Forecast>,
-    /// What NCCL would do if the variable were unset; empty if that is the same.
+    /// What NCCL would do without the variable; empty if there is no difference.
     pub without: Vec<Forecast>,
-    /// What a process of the container gets, and from whom; `None` for a variable that is not NCCL's.
+    /// What a process of the container gets, and from which source; `None` for a variable that is not NCCL's.
     #[serde(serialize_with = "sentences")]
     pub process: Option<ForProcess>,
     /// What the library other than NCCL that reads the variable will do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<Outlook>,
-    /// Whether rdma-init looks at this variable. It knows nothing about other variables.
+    /// Whether rdma-init considers this variable. It knows nothing about other variables.
     pub concerns: bool,
-    /// The findings that are about it. The document has their severities and messages.
+    /// The findings about the variable. The document contains their severities and messages.
     #[serde(serialize_with = "messages")]
     pub findings: Vec<Finding>,
 }
@@ -164,14 +164,14 @@ fn published(variable: &str, facts: &Facts, profile: Option<&Profile>, options: 
     said
 }
 
-/// Returns whether a profile has anything to do with a variable.
+/// Returns whether a profile mentions a variable.
 fn names(profile: &Profile, variable: &str) -> bool {
     profile.may_fill().any(|name| name == variable)
         || profile.unset.iter().any(|name| name == variable)
         || profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable))
 }
 
-/// In which releases NCCL reads a variable.
+/// Returns the releases in which NCCL reads a variable.
 fn known(variable: &str) -> Option<NcclKnowledge> {
     if !variable.starts_with("NCCL_") {
         return None;

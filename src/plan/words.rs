@@ -1,5 +1,5 @@
-//! All words of the plan, and of the choice of rails: why a variable has its value, what was tried,
-//! why a port is not used.
+//! All texts of the plan and of the choice of rails: why a variable has its value, what was tried, and why a
+//! port is not used.
 
 mod env_plugin;
 pub(crate) mod libraries;
@@ -120,7 +120,7 @@ impl fmt::Display for RuleEvidence {
 }
 
 impl Trial {
-    /// What was tried.
+    /// Returns what was tried.
     pub fn rule(&self, library: Flavor) -> String {
         match self {
             Trial::Interface(InterfaceSearch::ToMaster, _) => {
@@ -182,7 +182,7 @@ impl Trial {
         }
     }
 
-    /// What came of it.
+    /// Returns the result.
     pub fn result(&self, library: Flavor) -> String {
         match self {
             Trial::Interface(_, Some(name)) => name.clone(),
@@ -346,7 +346,7 @@ impl fmt::Display for NcclKnowledge {
     }
 }
 
-/// Why a port is not used.
+/// Returns why a port is not used.
 pub(crate) fn left_out(reason: &SkipReason) -> String {
     match reason {
         SkipReason::NotAllotted => {
@@ -402,7 +402,7 @@ pub(crate) fn left_out(reason: &SkipReason) -> String {
     }
 }
 
-/// How it is known that an HCA leads to NVSwitches.
+/// Returns why an HCA is taken to connect to NVSwitches.
 pub(crate) fn nvswitch(sign: &NvSwitch) -> String {
     match sign {
         NvSwitch::ProductData => "its VPD has SMDL=SW_MNG".to_owned(),
@@ -416,7 +416,7 @@ pub(crate) fn nvswitch(sign: &NvSwitch) -> String {
     }
 }
 
-/// Why an interface is chosen. The subject is the interface.
+/// Returns why an interface was chosen. The subject is the interface.
 pub(crate) fn because(because: Because) -> String {
     match because {
         Because::HasMaster(master) => format!("has the address of MASTER_ADDR, {master}"),
@@ -436,7 +436,7 @@ impl fmt::Display for WhichRoute {
     }
 }
 
-/// The subject is the interface.
+/// Writes a predicate. The subject is the interface.
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self {
@@ -449,7 +449,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// `NCCL 2.27.7 finds`, `NCCL 2.27.7 and 2.28.9 find`.
+/// Returns a clause such as `NCCL 2.27.7 finds` or `NCCL 2.27.7 and 2.28.9 find`.
 fn find(library: Flavor, releases: &[Version]) -> String {
     let releases: Vec<String> = releases.iter().map(Version::to_string).collect();
     match releases.split_last() {
@@ -467,7 +467,8 @@ fn most_common(agreeing: usize, of: usize) -> String {
     format!("the index that is right for the most ports ({agreeing} of {})", counted(of, "port"))
 }
 
-/// `172.16.1.9 on eth1.100`, if the name of the interface tells a VLAN.
+/// Returns the address with its interface, such as `172.16.1.9 on eth1.100`, because the name may show a
+/// VLAN.
 fn address(gid: &Gid) -> String {
     match &gid.netdev {
         Some(netdev) => format!("{} on {netdev}", gid.address()),
@@ -475,7 +476,7 @@ fn address(gid: &Gid) -> String {
     }
 }
 
-/// A line shows at most this many addresses.
+/// The most addresses in a line.
 const SHOWN: usize = 4;
 
 fn addresses(gids: &[Gid]) -> String {

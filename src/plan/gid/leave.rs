@@ -1,4 +1,4 @@
-//! Whether NCCL can be left to find the right index itself, as long as the job runs.
+//! Whether NCCL can find the right index itself for as long as the job runs.
 
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::predict::net_plugin;
@@ -6,19 +6,19 @@ use crate::libraries::nccl::version::{TOLERATES_EMPTY_SLOTS, Version};
 use crate::plan::Context;
 use crate::plan::rule::NotLeft;
 
-/// Returns the releases in the image, of which each searches the table at every connection, however the table
-/// looks by then.
+/// Returns the releases in the image, if each of them searches the table at every connection, whatever the
+/// table looks like by then.
 ///
 /// # Errors
-/// Why it is not sure that each does.
+/// The reason why this is not certain for each release.
 pub(super) fn releases(context: &Context) -> Result<Vec<Version>, NotLeft> {
     let Context { facts, profile, user, .. } = context;
-    // Its sources have been compared up to 2.21.5 alone (`libraries::rccl`).
+    // RCCL's sources have been compared only up to 2.21.5 (`libraries::rccl`).
     if installed::is_rccl(facts) {
         return Err(NotLeft::Rccl);
     }
     let releases = installed::releases(facts).map_err(NotLeft::Unknown)?;
-    // The empty entries that a change leaves behind end the search of older ones.
+    // In older releases, the search ends at the empty entries that a change leaves behind.
     let oldest = *releases.first().ok_or(NotLeft::NotFound)?;
     if oldest < TOLERATES_EMPTY_SLOTS {
         return Err(NotLeft::Older(oldest));

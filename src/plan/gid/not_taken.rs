@@ -1,4 +1,4 @@
-//! For `plan --why`: the indexes that would be right as well, and why another one is taken.
+//! For `plan --why`: the other indexes that would also be right, and why the plan does not use them.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,8 @@ use crate::facts::gid::Gid;
 use crate::plan::Notes;
 use crate::plan::rule::{NotTaken, Trial};
 
-/// Beside an index that is taken on every HCA. `is_published`: it is the platform's constant.
+/// Notes the alternatives to an index that is used on every HCA. `is_published` is true for the platform's
+/// constant.
 pub(super) fn beside(rails: &[RailGids], taken: u32, is_published: bool, notes: &mut Notes) {
     let ipv6_is_taken = at(rails, taken).any(|gid| gid.address().is_ipv6());
     let indexes: BTreeSet<u32> =
@@ -27,7 +28,7 @@ pub(super) fn beside(rails: &[RailGids], taken: u32, is_published: bool, notes: 
     }
 }
 
-/// Beside the indexes that NCCL's own search ends on, one on each rail.
+/// Notes the alternatives to the indexes that NCCL's own search finds, one on each rail.
 pub(super) fn beside_search(rails: &[RailGids], ends: &[&Gid], notes: &mut Notes) {
     for (rail, end) in rails.iter().zip(ends) {
         for other in rail.slots.iter().filter(|gid| gid.index != end.index) {
@@ -37,7 +38,7 @@ pub(super) fn beside_search(rails: &[RailGids], ends: &[&Gid], notes: &mut Notes
     }
 }
 
-/// Returns what each HCA has in an index, if it is right.
+/// Returns each HCA's entry at an index, if it is right.
 fn at<'a>(rails: &'a [RailGids], index: u32) -> impl Iterator<Item = &'a Gid> {
     rails.iter().filter_map(move |rail| rail.at(index))
 }

@@ -1,4 +1,4 @@
-//! What leads NCCL's own search to the right indexes, proven by replaying it.
+//! The variables that steer NCCL's own search to the right indexes, verified by replaying the search.
 
 use std::net::IpAddr;
 
@@ -11,14 +11,14 @@ use crate::libraries::nccl::version::Version;
 use crate::plan::rule::{SearchEnd, Trial};
 use crate::plan::{Context, Notes};
 
-/// A search that ends on a right index of every rail, and these indexes.
+/// A search that finds a right index on every rail, and these indexes.
 pub(super) struct SlotSearch<'a> {
     pub search: Search,
     pub ends: Vec<&'a Gid>,
 }
 
-/// Returns the variables with which the search of all these releases ends on a right index on every rail,
-/// none if possible.
+/// Returns the variables that make the search of all these releases find a right index on every rail; if
+/// possible, none.
 pub(super) fn run<'a>(
     context: &Context,
     rails: &[RailGids<'a>],
@@ -31,7 +31,7 @@ pub(super) fn run<'a>(
     };
     let free = Search { family, ..Search::default() };
     let with = |net: IpNet| Search { range: Some(net.into()), ..free };
-    // A wider range still holds an address that is renewed, but it may let in what is wrong.
+    // A wider range still contains an address after it is renewed, but may also include wrong GIDs.
     let (networks, addresses) = ranges(context, rails);
     let wide = networks.map(with).filter(|search| search.range.is_some_and(|range| !lets_in(rails, &range)));
     let narrow = addresses.map(with).filter(|narrow| Some(*narrow) != wide);
@@ -39,7 +39,7 @@ pub(super) fn run<'a>(
         .into_iter()
         .flatten()
         .find(|search| releases.iter().all(|version| is_right(rails, search, *version, notes)))?;
-    // They all end on the same index: which releases fail is all that differs.
+    // All releases find the same index; they differ only in whether the search fails.
     let version = *releases.first()?;
     let end = |rail: &RailGids<'a>| rail.at(found.run(&rail.port.gids, version).ok()?);
     Some(SlotSearch { search: found, ends: rails.iter().map(end).collect::<Option<_>>()? })
@@ -59,8 +59,8 @@ fn is_right(rails: &[RailGids], search: &Search, version: Version, notes: &mut N
     wrong.is_none()
 }
 
-/// Returns the narrowest network that holds the networks of the rails' addresses, and the one that holds just
-/// the addresses.
+/// Returns the narrowest network that contains the networks of the rails' addresses, and the narrowest one
+/// that contains the addresses alone.
 fn ranges<'a>(context: &Context, rails: &[RailGids<'a>]) -> (Option<IpNet>, Option<IpNet>) {
     let common = common_index(rails);
     let taken = |rail: &RailGids<'a>| common.and_then(|index| rail.at(index)).or(rail.slots.first().copied());
@@ -71,8 +71,8 @@ fn ranges<'a>(context: &Context, rails: &[RailGids<'a>]) -> (Option<IpNet>, Opti
     (common_network(&networks), common_network(&addresses))
 }
 
-/// Returns whether the search could end on a GID that is not of this container: the order of a table's
-/// indexes may change.
+/// Returns whether the search could find a GID that does not belong to this container, because the order of a
+/// table's indexes may change.
 fn lets_in(rails: &[RailGids], range: &Range) -> bool {
     rails.iter().any(|rail| {
         let others = rail.port.gids.slots.iter().filter(|gid| gid.kind == GidType::RoceV2);

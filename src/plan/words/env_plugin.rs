@@ -1,4 +1,4 @@
-//! What a process gets from the env plugin, and why NCCL asks none.
+//! What a process gets from the env plugin, and why NCCL does not use one.
 
 use crate::image::flavor::Flavor;
 use crate::plan::EnvPlugin;

@@ -1,4 +1,4 @@
-//! The words for libraries beside NCCL: why a variable is filled in, and what a library will do.
+//! The texts about libraries other than NCCL: why rdma-init fills in a variable, and what a library will do.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::libraries::{FillReason, Will, node_address, vllm};
 use crate::text::condensed;
 
 impl FillReason {
-    /// `of_job` is the job's NCCL or RCCL.
+    /// Writes the reason. `of_job` is the job's NCCL or RCCL.
     pub(super) fn write(&self, f: &mut fmt::Formatter, of_job: Flavor) -> fmt::Result {
         match self {
             FillReason::Meeting { library, named: named @ NamedHost { host, to } } => match to {
@@ -118,7 +118,7 @@ impl FillReason {
     }
 }
 
-/// The subject is the library.
+/// Writes a predicate. The subject is the library.
 impl fmt::Display for Will {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
@@ -139,7 +139,7 @@ impl fmt::Display for Will {
     }
 }
 
-/// `take mlx5_1:1 and mlx5_2:1, GID slot 3, and TCP on eth0`.
+/// Returns a clause such as `take mlx5_1:1 and mlx5_2:1, GID slot 3, and TCP on eth0`.
 fn of_ucx(taken: &Taken) -> String {
     let mut parts = Vec::new();
     if !taken.ports.is_empty() {
