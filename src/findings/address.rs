@@ -1,5 +1,4 @@
-//! Rails that RoCE cannot use, because their interface is not here or has no address, or the HCA
-//! has no GID for it.
+//! Rails that RoCE cannot use: their interface is not here or has no address, or the HCA has no GID for it.
 
 use crate::fabric::{Candidate, SkipReason, Verdict, enough, interface, own_interface::Index, twin};
 use crate::facts::Facts;
@@ -12,7 +11,7 @@ use crate::text::{condensed, paired};
 enum Lack {
     Address,
     Gid,
-    /// An address, and it is the other half of the cable of this port.
+    /// The rail lacks an address, and is the other half of this port's cable.
     OtherHalf(String),
 }
 
@@ -28,7 +27,7 @@ pub(super) fn findings(facts: &Facts, interfaces: &Index, ports: &[Candidate]) -
         .filter(is_without)
         .map(|port| (port, interfaces.find(port.hca, port.port)))
         .partition(|(_, interface)| interface.is_some());
-    // An HCA with its interface in this container was meant for it. A part of a bond or bridge has
+    // If an HCA's interface is in this container, the HCA is meant for it. A member of a bond or bridge has
     // no address of its own.
     let here = here.into_iter().filter_map(|(port, interface)| Some((port, interface?)));
     let here: Vec<Rail> =
@@ -91,14 +90,14 @@ fn of_one_lack(lack: &Lack, rails: &[Rail], is_enough: bool) -> Finding {
         .with_fix(fix)
 }
 
-/// Reports HCAs as fast as the rails, with their interfaces in another network namespace. They may belong to
-/// other containers, so they are missed only if the rails are too few for the GPUs.
+/// Reports HCAs that are as fast as the rails, but have their interfaces in another network namespace. They
+/// may belong to other containers, so they are missing only if there are too few rails for the GPUs.
 fn not_here(facts: &Facts, ports: &[Candidate], elsewhere: &[&Candidate]) -> Option<Finding> {
     let used = || ports.iter().filter(|port| port.is_used());
     let fastest = used().map(|port| port.port.gigabits()).fold(0.0, f64::max);
     let missed: Vec<String> =
         elsewhere.iter().filter(|port| port.port.gigabits() >= fastest).map(|port| port.name()).collect();
-    // One rail alone may be all that a container of several on a node is given.
+    // A single rail may be the intended share of a container, if several containers share the node.
     if missed.is_empty() || used().count() < 2 || enough(facts, ports, missed.len()) != Some(false) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! GPUDirect RDMA if C2C links connect GPUs and CPUs. There, a GPU is near to the HCAs of its
-//! CPU, although the PCI bus shows them as far.
+//! GPUDirect RDMA on machines where C2C links connect GPUs and CPUs. There, a GPU is near the HCAs of its
+//! CPU, although they are far apart on the PCI bus.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
@@ -9,13 +9,13 @@ use crate::libraries::nccl::data_direct::{GpuPaths, ways};
 use crate::libraries::nccl::version::NEWEST;
 use crate::plan::{Fabric, Plan};
 
-/// Returns the finding, if NCCL copies through the memory of the CPU and could do without.
+/// Returns the finding, if NCCL copies data through CPU memory although it need not.
 pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let model = facts.gpu.model_of(MODELS).filter(|_| plan.fabric == Fabric::Verbs)?;
     let version = plan.nccl.unwrap_or(NEWEST);
     let nccl = Flavor::Nccl.of_release(plan.nccl);
     let get = |name: &str| plan.value(name);
-    // Through a Data Direct function, an HCA reaches the GPU without the CPU and its C2C links.
+    // Through a Data Direct function, an HCA accesses the GPU without using the CPU and its C2C links.
     if !facts.data_direct.is_empty() && ways(get, version) != GpuPaths::Own {
         return None;
     }

@@ -1,15 +1,15 @@
-//! The container itself: whether `/dev/shm` has room for what NCCL puts there for each pair of GPUs, and
-//! whether signals to the container reach the command.
+//! The container itself: whether `/dev/shm` has room for the segments that NCCL creates for each pair of
+//! GPUs, and whether signals to the container reach the command.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
 use crate::image::flavor::Flavor;
 use crate::text::amount;
 
-/// Docker's default, with which NCCL ends in "No space left on device".
+/// Docker's default, with which NCCL fails with "No space left on device".
 const TOO_SMALL: u64 = 64 * 1024 * 1024;
 
-/// Returns the finding, if several GPUs share too little.
+/// Returns the finding, if several GPUs share too little memory.
 pub(super) fn shared_memory(facts: &Facts) -> Option<Finding> {
     let shm = facts.shm.filter(|shm| shm.size <= TOO_SMALL)?;
     let gpus = facts.gpu.count.filter(|count| *count > 1)?;
@@ -24,8 +24,8 @@ pub(super) fn shared_memory(facts: &Facts) -> Option<Finding> {
 
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 
-/// Returns the finding, if PID 1 is a shell that runs us. The kernel gives PID 1 no signal that it
-/// has no handler for, and a shell has one only if a script sets a trap.
+/// Returns the finding, if PID 1 is a shell that runs rdma-init. The kernel delivers a signal to PID 1 only
+/// if PID 1 has a handler for it, and a shell has one only if a script sets a trap.
 pub(super) fn parent(facts: &Facts) -> Option<Finding> {
     let shell = facts.parent.as_ref().filter(|parent| {
         SHELLS.contains(&parent.program.as_str()) && parent.has_operand && !parent.catches_term

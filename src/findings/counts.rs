@@ -1,4 +1,4 @@
-//! HCAs that may be for storage, if the facts do not decide it.
+//! HCAs that may be for storage, if the facts do not show it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::plan::{Context, on_default_route};
 use crate::text::condensed;
 
-/// Findings about the HCAs that the plan chose.
-/// `of_nvswitches` are the names of ports that have their own finding.
+/// Returns findings about the HCAs that the plan chose. `of_nvswitches` are the names of ports with a finding
+/// of their own.
 pub(super) fn findings(
     context: &Context,
     interfaces: &Index,
@@ -30,7 +30,8 @@ pub(super) fn findings(
     more_than_gpus(context, &rails, every_gpu_has_one).into_iter().chain(subnets).collect()
 }
 
-/// More HCAs than GPUs. Two or three for each GPU are not a surprise if all of them are near.
+/// Reports that there are more HCAs than GPUs. Two or three HCAs for each GPU are normal if all of them are
+/// near.
 fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: bool) -> Option<Finding> {
     let facts = context.facts;
     let on_default_route = on_default_route(context);
@@ -41,7 +42,7 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
         .iter()
         .map(|port| (port.hca.name.as_str(), port.hca.system_guid.as_deref().unwrap_or(&port.hca.name)))
         .collect();
-    // The functions of one NIC have one purpose, so they count as one.
+    // The functions of one NIC have the same purpose, so they count as one.
     let nics = hcas.values().collect::<BTreeSet<_>>().len();
     let hcas = hcas.len();
     let gpus = usize::try_from(facts.gpu.count?).ok().filter(|gpus| *gpus > 0)?;
@@ -67,18 +68,19 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
     )))
 }
 
-/// GPUs of a machine that has one or two of them, and several HCAs for each: DGX Spark, Grace Hopper.
+/// GPUs of machines with one or two GPUs and several HCAs for each: DGX Spark, Grace Hopper.
 const OF_SMALL_MACHINES: &[&str] = &["GB10", "GH200"];
 
-/// The least number of GPUs of a machine that is given as a whole: that of a tray of GB200 or GB300 ...
+/// The smallest number of GPUs at which a container counts as having the whole machine: for a tray of GB200
+/// or GB300 ...
 const OF_TRAY: usize = 4;
 const TRAYS: &[&str] = &["GB200", "GB300"];
 
-/// ... and that of any other machine, such as one with 16 rails.
+/// ... and for any other machine, such as one with 16 rails.
 const OF_MACHINE: usize = 8;
 
-/// Returns whether the machine has the same number of like HCAs for each of its GPUs, so that none of them is
-/// for storage: they have one rate, and the container has all GPUs, as far as that can be known.
+/// Returns whether the machine has the same number of equal HCAs for each GPU, so that none of them is for
+/// storage: they have the same rate, and the container has all GPUs, as far as that can be known.
 fn is_by_design(facts: &Facts, rails: &[&Candidate], gpus: usize) -> bool {
     let has_all_gpus = match facts.gpu.models.is_empty() {
         false if facts.gpu.model_of(OF_SMALL_MACHINES).is_some() => true,

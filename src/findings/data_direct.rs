@@ -7,7 +7,7 @@ use crate::libraries::nccl::version::HAS_DATA_DIRECT;
 use crate::plan::{Fabric, Plan, PortVerdict};
 use crate::text::counted;
 
-/// Explains `mlx5_0_dma` in NCCL's log. If the user has set the variable, it says nothing.
+/// Explains `mlx5_0_dma` in NCCL's log. Returns no finding if the user has set the variable.
 pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let functions = facts.data_direct.len();
     let is_set = plan.value(VARIABLE).is_some();

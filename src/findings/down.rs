@@ -1,4 +1,4 @@
-//! Ports that are DOWN: missing rails, and ports that have never had a cable.
+//! Ports that are DOWN: missing rails, and ports that never had a cable.
 
 use super::ports::RAIL_IS_DOWN;
 use crate::fabric::own_interface::Index;
@@ -12,17 +12,17 @@ use crate::text::{condensed, counted};
 /// What rdma-init assumes about a port that is DOWN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DownKind {
-    /// A rail that does not work.
+    /// The port is a rail that does not work.
     Rail,
-    /// The other half of the cable of a port in use, which has a link.
+    /// The port is the other half of a used port's cable, which has a link.
     OtherHalf,
-    /// The GPUs have their rails without it.
+    /// The GPUs have all their rails without this port.
     Spare,
-    /// The adapters here have one cable each.
+    /// Each adapter on this host uses only one cable.
     SecondPort,
-    /// An administrator has turned it off.
+    /// An administrator has turned the port off.
     TurnedOff,
-    /// There is no link, or its interface is down.
+    /// The port has no link, or its interface is down.
     Unplugged,
 }
 
@@ -66,9 +66,9 @@ fn kind(facts: &Facts, interfaces: &Index, ports: &[Candidate], port: &Candidate
     let is_disabled = port.port.physical_state == "Disabled";
     match port.port.link_layer {
         LinkLayer::InfiniBand if is_disabled => DownKind::TurnedOff,
-        // Drivers for Ethernet report Disabled both for a port without a link and for one with
-        // its interface down (`mlx5_query_port_roce`, `bnxt_re_query_port`). The flags of the
-        // interface tell which, if it is in this container.
+        // Ethernet drivers report Disabled both for a port without a link and for a port whose interface is
+        // down (`mlx5_query_port_roce`, `bnxt_re_query_port`). If the interface is in this container, its
+        // flags show which of the two it is.
         LinkLayer::Ethernet if is_disabled && enough.is_none() => {
             match interfaces.find(port.hca, port.port) {
                 Some(interface) if interface.has_flag("UP") => DownKind::Rail,
@@ -79,7 +79,7 @@ fn kind(facts: &Facts, interfaces: &Index, ports: &[Candidate], port: &Candidate
     }
 }
 
-/// Returns whether another port of its adapter is in use, and no adapter has two of its ports in use.
+/// Returns whether another port of the same adapter is used, and no adapter has two used ports.
 fn is_second_port(ports: &[Candidate], port: &Candidate) -> bool {
     let used_ports = |of: &Candidate| {
         let others = ports.iter().filter(|other| other.is_used() && card(other) == card(of));
@@ -88,7 +88,8 @@ fn is_second_port(ports: &[Candidate], port: &Candidate) -> bool {
     used_ports(port) == 1 && ports.iter().all(|other| used_ports(other) < 2)
 }
 
-/// Returns the adapter of a port: the PCI device, which may have a function for each port, else the HCA.
+/// Returns the adapter of a port: the PCI device, which may have a function for each port; without one, the
+/// HCA.
 fn card<'a>(port: &Candidate<'a>) -> &'a str {
     let address = port.hca.pci_address.as_deref().and_then(|address| address.rsplit_once('.'));
     address.map_or(port.hca.name.as_str(), |(device, _)| device)

@@ -1,11 +1,11 @@
-//! One cause has one finding: findings that only repeat another one are dropped, and the one that knows
-//! the cause states the consequence.
+//! Each cause gets one finding: drops findings that only repeat another one, and makes the finding that knows
+//! the cause state the consequence.
 
 use crate::finding::{Finding, Id, Severity};
 use crate::libraries::nccl::{devices, network};
 
-/// The findings about `NCCL_IB_HCA` that know why it selects no HCA, and whether each states
-/// the consequence itself.
+/// The findings about `NCCL_IB_HCA` that know why it selects no HCA, and whether each of them states the
+/// consequence itself.
 const CAUSES: [(Id, bool); 4] =
     [(Id::StaleHca, true), (Id::ListSeparator, false), (Id::RepeatedSign, false), (Id::ConfLine, false)];
 
@@ -17,7 +17,7 @@ pub(super) fn without(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// A list that selects no HCA, if another finding knows what is wrong with the list.
+/// Drops the finding about a list that selects no HCA, if another finding knows what is wrong with the list.
 fn no_hca_selected(findings: &mut Vec<Finding>) {
     if !findings.iter().any(|finding| finding.id == Id::NoHcaSelected) {
         return;
@@ -34,7 +34,8 @@ fn no_hca_selected(findings: &mut Vec<Finding>) {
     }
 }
 
-/// `NCCL_NET=IB` without an HCA, if the finding about the fabric says what NCCL makes of that.
+/// Drops the finding about `NCCL_NET=IB` without an HCA, if the finding about the fabric states how NCCL
+/// reacts to it.
 fn no_network(findings: &mut Vec<Finding>) {
     let says_it = |finding: &Finding| {
         matches!(finding.id, Id::NoFabric | Id::NoUsableHca) && is_about(finding, network::VARIABLE)
@@ -44,7 +45,8 @@ fn no_network(findings: &mut Vec<Finding>) {
     }
 }
 
-/// A list of HCAs in a container that has none, if a warning states that, and the consequence.
+/// Drops the finding about a list of HCAs in a container without any, if a warning states both this and the
+/// consequence.
 fn no_rdma(findings: &mut Vec<Finding>) {
     if findings.iter().any(|finding| finding.id == Id::NoRdma && finding.severity == Severity::Warning) {
         findings.retain(|finding| finding.id != Id::StaleHca || !is_about(finding, devices::LIST));
@@ -69,7 +71,7 @@ mod tests {
         let quoted = about(Finding::warning(Id::ListSeparator, "Quotes."), devices::LIST);
         let found = without(vec![consequence(), quoted]);
         assert_eq!(found[0].message, "Quotes. So no HCA is selected, and the job will run on TCP.");
-        // A list of right names may leave out all that is usable, and another list is not the cause.
+        // A list of correct names may exclude all usable HCAs, and a fault in another list is not the cause.
         let other = about(Finding::warning(Id::ListSeparator, "Quotes."), "NCCL_SOCKET_IFNAME");
         assert_eq!(without(vec![consequence(), other.clone()]), [consequence(), other]);
 
@@ -80,7 +82,7 @@ mod tests {
 
         let no_rdma = Finding::warning(Id::NoRdma, "None.");
         assert_eq!(without(vec![no_rdma.clone(), stale()]), [no_rdma]);
-        // With NVLink between the nodes, a missing one is only a note.
+        // With NVLink between the nodes, missing RDMA is only a note.
         let note = Finding::info(Id::NoRdma, "None.");
         assert_eq!(without(vec![note.clone(), stale()]), [note, stale()]);
     }

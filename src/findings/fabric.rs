@@ -1,4 +1,4 @@
-//! Whether there is a fabric for the job, and why not.
+//! Whether there is a fabric for the job, and if not, why.
 
 use crate::fabric::{Candidate, SkipReason, Verdict};
 use crate::facts::Facts;
@@ -77,7 +77,7 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
             ),
         ];
     }
-    // Such a machine has no RDMA network, as one without any RDMA device.
+    // Such a machine has no RDMA network, just like a machine without any RDMA device.
     if choice.is_none() && all(|reason| matches!(reason, SkipReason::NvSwitch(_))) {
         return Vec::from_iter(no_rdma(context, plan));
     }
@@ -103,7 +103,7 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
         .about_variables(forced.map(|setting| &setting.variable))
         .about_ports(ports.iter().map(Candidate::name))
         .about_interfaces(why.interface());
-    // Each port then has a finding with its own fix.
+    // In this case, each port has a finding with its own fix.
     let explained = all(|reason| !matches!(reason, SkipReason::NotAllotted));
     vec![match &profile.hint {
         Some(hint) if !explained => finding.with_fix(hint.clone()),
@@ -111,7 +111,7 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
     }]
 }
 
-/// Reports a device that the container was given, and cannot use.
+/// Reports a device that the container was given but cannot use.
 fn elsewhere(node: &str) -> Finding {
     let message = format!(
         "/dev/infiniband/{node} exists, but its RDMA device is in another network namespace (`rdma system` of the node: netns exclusive): no library can open the device, and the job will run on TCP."
@@ -121,7 +121,7 @@ fn elsewhere(node: &str) -> Finding {
     )
 }
 
-/// Reports a job of several nodes with GPUs that goes over TCP, and whose user has not asked for that.
+/// Reports a job with several nodes and GPUs that uses TCP, although the user has not asked for that.
 fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
     if over_tcp::nodes(context.facts) != Some(over_tcp::Nodes::Several)
         || matches!(plan.fabric, Fabric::None(NoRdmaReason::Hidden { .. }))
@@ -130,7 +130,7 @@ fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
     {
         return None;
     }
-    // If it fails, another finding says so.
+    // If NCCL fails, another finding reports it.
     let is_tcp = |Forecast { prediction, .. }: &Forecast| {
         matches!(prediction.transport, Transport::Sockets { .. })
             && !matches!(prediction.bootstrap, Bootstrap::Fails(_))
@@ -162,7 +162,8 @@ fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
 
 const REQUEST: &str = "Request the node's RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband.";
 
-/// Returns whether NCCL looks for GPUs of other nodes that NVLink reaches, and has what it needs to use them.
+/// Returns whether NCCL looks for GPUs on other nodes that it can reach over NVLink, and has what it needs to
+/// use them.
 fn uses_nvlink(facts: &Facts, plan: &Plan) -> bool {
     let version = plan.nccl.unwrap_or(NEWEST);
     facts.imex.usable().next().is_some()

@@ -1,4 +1,4 @@
-//! Findings of the choice of the GID.
+//! Findings about the choice of the GID.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -35,13 +35,13 @@ pub(super) fn published_differs(
     .about_variables([INDEX])
 }
 
-/// What helps if no GID is of this container.
+/// The fix if no GID belongs to this container.
 pub(super) const GIVE_ADDRESSES: &str = "Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network (Docker: --network host; Kubernetes: hostNetwork: true)";
 
-/// A message shows at most this many GIDs of a port.
+/// The most GIDs of a port in a message.
 const FOREIGN: usize = 4;
 
-/// Returns the finding for ports without a GID of ours, with what is in their tables instead.
+/// Returns the finding for ports without a GID of ours, with the GIDs that their tables contain instead.
 pub(super) fn without_own(facts: &Facts, rails: &[&Candidate]) -> Finding {
     let holds = |rail: &&Candidate| {
         let slots = &rail.port.gids.slots;
@@ -80,7 +80,7 @@ pub(super) fn without_own(facts: &Facts, rails: &[&Candidate]) -> Finding {
     .with_fix(format!("{GIVE_ADDRESSES}."))
 }
 
-/// Returns the finding if our GIDs are in indexes that no queue pair can name.
+/// Returns the finding if our GIDs are at indexes that no queue pair can use.
 fn behind(facts: &Facts, rails: &[&Candidate]) -> Option<Finding> {
     let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
     let of_rail = |rail: &&Candidate| {
@@ -102,9 +102,8 @@ fn behind(facts: &Facts, rails: &[&Candidate]) -> Option<Finding> {
     )
 }
 
-/// Returns the finding if the rails have their GIDs in different indexes.
-/// `index` is right for this many of all ports (`agreeing`, `of`), and not for the `rest`, which are used
-/// anyway if it is not set.
+/// Returns the finding if the rails have their GIDs at different indexes. `index` is right for `agreeing` of
+/// `of` ports, and wrong for the `rest`, which stay in use if the index is not set.
 pub(super) fn slots_differ(
     (library, version): (Flavor, Option<Version>),
     index: u32,

@@ -1,5 +1,5 @@
-//! The GIDs that rdma-init made NCCL and other libraries use when the container started, as they are now:
-//! one finding for all of them, because one change of the tables is behind it.
+//! Reports that GIDs have changed since rdma-init chose them for NCCL and other libraries at the container's
+//! start. One finding covers all of them, because one change of the tables causes all of it.
 
 use super::slots::{self, Slots};
 use crate::fabric::gid::{OwnAddresses, RailGids, common_index, of_one_family};
@@ -10,20 +10,20 @@ use crate::libraries::nccl::predict::PortUse;
 use crate::libraries::{LibraryFinding, WrongGid};
 use crate::plan::Decided;
 
-/// A variable of the start that is wrong now.
+/// A variable from the start that is wrong now.
 struct Changed {
     variable: String,
-    /// Clauses: what the library takes with it.
+    /// Clauses that say what the library uses with this value.
     wrong: Vec<String>,
-    /// Whether nothing can be reached with it.
+    /// Whether no other node can be reached with this value.
     is_dead: bool,
     ports: Vec<String>,
-    /// What leads a new process to the right indexes: a variable for an index, and its value.
+    /// The variable, with its value, that makes a new process use the right indexes.
     instead: Option<(&'static str, u32)>,
 }
 
 pub(super) fn finding(decided: &Decided) -> Option<Finding> {
-    // If the interfaces cannot be listed, it is not known which addresses are this container's.
+    // If the interfaces cannot be listed, it is unknown which addresses belong to this container.
     if decided.facts.net.interfaces.is_empty() {
         return None;
     }
@@ -68,7 +68,7 @@ fn is_of_start(decided: &Decided, variable: &str) -> bool {
 fn of_nccl(decided: &Decided) -> Option<Changed> {
     let Decided { facts, user, plan, .. } = decided;
     let setting = user.gid().filter(|setting| is_of_start(decided, &setting.variable))?;
-    // What the job's NCCL will do, or if its release is not known, a new one.
+    // The forecast for the job's NCCL; if its release is unknown, for the newest one.
     let used = plan.forecasts.last()?.prediction.transport.ports()?;
     let Slots { wrong, is_dead, ports, .. } = slots::of(facts, used);
     let (variable, instead) = (setting.variable.clone(), right_for(facts, used).map(|index| (INDEX, index)));

@@ -1,4 +1,4 @@
-//! GPUDirect RDMA: whether NICs reach the memory of the GPUs by themselves.
+//! GPUDirect RDMA: whether NICs can access GPU memory directly.
 
 use crate::facts::Facts;
 use crate::facts::gpu::{Gpus, Make};
@@ -6,12 +6,12 @@ use crate::finding::{Finding, Id};
 use crate::libraries::nccl::version::Version;
 use crate::plan::{Fabric, Plan};
 
-/// NCCL's other way, DMA-BUF (`ncclIbDmaBufSupport`).
+/// The first release that uses NCCL's alternative, DMA-BUF (`ncclIbDmaBufSupport`).
 const USES_DMABUF: Version = Version::new(2, 13, 0);
 
-/// Returns the finding if neither nvidia_peermem nor DMA-BUF is available. Only NVIDIA's open
-/// kernel module has DMA-BUF. For AMD's GPUs no file shows what RCCL will find out: it looks for
-/// a symbol of the kernel, and asks the driver of the NIC.
+/// Returns the finding if neither nvidia_peermem nor DMA-BUF is available. Of NVIDIA's kernel modules, only
+/// the open one supports DMA-BUF. For AMD's GPUs, no file shows what RCCL will detect: it looks for a kernel
+/// symbol, and queries the NIC's driver.
 pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let Gpus { make: Make::Nvidia, count: Some(_), driver: Some(driver), peer_memory: None, .. } = &facts.gpu
     else {

@@ -1,4 +1,4 @@
-//! Whether any tool can show why a job hangs, if it does.
+//! Whether a tool can show why a job hangs, if it does.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
@@ -9,8 +9,8 @@ use crate::plan::User;
 use crate::plan::over_tcp::{Nodes, nodes};
 use crate::text::shortened;
 
-/// How many collectives PyTorch's Flight Recorder keeps, which is off with none
-/// (`torch/csrc/distributed/c10d/FlightRecorder.hpp`). The second name is that before PyTorch 2.9.
+/// The number of collectives that PyTorch's Flight Recorder keeps; 0 turns it off
+/// (`torch/csrc/distributed/c10d/FlightRecorder.hpp`). The second name is the one before PyTorch 2.9.
 const RECORDERS: [&str; 2] = ["TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"];
 
 /// From this release of PyTorch on, the Flight Recorder is on without a variable (pull request 172843).
@@ -19,7 +19,7 @@ const RECORDS_BY_ITSELF: (u32, u32) = (2, 11);
 /// What loads NCCL's Inspector, or another profiler.
 const PROFILER: &str = "NCCL_PROFILER_PLUGIN";
 
-/// Returns the finding, if a job of several nodes has none of them.
+/// Returns the finding, if a job with several nodes has none of these tools.
 pub(super) fn finding(facts: &Facts, user: &User) -> Option<Finding> {
     let get = |name: &str| user.get(name).map(|setting| setting.value.as_str());
     let torch = facts.image.as_ref().and_then(|image| image.torch.as_ref()?.version.as_deref());

@@ -1,4 +1,4 @@
-//! Findings of the choice of the HCAs.
+//! Findings about the choice of the HCAs.
 
 use crate::fabric::KeptRails;
 use crate::finding::{Finding, Id};

@@ -1,4 +1,4 @@
-//! Libraries of the image that are missing, or there twice.
+//! Libraries that are missing from the image, or that it contains twice.
 
 use super::libraries::copies::with_path;
 use super::verbs;
@@ -21,9 +21,9 @@ pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> 
     findings
 }
 
-/// Programs and libraries of the job that are for another architecture. A copy of NCCL, RCCL or
-/// libibverbs matters only if the dynamic loader finds no other one for this architecture; and
-/// a job that has NCCL needs no RCCL, nor one that has RCCL an NCCL.
+/// Reports the job's programs and libraries that are built for another architecture. A copy of NCCL, RCCL, or
+/// libibverbs matters only if the dynamic loader finds no other copy for this architecture. A job with NCCL
+/// does not need RCCL, and a job with RCCL does not need NCCL.
 fn other_architecture(image: &Image) -> Option<Finding> {
     let matters = |foreign: &&Foreign| match foreign.kind {
         ForeignKind::Nccl | ForeignKind::Rccl => {
@@ -59,7 +59,7 @@ fn other_architecture(image: &Image) -> Option<Finding> {
         first.wanted,
         list.join(", ")
     );
-    // The command may use another Python, or none.
+    // The command may use another Python, or no Python.
     let finding = match found.iter().all(|foreign| foreign.kind == ForeignKind::Python) {
         true => Finding::warning(Id::OtherArchitecture, message),
         false => Finding::error(Id::OtherArchitecture, message),
@@ -67,7 +67,8 @@ fn other_architecture(image: &Image) -> Option<Finding> {
     Some(finding.with_fix("Build the whole image for the architecture of the node (docker build --platform), and copy the rdma-init of that architecture into it."))
 }
 
-/// NCCLs of different releases: it depends on the job which one it loads. For RCCLs, [`copies`] has a finding.
+/// Reports copies of NCCL in different releases: it depends on the job which one it loads. For RCCL,
+/// [`copies`] has a finding.
 fn several(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     if !plan.library.is_nccl() || image.nccl_versions().len() < 2 {
         return None;
@@ -83,7 +84,7 @@ fn several(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     )
 }
 
-/// `NCCL_VERSION` of the image is not the version of the NCCL in it.
+/// Reports that the image's `NCCL_VERSION` is not the version of the NCCL in it.
 fn other_than_said(facts: &Facts) -> Option<Finding> {
     let said = facts.platform.nccl_version.as_deref()?;
     let (version, path) = installed::found(facts)?;

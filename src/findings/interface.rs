@@ -1,4 +1,4 @@
-//! Findings of the choice of the interface for the bootstrap.
+//! Findings about the choice of the interface for the bootstrap.
 
 use crate::fabric::interface::{InterfaceChoice, candidates};
 use crate::facts::Facts;

@@ -1,5 +1,5 @@
-//! HCAs that libibverbs leaves out, because their provider in the image is not for the driver of
-//! the node.
+//! HCAs that libibverbs skips, because their provider in the image does not support the ABI of the node's
+//! driver.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
@@ -9,11 +9,11 @@ use crate::libraries::nccl::libibverbs::{Loaded, OtherAbi};
 use crate::plan::{Plan, PortVerdict};
 use crate::text::{condensed, grouped};
 
-/// The ABI that the drivers of the Linux kernel speak, of vendors that also have their own drivers
-/// with other ABIs (`include/uapi/rdma/bnxt_re-abi.h`, `ionic-abi.h`).
+/// The ABI of the Linux kernel's own drivers, for vendors that also offer drivers with other ABIs
+/// (`include/uapi/rdma/bnxt_re-abi.h`, `ionic-abi.h`).
 const OF_LINUX: u32 = 1;
 
-/// Returns a finding for each provider and ABI.
+/// Returns one finding for each combination of provider and ABI.
 pub(super) fn findings(facts: &Facts, verbs: &Loaded, plan: &Plan) -> Vec<Finding> {
     let used: Vec<&str> = plan.ports.iter().filter(|port| port.used).map(|port| port.hca.as_str()).collect();
     let left_out = facts.rdma.iter().filter(|hca| used.contains(&hca.name.as_str()));

@@ -1,5 +1,5 @@
-//! Where the processes of the job meet: `MASTER_ADDR`, which leads each node but the first to another
-//! one.
+//! `MASTER_ADDR`, through which the processes of the job find each other: on every node except the first, it
+//! must resolve to another node.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::finding::{Finding, Id};
 const FIX: &str =
     "Set MASTER_ADDR to an address of the first node, or to a name that resolves to it on each node.";
 
-/// Returns the finding, if the name leads to the loopback, or nowhere.
+/// Returns the finding, if the name resolves to loopback, or does not resolve.
 pub(super) fn finding(facts: &Facts) -> Option<Finding> {
     let name = facts.platform.master_addr.as_deref()?;
     let node = facts.platform.nodes;
@@ -28,7 +28,7 @@ pub(super) fn finding(facts: &Facts) -> Option<Finding> {
             "that is this node, which has index {} of {} nodes (counted from 0). Its processes will wait for a master that is not here, and the job does not start.",
             node.this, node.count
         ),
-        // A user who gives the address of the loopback, or this host's own name, may mean it.
+        // A user who sets a loopback address, or this host's own name, may intend this.
         None if found.is_none() || is_own(facts, name, address) => return None,
         None => "the processes of this node look for the master on their own node. On every node but the master's, torch.distributed times out.".to_owned(),
     };
@@ -36,8 +36,8 @@ pub(super) fn finding(facts: &Facts) -> Option<Finding> {
     Some(Finding::warning(Id::MasterLoopback, message).about_variables(["MASTER_ADDR"]).with_fix(FIX))
 }
 
-/// The first node itself listens on all of its addresses, and operators write `localhost` there alone
-/// (Kubeflow's training operator). An address is what all nodes have been given alike.
+/// Returns the finding for the first node. This node listens on all of its addresses, and operators set
+/// `localhost` on it alone (Kubeflow's training operator). An address, however, is the same on all nodes.
 fn on_first(name: &str, count: u32) -> Option<Finding> {
     let address: IpAddr = name.trim_matches(['[', ']']).parse().ok()?;
     let message = format!(
@@ -47,7 +47,7 @@ fn on_first(name: &str, count: u32) -> Option<Finding> {
     (address.is_loopback() && count > 1).then(|| finding.with_fix(FIX))
 }
 
-/// Returns the address of the loopback to which the name leads, and how it does so.
+/// Returns the loopback address that the name resolves to, and a clause about how.
 fn on_loopback(name: &str, found: Option<&Master>) -> Option<(IpAddr, String)> {
     if let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
         return address.is_loopback().then(|| (address, String::new()));
@@ -58,7 +58,7 @@ fn on_loopback(name: &str, found: Option<&Master>) -> Option<(IpAddr, String)> {
         Some(Master::ByDns(all)) => (all, "in DNS"),
         _ => return None,
     };
-    // c10d tries each address.
+    // c10d tries every address.
     let first = all.first().filter(|_| all.iter().all(IpAddr::is_loopback))?;
     Some((*first, format!(", which is {first} {from}")))
 }
@@ -70,8 +70,8 @@ fn is_own(facts: &Facts, name: &str, address: IpAddr) -> bool {
     is_localhost(name) || facts.names.as_ref().is_some_and(is_this)
 }
 
-/// The processes ask for the name again until their time-out (`SocketConnectOp::tryConnect` in
-/// `torch/csrc/distributed/c10d/socket.cpp`, PyTorch 1.12 and later).
+/// Reports that the name does not resolve. The processes keep looking it up until their timeout
+/// (`SocketConnectOp::tryConnect` in `torch/csrc/distributed/c10d/socket.cpp`, PyTorch 1.12 and later).
 fn unknown(name: &str, why: &str) -> Finding {
     let message = format!(
         "This node cannot resolve MASTER_ADDR={name} yet: {why}. The processes of torch.distributed retry until their timeout."
@@ -88,7 +88,8 @@ mod tests {
     use crate::facts::names::Names;
     use crate::facts::platform::Platform;
 
-    /// Returns the message on a node whose host is `node-1`, and which is 127.0.1.1 in its own file.
+    /// Returns the id of the finding on a node with the host name `node-1`, which its /etc/hosts resolves to
+    /// 127.0.1.1.
     fn said(name: &str, this: Option<u32>, master: Option<Master>) -> Option<&'static str> {
         let nodes = this.map(|this| Nodes { count: 2, this });
         let platform = Platform { master_addr: Some(name.to_owned()), nodes, ..Platform::default() };
@@ -111,18 +112,18 @@ mod tests {
             ("localhost", Some(1), file(&["127.0.0.1"]), lost),
             ("127.0.0.1", Some(1), None, lost),
             ("[::1]", Some(1), None, lost),
-            // It is the same value on all nodes.
+            // The value is the same on all nodes.
             ("127.0.0.1", Some(0), None, lost),
             ("[::1]", Some(0), None, lost),
             ("10.0.0.1", Some(0), None, None),
-            // The first node, or perhaps the first node.
+            // This is the first node, or may be the first node.
             ("node-0", Some(0), file(&["127.0.0.1"]), None),
             ("localhost", Some(0), file(&["127.0.0.1"]), None),
             ("localhost", None, file(&["127.0.0.1"]), None),
             ("127.0.0.1", None, None, None),
             ("node-1.local", None, file(&["127.0.0.1"]), None),
             ("alias", None, file(&["127.0.1.1"]), None),
-            // Another node.
+            // The name belongs to another node.
             ("node-0", Some(1), file(&["10.0.0.1"]), None),
             ("node-0", Some(1), file(&["127.0.0.1", "10.0.0.1"]), None),
             ("10.0.0.1", Some(1), None, None),

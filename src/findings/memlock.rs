@@ -1,8 +1,7 @@
-//! Whether memory can be pinned, and what to do if it cannot.
+//! Whether the command can pin memory, and what to do if it cannot.
 //!
-//! The kernel lets a process pin memory up to RLIMIT_MEMLOCK, or without limit
-//! when it has CAP_IPC_LOCK in the initial user namespace (`ib_umem_get`,
-//! `mm/mlock.c`).
+//! The kernel lets a process pin memory up to RLIMIT_MEMLOCK, or without limit if it has CAP_IPC_LOCK in the
+//! initial user namespace (`ib_umem_get`, `mm/mlock.c`).
 
 use caps::Capability::{CAP_IPC_LOCK, CAP_SYS_RESOURCE};
 use serde::Serialize;
@@ -14,15 +13,15 @@ use crate::facts::process::Process;
 use crate::finding::{Finding, Id, Severity};
 use crate::text::amount;
 
-/// What the command can pin.
+/// How much memory the command can pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Pinning {
-    /// By the limit.
+    /// No limit is set.
     Unlimited,
-    /// By the capability, whatever the limit.
+    /// The capability overrides the limit.
     Capability,
-    /// Bytes.
+    /// At most this many bytes.
     Limited(u64),
 }
 
@@ -37,11 +36,11 @@ impl Pinning {
     }
 }
 
-/// The default of the kernel (since 5.16), Docker and Kubernetes: with this or
-/// less, RDMA fails at once.
+/// The default of the kernel (since 5.16), Docker, and Kubernetes. With this limit or a lower one, RDMA fails
+/// at once.
 const NEXT_TO_NOTHING: u64 = 8 * 1024 * 1024;
 
-/// Returns the limit that the program can raise this one to.
+/// Returns the limit after rdma-init has raised it as far as it can.
 pub(crate) fn raised(limit: Limit, process: &Process) -> Limit {
     let may_raise_hard =
         process.capabilities.effective.has(CAP_SYS_RESOURCE) && process.initial_user_namespace;
@@ -51,8 +50,8 @@ pub(crate) fn raised(limit: Limit, process: &Process) -> Limit {
 
 /// Returns what the command will be able to pin with this limit.
 pub(crate) fn pinning(limit: Limit, process: &Process) -> Pinning {
-    // A root process keeps its capabilities through the exec; another one keeps
-    // what the program raises to ambient.
+    // A root process keeps its capabilities through the exec. Another user's process keeps the capabilities
+    // that rdma-init makes ambient.
     let capability = process.capabilities.permitted.has(CAP_IPC_LOCK) && process.initial_user_namespace;
     match limit.soft {
         Amount::Unlimited(_) => Pinning::Unlimited,
@@ -61,7 +60,7 @@ pub(crate) fn pinning(limit: Limit, process: &Process) -> Pinning {
     }
 }
 
-/// The finding, if pinning is limited.
+/// Returns the finding, if pinning is limited.
 pub(crate) fn finding(pinning: Pinning, Facts { process, platform, .. }: &Facts) -> Option<Finding> {
     let Pinning::Limited(bytes) = pinning else { return None };
     let amount = amount(bytes);
@@ -83,7 +82,7 @@ pub(crate) fn finding(pinning: Pinning, Facts { process, platform, .. }: &Facts)
 fn why_no_capability(process: &Process) -> String {
     let sets = &process.capabilities;
     if sets.effective.has(CAP_IPC_LOCK) || sets.permitted.has(CAP_IPC_LOCK) {
-        // The process has the capability and still cannot pin: only the namespace can be the
+        // The process has the capability but still cannot pin memory, so its user namespace must be the
         // reason.
         "; this process has CAP_IPC_LOCK, but in its own user namespace, in which the kernel does not honor it"
             .to_owned()
@@ -97,7 +96,7 @@ fn why_no_capability(process: &Process) -> String {
     }
 }
 
-/// Returns what helps on the platform that the container runs on; for an unknown one, what helps on each.
+/// Returns the fix for the platform that runs the container; for an unknown platform, the fix for each.
 fn fix(process: &Process, platform: &Platform) -> String {
     if !process.initial_user_namespace {
         return "Raise the limit of the runtime that makes the user namespace (its LimitMEMLOCK or --ulimit memlock=-1:-1), or use the host's user namespace (Docker: --userns=host, Kubernetes: hostUsers: true)."
@@ -130,7 +129,7 @@ fn in_kubernetes(process: &Process) -> String {
     }
 }
 
-/// Returns how an engine gives the capability.
+/// Returns how to grant the capability with a container engine.
 fn by_capability(process: &Process) -> String {
     match process.uid {
         0 => "with --cap-add IPC_LOCK".to_owned(),
@@ -139,12 +138,12 @@ fn by_capability(process: &Process) -> String {
     }
 }
 
-/// Returns whether the container has the capability. Only root gets it from there.
+/// Returns whether the container has the capability. Only its root user gets it.
 fn is_granted(process: &Process) -> bool {
     process.capabilities.bounding.has(CAP_IPC_LOCK)
 }
 
-/// Returns how a user other than root comes by a capability that the container has.
+/// Returns how a user other than root can get a capability that the container has.
 fn to_other_user(process: &Process) -> String {
     let escalate = if process.no_new_privs { "allow privilege escalation and " } else { "" };
     format!("run as root, or {escalate}run `setcap cap_ipc_lock+p` on rdma-init in the image")
@@ -186,7 +185,7 @@ mod tests {
         assert_eq!(raised(low, &process(1000, &[], &[])), limit(1 << 20, 1 << 20));
         let root = process(0, &[CAP_SYS_RESOURCE], &[]);
         assert_eq!(raised(low, &root), Limit { soft: Amount::UNLIMITED, hard: Amount::UNLIMITED });
-        // The kernel asks for the capability in the initial user namespace.
+        // The kernel checks for the capability in the initial user namespace.
         let nested = Process { initial_user_namespace: false, ..root };
         assert_eq!(raised(low, &nested), limit(1 << 20, 1 << 20));
     }

@@ -1,20 +1,18 @@
-//! What a person should know about a host and what was decided for it: one file for each
-//! subject, each a function from the decided case to findings. Pure, like the plan, which knows
-//! nothing of them.
+//! What a user should know about a host and the decision for it. There is one file for each subject, with a
+//! function that derives findings from the decision. Pure; the plan does not depend on this module.
 //!
 //! * The fabric and its rails: [`fabric`], [`hcas`], [`ports`], [`down`], [`counts`], [`gid`],
 //!   [`gid_changed`], [`nvswitch`], [`slots`], [`pkey`], [`traffic_class`], [`address`], [`mtu`], [`routes`].
 //! * The job's other network: [`interface`], [`wireless`], [`master`].
 //! * What the platform publishes: [`platform`], [`script`]; what its device plugins have given: [`given`].
-//! * What NCCL makes of the user's values: [`values`]; what other libraries make of theirs:
-//!   [`libraries`].
-//! * What is between GPUs, HCAs and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
+//! * How NCCL interprets the user's values: [`values`]; how other libraries interpret theirs: [`libraries`].
+//! * The links between GPUs, HCAs, and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
 //!   [`nvlink`].
 //! * The container: [`container`], [`image`], [`verbs`], [`kernel_abi`], [`memlock`], [`unreadable`].
-//! * What only repeats another finding: [`echoes`].
-//! * What can show later why a job hangs: [`hang`].
-//! * What processes get that enter later: [`nccl_conf`], [`secrets`].
-//! * What the job has moved when it has ended: [`traffic`].
+//! * Findings that only repeat another one: [`echoes`].
+//! * The tools that can show later why a job hangs: [`hang`].
+//! * What processes that enter the container later get: [`nccl_conf`], [`secrets`].
+//! * What the job has moved by the time it ends: [`traffic`].
 
 mod address;
 mod c2c;
@@ -62,7 +60,7 @@ use crate::finding::Finding;
 use crate::plan::remark::Remark;
 use crate::plan::{Decided, Plan};
 
-/// Returns the plan with its findings, all that need nothing but the facts.
+/// Returns the plan with all findings that need only the facts.
 pub fn add(decided: Decided) -> Plan {
     let Decided { facts, user, ports, remarks, plan, profile, .. } = &decided;
     let context = decided.context();
@@ -79,7 +77,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(address::findings(facts, &interfaces, ports));
     findings.extend(mtu::finding(facts, &interfaces, ports));
     findings.extend(wireless::finding(facts, &interfaces, plan));
-    // Without a profile nothing was chosen.
+    // Without a profile, the plan has not chosen any HCAs.
     if plan.profile.is_some() {
         findings.extend(counts::findings(&context, &interfaces, ports, &of_nvswitches));
     }
@@ -111,7 +109,7 @@ pub fn add(decided: Decided) -> Plan {
     Plan { findings: echoes::without(findings), ..plan }
 }
 
-/// Returns the finding for what the decision has shown: each remark becomes one.
+/// Returns the finding for a remark of the decision.
 fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
     let Decided { facts, user, ports, profile, plan, .. } = decided;
     let library = plan.library;

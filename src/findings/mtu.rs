@@ -1,4 +1,4 @@
-//! Rails with an MTU of their own.
+//! Rails with different MTUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use crate::finding::{Finding, Id};
 
 pub(crate) const FIX: &str = "Set one MTU on all interfaces of the fabric, here and on the switches (4200 or more for RoCE with 4096).";
 
-/// Reports that the interfaces of used RoCE ports have different MTUs. One that carries a default route does
-/// not count: it is there for TCP as well.
+/// Reports that the interfaces of used RoCE ports have different MTUs. An interface that carries a default
+/// route does not count, because it is also for TCP.
 pub(crate) fn finding(facts: &Facts, interfaces: &Index, ports: &[Candidate]) -> Option<Finding> {
     let is_roce = |port: &&Candidate| port.is_used() && port.port.link_layer == LinkLayer::Ethernet;
     let routes = interface::default_routes(facts);

@@ -1,4 +1,4 @@
-//! Variables that `nccl.conf` cannot hold, and a file that cannot be written.
+//! Variables that `nccl.conf` cannot contain, and files that cannot be written.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use crate::finding::{Finding, Id};
 use crate::libraries::{self, nccl::conf};
 use crate::plan::Plan;
 
-/// A process that enters the container gets them only in another way.
+/// Reports the variables that a process that enters the container must get in another way.
 pub(crate) fn findings(plan: &Plan) -> Vec<Finding> {
     let unfit = plan.public().chain(plan.inherited()).filter(|(name, value)| {
-        // Those of other libraries are not meant for it.
+        // The file is not meant for variables of other libraries.
         !conf::fits(name, value) && libraries::of_variable(name).is_none()
     });
     let finding = |(name, value): (&str, &str)| {
@@ -27,8 +27,8 @@ pub(crate) fn findings(plan: &Plan) -> Vec<Finding> {
     unfit.map(finding).collect()
 }
 
-/// Reports the files, below the root, that cannot be written for this reason. `state` is a file with the same
-/// lines that only this container can write to.
+/// Reports the files, given below the root, that cannot be written for this reason. `state` is a file with
+/// the same lines that only this container can write to.
 pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>) -> Finding {
     let names: Vec<String> = files.iter().map(|file| format!("/{file}")).collect();
     let message = format!(

@@ -1,4 +1,4 @@
-//! Ports that NCCL wants to merge into one NIC but cannot, or merges but should not.
+//! Ports that NCCL tries to merge into one NIC but cannot, or merges but should not.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,8 @@ fn fails(plan: &Plan, nccl: &str, message: &str) -> Finding {
     .with_fix(format!("Set {LEVEL}=LOC, or use {} 2.26 or later.", plan.library))
 }
 
-/// On the flat bus of a virtual machine, different NICs look like virtual functions of one.
+/// Reports different NICs that NCCL merges: on the flat bus of a virtual machine, they look like virtual
+/// functions of one NIC.
 fn foreign(facts: &Facts, plan: &Plan, nccl: &str, nic: &[String]) -> Option<Finding> {
     let cards = nic.iter().filter_map(|port| {
         let name = port.split(':').next()?;

@@ -1,7 +1,7 @@
 //! NVLink between nodes: whether the container has what NCCL needs for it.
 //!
-//! Only NVML knows whether this node is in a domain with others, and in which clique. So the
-//! findings assume neither: they say what happens if it is in one.
+//! Only NVML knows whether this node is in a domain with others, and in which clique. So the findings do not
+//! assume it: they state what happens if the node is in one.
 
 use crate::facts::Facts;
 use crate::facts::imex::{Imex, ImexChannel};
@@ -17,7 +17,7 @@ pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let has_channel = facts.imex.usable().next().is_some();
     let version = plan.nccl.unwrap_or(NEWEST);
     match mnnvl(|name| plan.value(name), version) {
-        // This container was given channels, or the GPUs are made for it.
+        // This container was given channels, or its GPUs are made for NVLink between nodes.
         Mnnvl::Wanted(without) if !has_channel && (model.is_some() || facts.imex.count > 0) => {
             Some(no_channel(facts, plan, without))
         }
@@ -34,7 +34,8 @@ pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
 }
 
 fn no_channel(facts: &Facts, plan: &Plan, without: WithoutChannel) -> Finding {
-    // If the release is not known, the newest counts, which does what these do.
+    // If the release is unknown, the forecast is for the newest one, which behaves like the releases named
+    // here.
     let nccl = plan.nccl.map_or_else(insisting, |version| format!("NCCL {version}"));
     let ends = match without {
         WithoutChannel::CudaError => format!("{nccl} fails with CUDA error 800 or 801"),
@@ -58,7 +59,7 @@ fn insisting() -> String {
     format!("NCCL {}.{} or later", INSISTS.major, INSISTS.minor)
 }
 
-/// Returns what is wrong with the channels, and the sentences for the fix that help against this alone.
+/// Returns what is wrong with the channels, and the sentences that only the fix for this fault needs.
 fn missing(imex: &Imex) -> (String, String) {
     if imex.channels.is_empty() {
         let none = "The container has no IMEX channel (/dev/nvidia-caps-imex-channels/channel*)";
@@ -71,17 +72,17 @@ fn missing(imex: &Imex) -> (String, String) {
     (what.join("; "), fixes.collect())
 }
 
-/// Why a channel cannot be used.
+/// Why a channel is not usable.
 #[derive(PartialEq)]
 enum ChannelFault<'a> {
-    /// The major number of its file is not that of the driver.
+    /// The major number of the channel's file is not the driver's.
     Stale(u32, u32),
     Closed(&'a str),
     NoDevice,
 }
 
 fn fault<'a>(imex: &Imex, channel: &'a ImexChannel) -> ChannelFault<'a> {
-    // A device file that the driver no longer knows often cannot be opened either.
+    // If the driver no longer knows a device file, opening the file often fails, too.
     match (channel.major, imex.major, &channel.access) {
         (Some(major), Some(driver), _) if major != driver => ChannelFault::Stale(major, driver),
         (_, _, Access::Failed(error)) => ChannelFault::Closed(error),
@@ -90,7 +91,7 @@ fn fault<'a>(imex: &Imex, channel: &'a ImexChannel) -> ChannelFault<'a> {
 }
 
 impl ChannelFault<'_> {
-    /// Returns the sentence about the channels that have this fault.
+    /// Returns the sentence about the channels with this fault.
     fn of(&self, numbers: &[String]) -> String {
         let (channels, is, is_no) = match numbers.len() {
             1 => ("IMEX channel", "is a device file", "is not a device file"),
@@ -123,7 +124,7 @@ impl ChannelFault<'_> {
 
 fn unused(plan: &Plan, variable: &'static str) -> Finding {
     let value = plan.value(variable).unwrap_or_default();
-    // If the release is not known, earlier ones may not look at the variable.
+    // If the release is unknown, the job may use an earlier one, which may ignore the variable.
     let is_of_all = plan.nccl.is_some() || mnnvl(|name| plan.value(name), SINCE) == Mnnvl::Off(variable);
     let nccl = if is_of_all { "NCCL".to_owned() } else { insisting() };
     Finding::warning(
@@ -132,7 +133,7 @@ fn unused(plan: &Plan, variable: &'static str) -> Finding {
     )
     .about_variables([variable])
     .with_fix(match variable {
-        // A user who runs two jobs in one clique, each with its own domain, has a reason.
+        // A user who runs two jobs in one clique, each in its own domain, has a reason to set it.
         VARIABLE => format!("Remove {variable} on all nodes, unless this is intended."),
         _ => format!("Remove {variable}, on all nodes; to disable NVLink between nodes, set {VARIABLE}=0."),
     })

@@ -1,4 +1,4 @@
-//! HCAs that connect, or may connect, to the NVSwitches of the machine, and are in use anyway.
+//! HCAs that connect, or may connect, to the machine's NVSwitches, but are used.
 
 use crate::fabric::{Candidate, NvSwitch, nvswitch};
 use crate::facts::Facts;
@@ -6,8 +6,8 @@ use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::plan::{Context, words};
 
-/// Returns the names of the ports in use that connect, or may connect, to NVSwitches. Other findings do not
-/// speak of them.
+/// Returns the names of the used ports that connect, or may connect, to NVSwitches. Other findings do not
+/// mention them.
 pub(super) fn of_nvswitches(facts: &Facts, ports: &[Candidate]) -> Vec<String> {
     let suspects = nvswitch::suspects(facts, ports);
     let known = in_use(facts, ports).into_iter().map(|(port, _)| port);
@@ -20,7 +20,8 @@ pub(super) fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
     taken(context, ports).into_iter().chain(suspected(&suspects)).collect()
 }
 
-/// Returns those that connect to NVSwitches, and are used because the user or nothing names the HCAs.
+/// Returns the ports that connect to NVSwitches, but are used, because the user names them or no setting
+/// names the HCAs.
 fn in_use<'a, 'b>(facts: &Facts, ports: &'b [Candidate<'a>]) -> Vec<(&'b Candidate<'a>, NvSwitch)> {
     let used = ports.iter().filter(|port| port.is_used());
     used.filter_map(|port| Some((port, nvswitch::sign(facts, port.hca)?))).collect()
@@ -62,7 +63,7 @@ fn taken(context: &Context, ports: &[Candidate]) -> Option<Finding> {
     Some(finding.about_variables([VARIABLE]).about_ports(names).with_fix(fix))
 }
 
-/// Returns the list of the others, if there are any.
+/// Returns advice to list the other HCAs, if there are any.
 fn or_write(others: &[&str]) -> String {
     match others {
         [] => String::new(),

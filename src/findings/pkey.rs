@@ -1,4 +1,4 @@
-//! The partition key that NCCL takes on InfiniBand.
+//! The partition key that NCCL uses on InfiniBand.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,12 @@ use crate::libraries::nccl::version::NEWEST;
 use crate::plan::{Plan, User};
 use crate::text::condensed;
 
-/// An index into the table of each port, 0 by default (`ncclIbInitQp` in
+/// The variable with an index into each port's table, 0 by default (`ncclIbInitQp` in
 /// `src/transport/net_ib.cc`).
 const INDEX: &str = "NCCL_IB_PKEY";
 const VALUE: &str = "NCCL_IB_PKEY_VALUE";
 
-/// Returns the finding, if no other node can be reached with the key. A port without a readable
-/// table is not judged.
+/// Returns the finding, if the key reaches no other node. Does not judge a port without a readable table.
 pub(super) fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     let version = user.version().unwrap_or(NEWEST);
     let is_by_value = user.get(VALUE).is_some_and(|setting| !setting.value.is_empty())
@@ -30,7 +29,7 @@ pub(super) fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding
     let tables = tables(facts, plan);
     let setting = plan.settings.iter().find(|setting| setting.variable == INDEX && setting.value.is_some());
     let number = setting.and_then(|setting| integer(setting.value.as_deref()?, version)).unwrap_or(0);
-    // The field of the queue pair has 16 bits.
+    // The queue pair's field has 16 bits.
     let index = u32::from(number as u16);
     let library = plan.library;
     let who = match setting {
@@ -78,7 +77,7 @@ pub(super) fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding
     )
 }
 
-/// Returns those of the InfiniBand ports that NCCL will use.
+/// Returns the tables of the InfiniBand ports that NCCL will use.
 fn tables<'a>(facts: &'a Facts, plan: &'a Plan) -> Vec<(&'a PortUse, &'a PkeyTable)> {
     let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
     let ports = forecast.prediction.transport.ports().unwrap_or_default().iter();
@@ -90,7 +89,7 @@ fn tables<'a>(facts: &'a Facts, plan: &'a Plan) -> Vec<(&'a PortUse, &'a PkeyTab
     tables.collect()
 }
 
-/// NCCL takes one index for all of them.
+/// Returns the fix. NCCL uses the same index for all ports.
 fn fix<'a>(tables: impl Iterator<Item = &'a PkeyTable>) -> String {
     let full = |table: &PkeyTable| -> BTreeSet<(u32, u16)> {
         let slots = table.slots.iter().filter(|slot| slot.pkey.is_full_member());

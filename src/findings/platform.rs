@@ -1,4 +1,4 @@
-//! What the platform says RDMA needs, compared with what is here.
+//! The platform's requirements for RDMA, compared with this host.
 
 use crate::fabric::{Candidate, interface};
 use crate::facts::Facts;
@@ -16,7 +16,7 @@ pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) 
     let mut findings = Vec::new();
     findings.extend(cards(facts, profile));
     for name in &profile.constraints.interfaces_up {
-        // If the fabric's own interface is missing, `no-fabric` says so.
+        // If the fabric's own interface is missing, `no-fabric` reports it.
         let is_fabric = profile.fabric == Some(profiles::Fabric::Interface(name.clone()));
         if !is_fabric || fabric.is_there() {
             findings.extend(interface_up(facts, profile, name));
@@ -51,7 +51,7 @@ pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) 
     findings
 }
 
-/// Returns the CUDA runtime of the image, by `CUDA_VERSION`, else by the library.
+/// Returns the version of the image's CUDA runtime: from `CUDA_VERSION`, else from the library.
 fn cuda(facts: &Facts) -> Option<Version> {
     let library = || facts.image.as_ref()?.cuda_runtime.first()?.version.as_deref();
     Version::parse(facts.platform.cuda_version.as_deref().or_else(library)?)
@@ -148,8 +148,8 @@ fn used_nics<'a>(ports: &'a [Candidate]) -> Vec<&'a str> {
     names
 }
 
-/// Reports what the platform publishes for machines with these GPUs. A container with some of them may have
-/// some of the NICs.
+/// Compares the NICs with the number that the platform publishes for machines with these GPUs. A container
+/// with only some of the GPUs may have only some of the NICs.
 fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding> {
     let has_model = |row: &&GpuRow| facts.gpu.models.iter().any(|model| profiles::fits(&row.model, model));
     let row = profile.constraints.gpus.iter().find(has_model)?;
@@ -220,7 +220,7 @@ pub(super) fn value_wrong(
 /// same; the platform's support will ask about it.
 pub(super) fn overridden(context: &Context) -> Vec<Finding> {
     let profile = context.profile;
-    // Then each of them is the platform's own, as far as the environment shows.
+    // In this case, the platform itself sets all of these variables, as far as the environment shows.
     let leaves_all_to_platform = profile.hands_off.iter().any(|pattern| pattern == "NCCL_*");
     let said = |setting: &UserSetting| -> Option<String> {
         let variable = &setting.variable;
@@ -240,8 +240,7 @@ pub(super) fn overridden(context: &Context) -> Vec<Finding> {
     context
         .user
         .effective()
-        // How much NCCL logs is for the user to decide. A value that rdma-init has filled in is
-        // not the user's.
+        // The user decides how much NCCL logs. A value that rdma-init has filled in is not the user's.
         .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != Source::AtStart)
         .filter_map(|setting| {
             let UserSetting { variable, value, origin, .. } = setting;

@@ -1,4 +1,4 @@
-//! What went wrong on the ports of the job while it ran, by their counters.
+//! What went wrong on the job's ports while it ran, according to their counters.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use crate::facts::port_errors::{PortErrors, Rise, Trouble};
 use crate::finding::{Finding, Id, Severity};
 use crate::text::{condensed, counted, duration, grouped, visible};
 
-/// A port, and what it has counted in some time.
+/// A port, and what its counters have counted in some time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortRises {
     pub hca: String,
     pub port: u32,
-    /// Whether the port was ACTIVE at the start and is not at the end.
+    /// Whether the port was ACTIVE at the start but not at the end.
     pub is_lost: bool,
     pub rises: Vec<Rise>,
 }
@@ -35,7 +35,7 @@ struct Threshold(u64, Duration);
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// docs/pid1.md has their sources.
+/// Returns the threshold for a kind of trouble; docs/pid1.md has the sources.
 fn threshold(trouble: Trouble) -> Threshold {
     match trouble {
         Trouble::LinkDown
@@ -63,7 +63,7 @@ impl Threshold {
     }
 }
 
-/// Returns the findings, the worst first. Ports with the same trouble share one.
+/// Returns the findings, the worst first. Ports with the same trouble share a finding.
 pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
     let lost: Vec<&PortRises> = ports.iter().filter(|port| port.is_lost).collect();
     let lost = (!lost.is_empty()).then(|| of_lost(&lost));
@@ -168,7 +168,7 @@ mod tests {
     fn a_sound_run_has_no_finding() {
         assert_eq!(said(&[], 3600), []);
         assert_eq!(said(&[port(0, &[]), port(1, &[])], 3600), []);
-        // A little loss is not a fault of a network.
+        // A small loss is not a fault of the network.
         let little =
             [(Trouble::Timeout, "local_ack_timeout_err", 59), (Trouble::Symbol, "symbol_error", 119)];
         assert_eq!(said(&[port(0, &little)], 1), []);

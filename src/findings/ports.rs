@@ -11,8 +11,8 @@ use crate::text::condensed;
 
 pub(super) const RAIL_IS_DOWN: &str = "Check the cable, the switch port and `rdma link` on the node. Until the port is up, nodes with all ports up have more rails than this one.";
 
-/// Ports with the same trouble share a finding. `of_nvswitches` are the names of ports that have a
-/// finding of their own.
+/// Returns the findings about the ports; ports with the same trouble share one. `of_nvswitches` are the names
+/// of ports with a finding of their own.
 pub(super) fn findings(library: Flavor, ports: &[Candidate], of_nvswitches: &[String]) -> Vec<Finding> {
     let mut troubles: Vec<(Finding, Vec<String>)> = Vec::new();
     for port in ports {
@@ -36,7 +36,7 @@ fn trouble(reason: &SkipReason) -> Option<Finding> {
         SkipReason::PortState(state) => (
             Id::PortDown,
             match state.as_str() {
-                // `down` looks at these: the job may not need the port.
+                // The module `down` handles these ports: the job may not need them.
                 "DOWN" => return None,
                 "INIT" | "ARMED" => {
                     "The link is up, but the subnet manager has not activated the port: check the subnet manager (`sminfo`, `ibstat`)."
@@ -64,7 +64,7 @@ fn trouble(reason: &SkipReason) -> Option<Finding> {
     Some(Finding::warning(id, words::left_out(reason)).with_fix(fix))
 }
 
-/// A rail that is slower than its siblings slows all of them down.
+/// Reports different rates: a rail that is slower than its siblings slows down all of them.
 fn rates(ports: &[Candidate], of_nvswitches: &[String]) -> Option<Finding> {
     let mut by_rate: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for port in ports.iter().filter(|port| port.is_used() && !of_nvswitches.contains(&port.name())) {
@@ -82,7 +82,7 @@ fn rates(ports: &[Candidate], of_nvswitches: &[String]) -> Option<Finding> {
     )
 }
 
-/// The plan chooses ports of one link layer; a list of the user's can mix them.
+/// Reports used ports with different link layers: the plan chooses only one, but a user's list can mix them.
 fn link_layers(library: Flavor, ports: &[Candidate]) -> Option<Finding> {
     let of = |link_layer: LinkLayer| -> Vec<String> {
         let of_it = ports.iter().filter(|port| port.is_used() && port.port.link_layer == link_layer);

@@ -20,7 +20,8 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     no_route(facts, plan).into_iter().chain(overlapping(facts, plan)).collect()
 }
 
-/// Reports a GID from which no other node is reached, or not on its own interface (nccl-tests#185).
+/// Reports GIDs that cannot reach any other node, or cannot do so through their own interface
+/// (nccl-tests#185).
 fn no_route(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
     let mut ways: Vec<(Way, Vec<RoutedPort>)> = Vec::new();
@@ -43,7 +44,7 @@ fn no_route(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     ways.iter().filter_map(finding).collect()
 }
 
-/// A port that NCCL will use, with the address of its GID and the interface that has it.
+/// A port that NCCL will use, with the address of its GID and the interface that has this address.
 struct RoutedPort<'a> {
     port: &'a PortUse,
     address: IpAddr,
@@ -56,7 +57,7 @@ impl std::fmt::Display for RoutedPort<'_> {
     }
 }
 
-/// What an interface lacks.
+/// What the interface needs.
 const WAY_OUT: &str =
     "an address with the prefix length of its network, or a route to the other nodes' RoCE network";
 
@@ -101,8 +102,7 @@ fn is_link_local(net: &IpNet) -> bool {
     matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
-/// Interfaces in one network: the kernel may send through the other one
-/// (NVIDIA/nccl#1581).
+/// Reports interfaces in the same network: the kernel may send through the other one (NVIDIA/nccl#1581).
 fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
     let mut findings = Vec::new();
@@ -153,7 +153,7 @@ fn shown(shared: &[(&str, &IpNet)]) -> String {
     list.join(", ")
 }
 
-/// Returns those of the others that share a network with an interface, and which.
+/// Returns the other interfaces that share a network with this interface, each with the network.
 fn sharing<'a>(
     on_link: &OnLink<'a>,
     interface: &str,
@@ -165,7 +165,7 @@ fn sharing<'a>(
     others.filter(|other| *other != interface).filter_map(|other| Some((other, shared(other)?))).collect()
 }
 
-/// The networks that are reached through each interface directly.
+/// The networks that each interface reaches directly.
 type OnLink<'a> = HashMap<&'a str, Vec<&'a IpNet>>;
 
 fn on_link(facts: &Facts) -> OnLink<'_> {

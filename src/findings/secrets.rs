@@ -5,7 +5,7 @@ use crate::finding::{Finding, Id, Source};
 use crate::plan::{Plan, Setting, SettingOutcome};
 use crate::text::condensed;
 
-/// Returns the finding: a process that enters the container later does not get them.
+/// Reports that a process that enters the container later does not get these variables.
 pub(super) fn finding(plan: &Plan) -> Option<Finding> {
     let is_kept_back = |setting: &&Setting| {
         let is_given = setting.outcome == SettingOutcome::Filled || setting.source == Source::Environment;

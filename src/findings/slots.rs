@@ -1,4 +1,4 @@
-//! The indexes that NCCL takes, and whether they are right.
+//! The indexes that NCCL uses, and whether they are right.
 
 use crate::fabric::gid::OwnAddresses;
 use crate::facts::Facts;
@@ -14,11 +14,11 @@ pub(crate) const LARGEST: i64 = 255;
 
 /// What is wrong with the indexes of some ports.
 pub(crate) struct Slots {
-    /// Why NCCL gets no index at all on one of them.
+    /// Why NCCL finds no index at all on one of the ports.
     pub fails: Option<String>,
     /// Clauses, such as `on mlx5_1, slot 3 is empty`.
     pub wrong: Vec<String>,
-    /// Whether nothing can be reached from one of them.
+    /// Whether one of the ports cannot reach any other node.
     pub is_dead: bool,
     /// The names of the ports with a wrong index.
     pub ports: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) fn of(facts: &Facts, used: &[PortUse]) -> Slots {
                 fails.get_or_insert_with(|| why.clone());
                 continue;
             }
-            // A finding on the number itself reports a larger one.
+            // Another finding reports a larger number.
             (Some(GidUse::Slot { index, gid }), Some((_, port))) if *index <= LARGEST => {
                 what_is_wrong(library, &own, port, *index, gid.as_ref())
             }
@@ -58,7 +58,7 @@ pub(crate) fn of(facts: &Facts, used: &[PortUse]) -> Slots {
 #[derive(PartialEq)]
 struct WrongSlot {
     what: String,
-    /// An error if nothing can be reached with it.
+    /// An error if the port cannot reach any other node with this index.
     severity: Severity,
 }
 
@@ -79,8 +79,7 @@ fn what_is_wrong(
     };
     let dead = |what: String| (format!("{what}, so RoCE will not connect"), Severity::Error);
     let (there, severity) = match gid {
-        // NCCL 2.21 and later search for the index, so that they never have a negative index
-        // here.
+        // NCCL 2.21 and later search for the index in this case, so they never have a negative index here.
         None if index < 0 => {
             dead(format!("does not exist, and {library} before 2.21 does not search for one"))
         }

@@ -1,4 +1,4 @@
-//! Whether the job has used the RDMA that was planned.
+//! Whether the job has used the planned RDMA.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id};
 use crate::text::{condensed, duration, visible};
 
-/// A port, and what went over it in some time.
+/// A port, and the data that it has moved in some time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortTraffic {
     pub hca: String,
@@ -15,23 +15,23 @@ pub(crate) struct PortTraffic {
     pub traffic: Traffic,
 }
 
-/// `mlx5_1..mlx5_8`.
+/// Returns the names of the HCAs: `mlx5_1..mlx5_8`.
 pub(crate) fn names(moved: &[PortTraffic]) -> String {
     let names: Vec<&str> = moved.iter().map(|port| port.hca.as_str()).collect();
     visible(&condensed(&names))
 }
 
-/// On InfiniBand, the packets of the subnet manager count as well.
+/// The amount that does not count on InfiniBand, because it may come from the subnet manager.
 pub(crate) const OF_MANAGEMENT: CounterValue = CounterValue { bytes: Some(64 * 1024), packets: Some(256) };
 
-/// What a rail has moved at least that took part in the job.
+/// The minimum that a rail moves if it takes part in the job.
 pub(crate) const MUCH: CounterValue = CounterValue { bytes: Some(1 << 30), packets: Some(1 << 20) };
 
-/// There are at least this many busy rails for each idle one: a job on a few of the GPUs leaves more
-/// of them idle.
+/// The minimum number of busy rails for each idle one. A job that uses only a few of the GPUs leaves more
+/// rails idle.
 pub(crate) const BUSY_FOR_ONE_IDLE: usize = 3;
 
-/// Returns the finding, if the counters show that no data has moved on any port, or on only a few.
+/// Returns the finding, if the counters show that no port has moved data, or only a few ports have.
 pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     if moved.is_empty() || moved.iter().any(|port| !port.traffic.is_amount_known()) {
         return None;
@@ -50,7 +50,7 @@ pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     ))
 }
 
-/// Reports that a few rails have moved nothing, while each of the others has moved much.
+/// Reports that a few rails have moved nothing, while each of the others has moved a lot.
 pub(crate) fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     let (busy, idle): (Vec<&PortTraffic>, Vec<&PortTraffic>) = moved.iter().partition(|port| has_moved(port));
     let is_clear = !idle.is_empty()
@@ -71,14 +71,14 @@ pub(crate) fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     ))
 }
 
-/// Whether more than management packets has gone over a port.
+/// Returns whether a port has moved more than management packets.
 pub(crate) fn has_moved(port: &PortTraffic) -> bool {
     let least =
         if port.is_infiniband { OF_MANAGEMENT } else { CounterValue { bytes: Some(0), packets: Some(0) } };
     exceeds(port, least)
 }
 
-/// In bytes, or in packets if only those are counted.
+/// Compares bytes, or packets if only packets are counted.
 fn exceeds(port: &PortTraffic, least: CounterValue) -> bool {
     let exceeds = |amount: CounterValue| match amount.bytes {
         Some(_) => amount.bytes > least.bytes,
@@ -116,13 +116,13 @@ mod tests {
         let (busy, idle) = ((false, 5 << 30), (false, 0));
         let told = |ports: &str| Some((Id::IdleRail, ports.to_owned()));
         assert_eq!(named(&[busy, busy, busy, idle, busy, busy, busy, busy]), told("mlx5_3:1"));
-        // The subnet manager's packets are not traffic of the job.
+        // The subnet manager's packets are not the job's traffic.
         assert_eq!(
             named(&[(true, 5 << 30), (true, 5 << 30), (true, 5 << 30), (true, 4096)]),
             told("mlx5_3:1")
         );
         assert_eq!(named(&[busy, busy, busy, busy, busy, busy, idle, idle]), told("mlx5_6:1 mlx5_7:1"));
-        // A job on a few GPUs, one that has moved little, and one over all rails.
+        // A job on a few GPUs, a job that has moved little, and a job over all rails.
         assert_eq!(named(&[busy, busy, idle, idle]), None);
         assert_eq!(named(&[busy, idle]), None);
         assert_eq!(named(&[busy, busy, (false, 1 << 20), idle]), None);
@@ -133,7 +133,7 @@ mod tests {
         assert!(message.starts_with("No data has moved over mlx5_1 in 1h, while"), "{message}");
     }
 
-    /// Messages that a port receives are not requests in this sense, so none says nothing.
+    /// Messages that a port receives are not requests in this sense, so a count of 0 proves nothing.
     #[test]
     fn requests_alone_prove_nothing() {
         let requests = |requests| PortTraffic {

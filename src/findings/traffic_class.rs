@@ -1,5 +1,4 @@
-//! Traffic classes that contradict each other: that of the ports and that of a variable, or those of two
-//! ports.
+//! Traffic classes that contradict each other: a port's and a variable's, or those of two ports.
 
 use crate::fabric::Candidate;
 use crate::facts::rdma::LinkLayer;
@@ -23,14 +22,14 @@ pub(super) fn findings(user: &User, ports: &[Candidate], plan: &Plan) -> Option<
     }
 }
 
-/// A variable whose class is not that of the ports.
+/// A variable with another class than the ports.
 struct Contradiction {
     variable: &'static ClassVariable,
-    /// `NCCL_IB_TC=106 (environment)`.
+    /// The setting with its source: `NCCL_IB_TC=106 (environment)`.
     set: String,
     /// The profile that publishes the value.
     profile: Option<String>,
-    /// The part of the library whose queue pairs get the class, if one does.
+    /// The part of the library whose queue pairs get the variable's class, if there is one.
     own: Option<&'static str>,
 }
 
@@ -121,12 +120,12 @@ fn of_variables(ports: &[Candidate], class: u8, found: &[Contradiction]) -> Opti
     )
 }
 
-/// `236 (DSCP 59)`.
+/// Returns the class and its DSCP: `236 (DSCP 59)`.
 fn with_dscp(class: u8) -> String {
     format!("{class} (DSCP {})", dscp(class))
 }
 
-/// Reports rails whose packets have different classes. A port without one leaves it to the program.
+/// Reports rails whose packets have different classes. On a port without a class, the program decides.
 fn of_rails(plan: &Plan, classes: &[(String, Option<u8>)]) -> Option<Finding> {
     let of_program = plan.value(OF_NCCL).and_then(of_nccl).unwrap_or(NCCL.default);
     let first = classes.iter().find_map(|(_, class)| *class)?;
@@ -140,7 +139,7 @@ fn of_rails(plan: &Plan, classes: &[(String, Option<u8>)]) -> Option<Finding> {
             None => groups.push((*class, vec![name])),
         }
     }
-    // Of two classes that as many ports have, the first counts.
+    // If two classes are on the same number of ports, the first one counts.
     let most = groups.iter().filter(|(class, _)| class.is_some()).rev().max_by_key(|(_, names)| names.len());
     let right = most.and_then(|(class, _)| *class).unwrap_or(first);
     let said: Vec<String> = groups

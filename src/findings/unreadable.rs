@@ -6,17 +6,17 @@ use crate::facts::{Facts, Unreadable};
 use crate::finding::{Finding, Id};
 use crate::plan::User;
 
-/// More than this many are only counted.
+/// The most findings; the rest is only counted.
 const SHOWN: usize = 5;
 
-/// `said` are the findings that were made before.
+/// Returns the findings. `said` are the findings so far.
 pub(super) fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Finding> {
-    // A conf file that the user has named wrongly has its own finding.
+    // If `NCCL_CONF_FILE` names an unreadable file, that has its own finding.
     let is_told = said.iter().any(|finding| finding.id == Id::ConfFile);
     let named = user.get("NCCL_CONF_FILE").filter(|_| is_told).map(|setting| Path::new(&setting.value));
     let mut unreadable: Vec<&Unreadable> =
         facts.unreadable.iter().filter(|u| named != Some(u.path.as_path())).collect();
-    // What matters most comes first.
+    // RDMA files come first, because they matter most.
     unreadable.sort_by_key(|u| !u.is_of_rdma());
     let mut findings: Vec<Finding> = unreadable
         .iter()

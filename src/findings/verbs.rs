@@ -1,4 +1,4 @@
-//! libibverbs and its providers: what NCCL cannot load from the image.
+//! libibverbs and its providers: which of them NCCL cannot load from the image.
 
 use super::kernel_abi;
 use super::values::shown;
@@ -19,7 +19,7 @@ const INSTALL: &str =
 
 pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
     let named = libibverbs::named(|name| plan.value(name), plan.nccl.unwrap_or(NEWEST));
-    // A reader of a value needs to know where it comes from.
+    // A user who reads about a value needs to know where it comes from.
     let setting = user.get(IBVERBS_LIB).filter(|_| named.is_some());
     match libibverbs::libibverbs(facts, named) {
         Libibverbs::Loaded(loaded) => {
@@ -56,7 +56,7 @@ fn missing(plan: &Plan, image: &Image, setting: Option<&UserSetting>) -> Finding
     .with_fix(INSTALL)
 }
 
-/// Reports that the variable names a library that has none of the functions that NCCL looks for.
+/// Reports that the variable names a library with none of the functions that NCCL looks up.
 fn not_one(plan: &Plan, setting: &UserSetting) -> Finding {
     let library = plan.library;
     let what = match setting.value.is_empty() {
@@ -90,8 +90,8 @@ fn goes_on(plan: &Plan, setting: &UserSetting, loaded: &Loaded) -> Finding {
     ))
 }
 
-/// Reports an image for CUDA without any libibverbs, in which no NCCL was found. The job's own NCCL may be
-/// linked into a program or library; an image without CUDA may not be what the job runs in.
+/// Reports an image for CUDA that has no libibverbs, and in which no NCCL was found. The job's own NCCL may
+/// be linked into a program or library. An image without CUDA may not be the image that the job runs in.
 fn not_seen(image: &Image) -> Option<Finding> {
     let is_for_cuda = !image.cuda_runtime.is_empty() && !image.has_nccl();
     (is_for_cuda && image.libibverbs.is_empty()).then(|| {
@@ -103,7 +103,7 @@ fn not_seen(image: &Image) -> Option<Finding> {
     })
 }
 
-/// Reports HCAs that libibverbs does not show, because it cannot load their provider.
+/// Reports HCAs that libibverbs does not list, because it cannot load their provider.
 fn no_provider(facts: &Facts, verbs: &Loaded, plan: &Plan) -> Option<Finding> {
     let is_used = |name: &str| plan.ports.iter().any(|port| port.used && port.hca == name);
     let has_none =

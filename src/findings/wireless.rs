@@ -1,4 +1,4 @@
-//! A wireless interface for the bootstrap, on a host with cables.
+//! A wireless interface for the bootstrap on a host with wired interfaces.
 
 use crate::fabric::interface;
 use crate::fabric::own_interface::Index;
@@ -9,8 +9,9 @@ use crate::libraries::nccl::predict::Bootstrap;
 use crate::plan::Plan;
 use crate::plan::interface::VARIABLE;
 
-/// NCCL's processes bootstrap on a wireless interface, while the interfaces of the job's HCAs have
-/// addresses. What rdma-init has filled in follows the routes, so it is a note.
+/// Reports that NCCL's processes bootstrap on a wireless interface, although the interfaces of the job's HCAs
+/// have addresses. If rdma-init has filled in the interface, it followed the routes, so the finding is only a
+/// note.
 pub(super) fn finding(facts: &Facts, interfaces: &Index, plan: &Plan) -> Option<Finding> {
     let Bootstrap::On(endpoint) = &plan.forecasts.last()?.prediction.bootstrap else { return None };
     facts.net.interface(&endpoint.interface).filter(|found| found.is_wireless())?;

@@ -1,5 +1,5 @@
-//! Libraries that the image has more than once in different releases, and packages whose libraries
-//! are not there. NCCL is in `findings::image`.
+//! Libraries that the image contains in several releases, and packages whose libraries are missing. For NCCL,
+//! see `findings::image`.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use crate::image::Image;
 use crate::image::library::{Library, Way};
 use crate::image::packages::Package;
 
-/// What packages bring, by the start of their names: these bring one and the same directory, whatever
-/// CUDA they are for. All other packages are the same only under one whole name.
+/// Packages that install the same directory, whatever CUDA version they are for: the beginning of their
+/// names, and the library. All other packages are the same only if their whole names are equal.
 const FAMILIES: [(&str, &str); 3] =
     [("nvidia-nvshmem", "NVSHMEM"), ("libucx", "UCX"), ("mooncake-transfer-engine", "Mooncake")];
 
@@ -24,7 +24,7 @@ pub(crate) fn findings(image: &Image) -> Vec<Finding> {
             findings.extend(packages(title(what), &same));
         }
     }
-    // The repaired wheels of NIXL bring a UCX whose names no other library asks for.
+    // NIXL's repaired wheels contain a UCX with file names that no other library uses.
     let is_shared = |library: &&Library| {
         library.path.file_name().and_then(|name| name.to_str()).is_some_and(|name| !name.contains('-'))
     };
@@ -69,7 +69,7 @@ fn title(family: &str) -> &str {
     }
 }
 
-/// Returns the files, unless all of them are of wheels, which count as packages.
+/// Returns the files; an empty list if all of them come from wheels, which count as packages.
 fn without_wheels(found: Vec<&Library>) -> Vec<&Library> {
     match found.iter().all(|library| library.is_reached(Way::SitePackages)) {
         true => Vec::new(),
@@ -77,8 +77,8 @@ fn without_wheels(found: Vec<&Library>) -> Vec<&Library> {
     }
 }
 
-/// Several packages of one library. Two in one directory have overwritten each other; of two directories,
-/// the first counts for a Python that searches both.
+/// Reports several packages of one library. Two packages in one directory have overwritten each other. If
+/// they are in two directories, a Python that searches both uses the first one.
 fn packages(title: &str, same: &[&Package]) -> Option<Finding> {
     let (first, rest) = same.split_first()?;
     let differs = |other: &&&Package| other.version != first.version || other.path == first.path;
@@ -120,7 +120,7 @@ fn packages(title: &str, same: &[&Package]) -> Option<Finding> {
     )
 }
 
-/// Returns the packages of the first directory that has several.
+/// Returns the packages in the first directory that contains several.
 fn in_one_folder<'p>(same: &[&'p Package]) -> Option<Vec<&'p Package>> {
     same.iter().find_map(|one| {
         let together: Vec<&Package> = same.iter().copied().filter(|other| other.path == one.path).collect();
@@ -132,13 +132,15 @@ fn first_path(packages: &[&Package]) -> String {
     packages.first().map(|package| package.path.display().to_string()).unwrap_or_default()
 }
 
-/// `python3.12` of a directory of packages; `None` for Debian's, which is for every Python 3 of Debian.
+/// Returns the Python version in the path of a package directory, such as `python3.12`; `None` for Debian's
+/// directory, which all of Debian's Python 3 versions use.
 fn python(site: &Path) -> Option<&str> {
     let mut parts = site.iter().filter_map(|part| part.to_str());
     parts.find(|part| part.starts_with("python3."))
 }
 
-/// Reports files of one library, in different releases; processes that load different ones `end_so`.
+/// Reports files of one library in different releases. `end_so` says how processes that load different ones
+/// fail.
 fn libraries(title: &str, found: &[&Library], taken: &str, end_so: &str) -> Option<Finding> {
     let mut versions: Vec<&str> = found.iter().filter_map(|library| library.version.as_deref()).collect();
     versions.sort_unstable();
@@ -146,7 +148,7 @@ fn libraries(title: &str, found: &[&Library], taken: &str, end_so: &str) -> Opti
     if versions.len() < 2 {
         return None;
     }
-    // Some wheels have copies in place of links.
+    // Some wheels contain copies in place of links.
     let mut copies: Vec<&Library> = Vec::new();
     for library in found {
         let is_same = |other: &&Library| {
@@ -164,13 +166,13 @@ fn libraries(title: &str, found: &[&Library], taken: &str, end_so: &str) -> Opti
     Some(Finding::warning(Id::LibraryVersionsDiffer, message).with_fix(fix))
 }
 
-/// `3.4.5 in /opt/nvshmem/lib/libnvshmem_host.so.3`.
+/// Returns the version and the path: `3.4.5 in /opt/nvshmem/lib/libnvshmem_host.so.3`.
 pub(crate) fn with_path(library: &Library) -> String {
     format!("{} in {}", library.version.as_deref().unwrap_or("of unknown version"), library.path.display())
 }
 
-/// Reports packages that pip has noted, and whose libraries are not there. If another package has been
-/// installed over one, the fix is that of the finding about both.
+/// Reports packages that pip has recorded as installed, but whose libraries are missing. If another package
+/// was installed over one of them, the finding about both has the fix.
 fn broken(image: &Image) -> impl Iterator<Item = Finding> {
     image.packages.iter().filter(|package| !package.missing.is_empty()).map(|package| {
         let missing: Vec<String> =

@@ -1,5 +1,5 @@
-//! What is wrong with libraries other than NCCL. What is wrong with their variables is found in
-//! [`crate::libraries`], and what repeats another finding is left out here.
+//! Findings about libraries other than NCCL. [`crate::libraries`] finds what is wrong with their variables;
+//! this module drops findings that repeat another one.
 
 pub(crate) mod copies;
 mod node_list;
@@ -17,16 +17,16 @@ pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     of_libraries.chain(node_list::finding(decided)).chain(of_image).collect()
 }
 
-/// Returns whether a library chooses a wrong index by itself, and no index is right, because a rail has no
-/// GID of this container: that has its own error ([`super::gid`]).
+/// Returns whether a library chooses a wrong index by itself, but no index is right, because a rail has no
+/// GID of this container. This has its own error ([`super::gid`]).
 fn is_of_missing_gids(decided: &Decided, found: &LibraryFinding) -> bool {
     let is_missing = |remark: &Remark| matches!(remark, Remark::WithoutOwnGid(_));
     found.gid == Some(WrongGid::WithoutRemedy) && decided.remarks.iter().any(is_missing)
 }
 
-/// Returns whether a finding is about variables of ours alone. They are right, or they are not filled in:
-/// what is wrong then is wrong with the fabric, which has its own findings, or has changed since the
-/// container started ([`super::gid_changed`]).
+/// Returns whether a finding is only about variables that rdma-init fills in. rdma-init fills in only correct
+/// values, so the cause is the fabric, which has its own findings, or a change since the container started
+/// ([`super::gid_changed`]).
 fn is_about_fills(decided: &Decided, finding: &Finding) -> bool {
     let is_filled = |variable: &String| decided.plan.filled().any(|(name, _)| name == variable);
     !finding.about.variables.is_empty() && finding.about.variables.iter().all(is_filled)

@@ -1,11 +1,11 @@
-//! vLLM's list of the variables that stay each node's own.
+//! vLLM's list of the variables that it does not copy between nodes.
 
 use crate::facts::node_list::Holds;
 use crate::finding::{Finding, Id};
 use crate::plan::Decided;
 
-/// Reports that the file is not a list: vLLM then copies the driver's variables to the workers of all nodes,
-/// or ends.
+/// Reports that the file is not a list: in this case, vLLM copies the driver's variables to the workers on
+/// all nodes, or exits.
 pub(super) fn finding(decided: &Decided) -> Option<Finding> {
     let list = decided.facts.node_list.as_ref().filter(|list| list.holds == Holds::NoList)?;
     Some(

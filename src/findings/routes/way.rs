@@ -1,4 +1,4 @@
-//! The route that the kernel chooses for the packets of an HCA.
+//! The route that the kernel chooses for an HCA's packets.
 
 use std::net::IpAddr;
 
@@ -9,25 +9,24 @@ use crate::facts::net::Net;
 use crate::facts::route::Route;
 use crate::facts::rule::{Family, RoutingRule, RuleEffect};
 
-/// Where the kernel sends what comes from a GID: it resolves the other end's address with
-/// the GID's address as the source, and its interface (`addr_resolve` in
-/// `drivers/infiniband/core/addr.c`).
+/// Where the kernel sends packets from a GID. It resolves the other end's address with the GID's address as
+/// the source, and with the GID's interface (`addr_resolve` in `drivers/infiniband/core/addr.c`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
-    /// A route leads out of the interface.
+    /// A route leads out through the interface.
     Out,
-    /// There is none, and IPv4 takes every address for one on the interface's own link
+    /// There is no route, and IPv4 treats every address as being on the interface's own link
     /// (`ip_route_output_key_hash_rcu` in `net/ipv4/route.c`).
     OnLink,
-    /// There is none, and IPv6, for which the interface is only a preference, takes a route out
-    /// of this other interface (`rt6_score_route` in `net/ipv6/route.c`).
+    /// There is no route through the interface, and IPv6, for which the interface is only a preference, uses
+    /// a route through this other interface (`rt6_score_route` in `net/ipv6/route.c`).
     Elsewhere(String),
-    /// "Network is unreachable".
+    /// The kernel reports "Network is unreachable".
     Nowhere,
 }
 
-/// Returns the way from an address of an interface to other nodes, without knowing their addresses.
-/// `None` if the routing rules are not known.
+/// Returns how packets from an interface's address leave for other nodes, without knowing the nodes'
+/// addresses; `None` if the routing rules are unknown.
 pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
     let tables = tables(net.rules.as_ref()?, address, interface);
     let is_own = |destination: &IpNet| {
@@ -48,17 +47,17 @@ pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
     if address.is_ipv4() {
         return Some(Way::OnLink);
     }
-    // Other nodes are where this address is, or the route is for all.
+    // The other nodes are in the same network as this address, or the route is a default route.
     Some(match routes.find(|route| route.destination.contains(&address)) {
         Some(route) => Way::Elsewhere(route.interface.clone()),
         None => Way::Nowhere,
     })
 }
 
-/// Returns the tables that may be asked; `None` among them stands for any.
+/// Returns the tables that the kernel may consult; `None` in the list stands for any table.
 fn tables(rules: &[RoutingRule], address: IpAddr, interface: &str) -> Vec<Option<u32>> {
     let of_family = || rules.iter().filter(|rule| rule.family == Family::of(&address));
-    // Which rules a goto skips is not known here.
+    // It is unknown here which rules a goto skips.
     let jumps = of_family().any(|rule| rule.action == RuleEffect::Goto);
     let mut tables = Vec::new();
     for rule in of_family() {
@@ -79,8 +78,8 @@ enum Fit {
     Yes,
 }
 
-/// Returns whether a rule is for what is resolved from this address of this interface, without a
-/// mark, and for packets that this host makes.
+/// Returns whether a rule matches packets that this host sends from this address of this interface, without a
+/// mark.
 fn fits(rule: &RoutingRule, address: IpAddr, interface: &str) -> Fit {
     let may = rule.from.is_none_or(|from| from.contains(&address))
         && rule.iif.as_ref().is_none_or(|iif| iif == "lo")
@@ -118,7 +117,7 @@ mod tests {
         RoutingRule { from: Some(address.parse().unwrap()), ..rule(table) }
     }
 
-    /// Returns where fd00:33::9 on eth1 leads to.
+    /// Returns where packets from fd00:33::9 on eth1 go.
     fn found(routes: &[Route], rules: Vec<RoutingRule>) -> Way {
         let address: IpNet = "fd00:33::9/128".parse().unwrap();
         let interface = Interface { name: "eth1".into(), addresses: vec![address], ..Interface::default() };
@@ -148,7 +147,7 @@ mod tests {
         assert_eq!(with(|rule| rule.fwmark = Some(16)), Way::Nowhere);
         assert_eq!(with(|rule| (rule.fwmark, rule.not) = (Some(16), true)), Way::Out);
         assert_eq!(with(|rule| rule.family = Family::Inet), Way::Nowhere);
-        // What is not certain is not reported.
+        // A finding requires certainty.
         assert_eq!(with(|rule| rule.others = vec!["ipproto".into()]), Way::Out);
         assert_eq!(with(|rule| (rule.others, rule.not) = (vec!["ipproto".into()], true)), Way::Out);
         assert_eq!(with(|rule| rule.to = Some("fd00::/16".parse().unwrap())), Way::Out);

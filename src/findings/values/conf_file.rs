@@ -1,4 +1,4 @@
-//! Lines of nccl.conf that do not do what they seem to.
+//! Lines in nccl.conf that do not have the effect that they seem to have.
 
 use super::{Subject, shown};
 use crate::facts::environment::is_variable_name;
@@ -17,12 +17,12 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     missing(subject).into_iter().chain(lines).chain(values).chain(of_windows(subject)).collect()
 }
 
-/// `NCCL_CONF_FILE` names a file that cannot be read. NCCL does not read `~/.nccl.conf` either
-/// then.
+/// Reports that `NCCL_CONF_FILE` names an unreadable file. In this case, NCCL does not read `~/.nccl.conf`
+/// either.
 fn missing(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_CONF_FILE").filter(|setting| !setting.value.is_empty())?;
     let (facts, library) = (subject.facts, subject.library());
-    // An older document does not say which files there are.
+    // An older facts document does not list the existing files.
     let is_known = facts.homes.is_some() && setting.origin == Source::Environment;
     if !is_known || !subject.user.reads(&setting.value) || facts.conf_files.contains(&setting.value) {
         return None;
@@ -36,7 +36,7 @@ fn missing(subject: &Subject) -> Option<Finding> {
     )))
 }
 
-/// Reports a line that names a variable and does not set it.
+/// Reports a line that names a variable but does not set it.
 fn of_line(subject: &Subject, line: &ConfLine) -> Finding {
     let library = subject.library();
     let key = line.text.split('=').next().unwrap_or_default();
@@ -59,7 +59,7 @@ fn of_line(subject: &Subject, line: &ConfLine) -> Finding {
         .with_fix("Write NAME=VALUE, with no space, quote or comment.")
 }
 
-/// Quotes, spaces or a comment that NCCL takes as part of a value.
+/// Reports quotes, spaces, or a comment that NCCL treats as part of the value.
 fn of_value(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let rest = rest(setting)?;
     let UserSetting { variable, value, origin, .. } = setting;
@@ -74,7 +74,7 @@ fn of_value(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     )
 }
 
-/// Returns what the value has that does not belong to it.
+/// Returns the part of the value that does not belong to it.
 fn rest(setting: &UserSetting) -> Option<&'static str> {
     let value = setting.value.as_str();
     if !is_of_file(setting) || has_return(setting) {
@@ -90,7 +90,7 @@ fn rest(setting: &UserSetting) -> Option<&'static str> {
     }
 }
 
-/// Reports files with a carriage return at the end of their lines.
+/// Reports files whose lines end with a carriage return.
 fn of_windows(subject: &Subject) -> Vec<Finding> {
     let mut files: Vec<(&str, Vec<&str>)> = Vec::new();
     for setting in subject.user.effective().filter(|setting| has_return(setting)) {
@@ -127,7 +127,7 @@ fn has_return(setting: &UserSetting) -> bool {
     is_of_file(setting) && setting.value.ends_with('\r')
 }
 
-/// Returns whether a finding about the line explains the odd value, so that no other finding has to report
+/// Returns whether a finding about the line explains the odd value, so that no other finding needs to report
 /// it.
 pub(super) fn is_cause(setting: &UserSetting) -> bool {
     has_return(setting) || rest(setting).is_some()

@@ -1,7 +1,7 @@
-//! Values that are right while debugging, but slow down every job that keeps them.
-//! This list omits what NCCL's documentation leaves to the platform or the model: `NCCL_NVLS_ENABLE`,
-//! `NCCL_CUMEM_ENABLE`, `NCCL_PXN_DISABLE`, `NCCL_NET_GDR_READ`, `NCCL_CROSS_NIC`, CollNet; and
-//! what was removed, or is the default, such as `NCCL_CHECKS_DISABLE` and `NCCL_LAUNCH_MODE`.
+//! Values that are right while debugging, but slow down every job that keeps them. This list omits variables
+//! that NCCL's documentation leaves to the platform or the model (`NCCL_NVLS_ENABLE`, `NCCL_CUMEM_ENABLE`,
+//! `NCCL_PXN_DISABLE`, `NCCL_NET_GDR_READ`, `NCCL_CROSS_NIC`, CollNet), and those that were removed or have
+//! the value as their default, such as `NCCL_CHECKS_DISABLE` and `NCCL_LAUNCH_MODE`.
 
 use super::{Subject, conf_file, shown, tuning};
 use crate::facts::Facts;
@@ -16,19 +16,19 @@ use crate::profiles::Profile;
 /// A value that costs time.
 struct Cost {
     variable: &'static str,
-    /// Whether the value is one that costs time.
+    /// Whether this value costs time.
     applies: fn(&str, Version) -> bool,
-    /// Whether it can cost anything in this job.
+    /// Whether the value can cost anything in this job.
     matters: fn(&Subject) -> bool,
     effect: Effect,
-    /// The case in which it makes sense, after `unless` or `only`.
+    /// The case in which the value makes sense, as a clause after `unless` or `only`.
     sense: &'static str,
 }
 
-/// What a value does, as the end of a sentence that begins with the value.
+/// The effect of a value, as the end of a sentence that begins with the value.
 enum Effect {
     Clause(&'static str),
-    /// What the library does or does not.
+    /// A predicate whose subject is the library.
     Library(&'static str),
 }
 
@@ -42,7 +42,7 @@ const fn cost(
     Cost { variable, applies, matters, effect, sense }
 }
 
-/// From NCCL's user guide (`docs/userguide/source/env.rst`, 2.30.7) and sources, the CUDA
+/// The sources are NCCL's user guide (`docs/userguide/source/env.rst`, 2.30.7) and source code, the CUDA
 /// programming guide (`CUDA_LAUNCH_BLOCKING`), and PyTorch's documentation of `torch.distributed`
 /// (`TORCH_*`).
 const COSTS: &[Cost] = &[
@@ -65,7 +65,7 @@ const COSTS: &[Cost] = &[
         NO_GPUDIRECT,
         "GPUDirect RDMA fails on these nodes",
     ),
-    // NCCL prefers it to nvidia_peermem, which does the same (`src/transport/net.cc`).
+    // NCCL prefers DMA-BUF to nvidia_peermem, which does the same (`src/transport/net.cc`).
     cost(
         "NCCL_DMABUF_ENABLE",
         is_zero,
@@ -75,7 +75,7 @@ const COSTS: &[Cost] = &[
     ),
     cost("NCCL_MAX_NCHANNELS", is_one, any, ONE_CHANNEL, FEW_SMS),
     cost("NCCL_MAX_CTAS", is_one, any, ONE_CHANNEL, FEW_SMS),
-    // The default is 512 or 256; less than 64 counts as 64 (`getNthreads` in `src/graph/tuning.cc`).
+    // The default is 512 or 256. A value below 64 counts as 64 (`getNthreads` in `src/graph/tuning.cc`).
     cost(
         "NCCL_NTHREADS",
         |text, version| integer(text, version).is_some_and(|number| (1..128).contains(&number)),
@@ -95,7 +95,7 @@ const COSTS: &[Cost] = &[
         ),
         "memory is very scarce",
     ),
-    // Clouds publish up to 8.
+    // Clouds publish values up to 8.
     cost(
         "NCCL_IB_QPS_PER_CONNECTION",
         |text, version| integer(text, version).is_some_and(|number| (17..=128).contains(&number)),
@@ -126,7 +126,7 @@ const COSTS: &[Cost] = &[
         Effect::Library("may write a line for each call, which slows the job and fills its log"),
         "you are looking for a single call",
     ),
-    // AWS' cheat sheet of EFA's variables: not needed any more, as the plugin sets what the kernel needs.
+    // AWS' cheat sheet for EFA's variables: no longer needed, because the plugin sets what the kernel needs.
     cost(
         "FI_EFA_FORK_SAFE",
         is_one,
@@ -190,21 +190,21 @@ const WAITS: Effect = Effect::Clause(
     "the processes wait for each collective call, so that they cannot prepare the next one meanwhile",
 );
 
-/// GPUs that have no direct access to each other, nor to HCAs.
+/// GPUs that cannot access each other or HCAs directly.
 const CONSUMER: &[&str] = &["GeForce", SPARK];
 
 const SPARK: &str = "GB10";
 
 pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
-    // Without either, no job of NCCL's is seen.
+    // Without GPUs and HCAs, no NCCL job is visible here.
     if subject.facts.gpu.count.is_none() && subject.facts.rdma.is_empty() {
         return Vec::new();
     }
     let version = subject.version();
     let is_read =
         |variable: &str| variables::find(variable).is_none_or(|variable| variable.is_known_to(version));
-    // What a platform publishes is right there, at the same cost; another finding reports a value that
-    // differs.
+    // A value that the platform publishes is right there, whatever it costs; another finding reports a value
+    // that differs from the published one.
     let is_published = |cost: &Cost| {
         profile.variables.get(cost.variable).is_some_and(|published| (cost.applies)(published, version))
     };
@@ -238,8 +238,8 @@ fn is_local(text: &str, version: Version) -> bool {
     level::parse(text, version) == Some("LOC")
 }
 
-/// Returns a list with one word that NCCL knows, for all functions. A list that begins with `^` leaves out
-/// words.
+/// Returns whether a list has a single word, which NCCL knows, for all functions. A list that begins with `^`
+/// excludes words instead.
 fn is_one_word(variable: &str, text: &str) -> bool {
     let mut words = text.split(',').filter(|word| !word.is_empty());
     let first = words.next();
@@ -256,9 +256,9 @@ fn has_efa(subject: &Subject) -> bool {
         && subject.facts.rdma.iter().any(|hca| hca.driver.as_deref() == Some("efa"))
 }
 
-/// Returns whether each algorithm and protocol works here. For a network that only a net plugin can use, its
-/// vendor publishes those that do: Google for GPUDirect-TCPX, aws-ofi-nccl for EFA. In a ring of
-/// cables between DGX Sparks, only the ring does.
+/// Returns whether every algorithm and protocol works here. For a network that only a net plugin can use, the
+/// plugin's vendor publishes which ones work: Google for GPUDirect-TCPX, aws-ofi-nccl for EFA. In a ring of
+/// cables between DGX Sparks, only the ring algorithm works.
 fn can_choose(subject: &Subject) -> bool {
     let is_of_plugin = match subject.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Plugin { otherwise, .. }) => otherwise.ports().is_none(),
@@ -271,12 +271,13 @@ fn has_several_gpus(facts: &Facts) -> bool {
     facts.gpu.count != Some(1)
 }
 
-/// In an NVLink domain of several nodes, all GPUs of a node reach each other.
+/// Returns whether shared memory matters. In an NVLink domain of several nodes, all GPUs of a node reach each
+/// other directly.
 fn has_shared_memory(facts: &Facts) -> bool {
     has_several_gpus(facts) && facts.imex.usable().next().is_none()
 }
 
-/// With NVLink to other nodes, another finding reports that it is not used.
+/// Returns whether P2P matters. With NVLink to other nodes, another finding reports that it is not used.
 fn has_p2p(facts: &Facts) -> bool {
     has_several_gpus(facts) && facts.imex.usable().next().is_none() && facts.gpu.model_of(CONSUMER).is_none()
 }

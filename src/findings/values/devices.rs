@@ -1,5 +1,5 @@
-//! Which devices NCCL takes for each GPU and each connection, since 2.28: `NCCL_NETDEVS_POLICY`,
-//! rails and planes in `NCCL_IB_HCA`, and `NCCL_IB_SUBNET_AWARE_ROUTING`.
+//! The devices that NCCL uses for each GPU and each connection, since 2.28: `NCCL_NETDEVS_POLICY`, rails and
+//! planes in `NCCL_IB_HCA`, and `NCCL_IB_SUBNET_AWARE_ROUTING`.
 
 use std::net::Ipv4Addr;
 
@@ -19,7 +19,7 @@ const POLICY: &str = "NCCL_NETDEVS_POLICY";
 const BY_SUBNET: &str = "NCCL_IB_SUBNET_AWARE_ROUTING";
 const PREFIX: &str = "NCCL_IB_SUBNET_PREFIX_LEN";
 
-/// In bits: what NCCL compares of two addresses if [`PREFIX`] is not set
+/// In bits: the part of two addresses that NCCL compares if [`PREFIX`] is not set
 /// (`src/transport/net_ib/connect.cc`).
 const USUAL_PREFIX: i64 = 24;
 
@@ -31,7 +31,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// Returns what the user has set, if the release reads it and the value is not empty.
+/// Returns the user's setting, if the release reads the variable and the value is not empty.
 fn set<'a>(subject: &Subject<'a>, variable: &str) -> Option<&'a UserSetting> {
     let is_known = variables::find(variable)?.is_known_to(subject.version());
     let setting = subject.user.get(variable).filter(|_| is_known)?;
@@ -54,7 +54,7 @@ fn policy(subject: &Subject) -> Option<Finding> {
     })
 }
 
-/// Reports rails and planes in the list, which earlier releases pass over.
+/// Reports rails and planes in the list, which earlier releases ignore.
 fn rails_of_old(subject: &Subject) -> Option<Finding> {
     subject.user.version().filter(|version| *version < REWROTE_PARSERS)?;
     let setting = subject.user.get(LIST)?;
@@ -71,7 +71,8 @@ fn rails_of_old(subject: &Subject) -> Option<Finding> {
     })
 }
 
-/// Reports the length by which NCCL distinguishes subnets, if it is not that of the rails.
+/// Reports the prefix length by which NCCL distinguishes subnets, if it is not the length that the rails
+/// have.
 fn by_subnet(subject: &Subject) -> Option<Finding> {
     let version = subject.version();
     let setting = set(subject, BY_SUBNET)?;
@@ -132,7 +133,7 @@ fn by_subnet(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// A port that is used, with the IPv4 subnet of its GID.
+/// A used port, with the IPv4 subnet of its GID.
 struct SubnetPort {
     port: String,
     hca: String,
@@ -159,7 +160,7 @@ fn rails(subject: &Subject) -> Vec<SubnetPort> {
     .collect()
 }
 
-/// Two rails of different subnets whose addresses begin with the same bits.
+/// Returns two rails in different subnets whose addresses begin with the same bits.
 fn seen_as_one(rails: &[SubnetPort], bits: u8) -> Option<(&SubnetPort, &SubnetPort)> {
     let cut = |net: &Ipv4Net| Ipv4Net::new(net.addr(), bits).map(|net| net.trunc()).ok();
     rails.iter().enumerate().find_map(|(place, one)| {

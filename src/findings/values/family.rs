@@ -1,4 +1,4 @@
-//! `NCCL_SOCKET_FAMILY` and `NCCL_IB_ADDR_FAMILY`, which know two words.
+//! `NCCL_SOCKET_FAMILY` and `NCCL_IB_ADDR_FAMILY`, which accept only two words.
 
 use super::{Subject, conf_file, shown};
 use crate::finding::{Finding, Id};

@@ -1,4 +1,4 @@
-//! Variables that name a file which NCCL cannot read.
+//! Variables that name a file that NCCL cannot read.
 
 use super::{Subject, conf_file, shown};
 use crate::facts::named_files::VARIABLES;
@@ -22,7 +22,7 @@ fn missing(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     };
     let fix = format!("{remedy}, or remove {}.", setting.variable);
     let finding = match setting.variable.as_str() {
-        // `ncclTopoGetXmlGraphFromFile` gives ncclSystemError.
+        // `ncclTopoGetXmlGraphFromFile` returns ncclSystemError.
         "NCCL_GRAPH_FILE" => Finding::error(Id::MissingFile, format!("{what} {} will fail.", subject.nccl())),
         "NCCL_TOPO_FILE" => Finding::warning(
             Id::MissingFile,

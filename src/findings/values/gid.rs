@@ -1,4 +1,4 @@
-//! The GID that NCCL will take, if a variable of the user's decides on it.
+//! The GID that NCCL will use, if a user's variable decides on it.
 
 use super::{Subject, shown};
 use crate::fabric::own_slots;
@@ -82,13 +82,13 @@ fn range(subject: &Subject) -> Option<Finding> {
     Some(finding.about_variables(family).with_fix(fix))
 }
 
-/// Returns whether the text after the slash is a number and nothing else.
+/// Returns whether the text after the slash is nothing but a number.
 fn has_plain_length(range: &str) -> bool {
     let length = range.split_once('/').map_or("", |(_, length)| length);
     !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Reports an index that needs more bits than a queue pair keeps.
+/// Reports an index that needs more bits than a queue pair stores.
 fn too_large(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX)?;
     let index = integer(&setting.value, subject.version()).filter(|index| *index > LARGEST)?;
@@ -106,9 +106,9 @@ fn too_large(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Indexes that do not hold a GID of this container.
+/// Reports indexes that do not hold a GID of this container.
 fn wrong(subject: &Subject) -> Option<Finding> {
-    // If the plan decides on the GID, it has made its own findings.
+    // If the plan decides on the GID, it reports its own findings.
     let setting = subject.user.gid().filter(|_| subject.user.ib_disabled().is_none())?;
     let transport = &subject.prediction()?.transport;
     let ports = match transport.ports() {
@@ -117,12 +117,12 @@ fn wrong(subject: &Subject) -> Option<Finding> {
         None => return None,
     };
     let Slots { fails, wrong, is_dead, ports: ports_of_wrong } = slots::of(subject.facts, ports);
-    // What rdma-init has set itself was right then (`gid_changed`).
+    // If rdma-init itself set this value at the start, it was right then; `gid_changed` reports the change.
     if setting.origin == Source::AtStart && !wrong.is_empty() {
         return None;
     }
     if let Some(why) = fails {
-        // `range` has reported a value that makes NCCL crash.
+        // `range` reports values that make NCCL crash.
         if range(subject).is_some_and(|finding| finding.severity == Severity::Error) {
             return None;
         }
@@ -145,8 +145,8 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
 }
 
-/// Reports a negative index, if the release of NCCL is not known: 2.21 and later then search for the
-/// index, and earlier ones take it as the number of an index.
+/// Reports a negative index if NCCL's release is unknown: 2.21 and later then search for the index, but
+/// earlier releases use the number as the index.
 fn searches_since(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX).filter(|_| subject.user.version().is_none())?;
     let is_negative = integer(&setting.value, subject.version()).is_some_and(|index| index < 0);
@@ -162,8 +162,9 @@ fn searches_since(subject: &Subject) -> Option<Finding> {
     Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(fix(subject, setting)))
 }
 
-/// Reports an index on InfiniBand, as web pages on RoCE advise. NCCL connects by LID there (`ncclIbRtrQp`), or since
-/// 2.22 by index 0 or that of the FLID (`ncclIbGetGidIndex`, `src/transport/net_ib.cc`).
+/// Reports an index on InfiniBand, as web pages about RoCE recommend it. There, NCCL connects by LID
+/// (`ncclIbRtrQp`), or since 2.22 by index 0 or by the FLID's index (`ncclIbGetGidIndex`,
+/// `src/transport/net_ib.cc`).
 fn on_infiniband(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX)?;
     integer(&setting.value, subject.version()).filter(|index| (1..=LARGEST).contains(index))?;
@@ -180,7 +181,7 @@ fn on_infiniband(subject: &Subject) -> Option<Finding> {
     Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(format!("Remove {INDEX}.")))
 }
 
-/// Returns what helps if the user's own decision leads to a wrong GID.
+/// Returns the fix if the user's own decision selects a wrong GID.
 fn fix(subject: &Subject, setting: &UserSetting) -> String {
     let is_there = |used: &PortVerdict| {
         let port = find(subject, &used.hca, used.port);
@@ -190,12 +191,12 @@ fn fix(subject: &Subject, setting: &UserSetting) -> String {
         subject.plan.ports.iter().filter(|used| used.used && used.link_layer == LinkLayer::Ethernet);
     match roce.any(is_there) {
         true => format!("Remove {}, and the right index is used.", setting.variable),
-        // The plan gives the same advice if the user sets nothing.
+        // The plan gives the same advice if the user sets no variable.
         false => format!("{GIVE_ADDRESSES}; no index here is right."),
     }
 }
 
-/// Reports an index beyond the end of a table: new releases then give up on all HCAs.
+/// Reports an index beyond the end of a table: new releases then skip all HCAs.
 fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let index = integer(&setting.value, subject.version()).filter(|_| setting.variable == INDEX)?;
     let is_beyond = |used: &&PortVerdict| {

@@ -12,7 +12,7 @@ use crate::plan::{Fabric, PortVerdict};
 use crate::text::{condensed, counted};
 
 pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
-    // With any other fabric NCCL does not read it.
+    // With any other fabric, NCCL does not read the variable.
     if !matches!(subject.plan.fabric, Fabric::Verbs | Fabric::None(_)) || subject.user.ib_disabled().is_some()
     {
         return Vec::new();
@@ -49,18 +49,18 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// Reports HCAs that the job could use, and that the user's list leaves out.
+/// Reports HCAs that the job could use, but that the user's list excludes.
 fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let ports = &subject.plan.ports;
     let left_idle: Vec<&PortVerdict> = ports.iter().filter(|port| port.left_idle).collect();
     let idle: Vec<&str> = left_idle.iter().map(|port| port.hca.as_str()).collect();
     let used = ports.iter().filter(|port| port.used).count();
-    // If the list leaves no HCA, `no-hca-selected` says so.
+    // If the list selects no HCA, `no-hca-selected` reports it.
     if idle.is_empty() || used == 0 {
         return None;
     }
     let gpus = subject.facts.gpu.count.filter(|count| *count > 0).map(|count| count as usize);
-    // If each GPU has its own, the others may be for storage.
+    // If each GPU has its own HCA, the others may be for storage.
     if gpus.is_some_and(|gpus| used >= gpus) {
         return None;
     }
@@ -82,7 +82,7 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     Some(finding.about_variables([&setting.variable]).about_ports(names))
 }
 
-/// Returns whether NCCL ends before it looks for HCAs.
+/// Returns whether NCCL fails before it looks for HCAs.
 fn ends_at_bootstrap(subject: &Subject) -> bool {
     let net = &subject.facts.net;
     !net.interfaces.is_empty()

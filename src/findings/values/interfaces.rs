@@ -1,4 +1,4 @@
-//! `NCCL_SOCKET_IFNAME`, and the interface that NCCL's processes then bootstrap on.
+//! `NCCL_SOCKET_IFNAME`, and the interface that it makes NCCL's processes bootstrap on.
 
 use super::{Subject, conf_file, lists, shown};
 use crate::fabric::default_route::carries;
@@ -31,7 +31,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
 
 fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
     let library = subject.library();
-    // `ncclFindInterfaces` looks at its length.
+    // `ncclFindInterfaces` checks the length of the value.
     if setting.value.len() == 1 {
         let message = format!(
             "{}: {library} ignores a value of one character, and chooses the interface itself.",
@@ -93,15 +93,16 @@ pub(super) fn of_user<'a>(subject: &'a Subject) -> impl Fn(&str) -> Option<&'a s
     |name| subject.user.get(name).map(|setting| setting.value.as_str())
 }
 
-/// `NCCL_COMM_ID` decides on the interface by its subnet.
+/// Reports a `NCCL_COMM_ID` that makes NCCL choose a wrong interface, or fail: NCCL chooses the interface in
+/// the subnet of its address.
 fn comm_id(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get(COMM_ID)?;
-    // Without devices and without a platform there is no network to configure.
+    // Without devices and without a platform, there is no network to configure.
     subject.prediction()?;
     let bootstrap = |version| interfaces::bootstrap(&subject.facts.net, of_user(subject), version);
     let (what, interfaces) = match bootstrap(subject.version()) {
         Ok(endpoint) => {
-            // Only releases that match the subnet the wrong way round choose differently.
+            // Only releases that compare the subnets the wrong way round choose a different interface.
             let right = bootstrap(REWROTE_PARSERS).ok();
             if right.as_ref() == Some(&endpoint) {
                 return None;
@@ -136,12 +137,12 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Reports an interface on which the other nodes of the job cannot reach this one.
+/// Reports an interface on which the job's other nodes cannot reach this one.
 fn unreachable(subject: &Subject) -> Option<Finding> {
     let Some(Bootstrap::On(endpoint)) = subject.prediction().map(|prediction| &prediction.bootstrap) else {
         return None;
     };
-    // Without RDMA the job may be of one node.
+    // Without RDMA, the job may have only one node.
     if !matches!(subject.plan.fabric, Fabric::Verbs | Fabric::Plugin(_)) {
         return None;
     }
@@ -211,7 +212,7 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
     Some(finding.about_interfaces([&endpoint.interface, &better.name]).with_fix(fix))
 }
 
-/// Returns the RoCE port in use that has this interface.
+/// Returns the used RoCE port with this interface.
 fn rail_of<'a>(subject: &Subject<'a>, interface: &str) -> Option<&'a PortVerdict> {
     let of_roce = |verdict: &&PortVerdict| verdict.used && verdict.link_layer == LinkLayer::Ethernet;
     let has_it = |verdict: &&PortVerdict| {

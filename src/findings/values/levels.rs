@@ -4,7 +4,7 @@ use super::{Subject, conf_file, shown};
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::level;
 
-/// What `ncclGetLevel` reads (`src/graph/paths.cc`).
+/// The variables that `ncclGetLevel` reads (`src/graph/paths.cc`).
 const VARIABLES: &[&str] = &["NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"];
 
 pub(super) fn findings(subject: &Subject) -> Vec<Finding> {

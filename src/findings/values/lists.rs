@@ -1,4 +1,4 @@
-//! What goes wrong in lists, of HCAs and of interfaces alike.
+//! Faults in lists, of both HCAs and interfaces.
 
 use super::{Subject, shown};
 use crate::facts::settings::UserSetting;
@@ -7,7 +7,7 @@ use crate::image::flavor::Flavor;
 use crate::libraries::nccl::list::{Entry, Pattern};
 use crate::text::condensed;
 
-/// Reports entries that hold spaces, semicolons or quotes beside names.
+/// Reports entries that contain spaces, semicolons, or quotes.
 pub(super) fn separators(library: Flavor, pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.contains([';', ' ', '\t', '"', '\''])).collect();
@@ -33,7 +33,7 @@ pub(super) fn separators(library: Flavor, pattern: &Pattern, setting: &UserSetti
     )))
 }
 
-/// `^` and `=` in front of a later name, which NCCL takes as part of the name.
+/// Reports `^` and `=` in front of a later name, where NCCL treats them as part of the name.
 pub(super) fn repeated_signs(library: Flavor, pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.starts_with(['^', '='])).collect();
@@ -74,7 +74,7 @@ pub(super) fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) 
         .filter(|entry| here.contains(&entry.name.as_str()))
         .map(|entry| (entry, others(&entry.name)))
         .filter(|(_, others)| {
-            // Others that the list names as well are not a surprise.
+            // If the list also contains the other names, they are not a surprise.
             others.iter().any(|other| !pattern.entries.iter().any(|entry| entry.name == *other))
         })
         .map(|(entry, others)| format!("{} also means {}", entry.name, condensed(&others)))

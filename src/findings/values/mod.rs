@@ -1,4 +1,4 @@
-//! What NCCL will really do with the user's own values, which are never changed.
+//! What NCCL will really do with the user's own values, which rdma-init never changes.
 
 mod conf_file;
 mod costs;
@@ -28,7 +28,7 @@ use crate::libraries::nccl::version::{NEWEST, Version};
 use crate::plan::{Fabric, Plan, User};
 use crate::profiles::Profile;
 
-/// What a lint looks at.
+/// The inputs of a finding.
 struct Subject<'a> {
     facts: &'a Facts,
     user: &'a User,
@@ -36,7 +36,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Returns the release that reads the values; the newest if it is not known.
+    /// Returns the release that reads the values; the newest if it is unknown.
     fn version(&self) -> Version {
         self.user.version().unwrap_or(NEWEST)
     }
@@ -46,18 +46,18 @@ impl Subject<'_> {
         self.plan.library
     }
 
-    /// `NCCL 2.21.5`, or `NCCL`.
+    /// Returns the library with its release if that is known: `NCCL 2.21.5` or `NCCL`.
     fn nccl(&self) -> String {
         self.library().of_release(self.user.version())
     }
 
-    /// Returns what the job's NCCL will do, or if the release is not known a new one.
+    /// Returns what the job's NCCL will do; if its release is unknown, what the newest release will do.
     fn prediction(&self) -> Option<&Prediction> {
         self.plan.forecasts.last().map(|forecast| &forecast.prediction)
     }
 
-    /// Returns a variable that the user set to some value, if NCCL's own transport for InfiniBand
-    /// and RoCE is in use, or should be.
+    /// Returns a variable that the user has set to a non-empty value, if the job uses NCCL's own InfiniBand
+    /// and RoCE transport, or should use it.
     fn of_verbs(&self, variable: &str) -> Option<&UserSetting> {
         let matters = matches!(self.plan.fabric, Fabric::Verbs | Fabric::None(_));
         self.user

@@ -1,4 +1,4 @@
-//! Names of variables that NCCL does not know.
+//! Variable names that NCCL does not know.
 
 use super::{Subject, shown};
 use crate::facts::environment::is_variable_name;
@@ -9,7 +9,7 @@ use crate::libraries::nccl::version::KINDS;
 use crate::libraries::{known, of_variable, rccl};
 use crate::text::{condensed_to, shortened};
 
-/// Variables for programs other than NCCL: PyTorch, builds, plugins, images.
+/// Variables for other programs than NCCL: PyTorch, builds, plugins, images.
 const OTHERS: &[&str] = &[
     "NCCL_ASYNC_ERROR_HANDLING",
     "NCCL_AVOID_RECORD_STREAMS",
@@ -29,12 +29,12 @@ const OTHERS: &[&str] = &[
     "NCCL_VERSION",
 ];
 
-/// What plugins' own variables begin with.
+/// The prefixes of plugins' own variables.
 const OTHERS_PREFIXES: &[&str] =
     &["NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHARP_", "NCCL_SHIMNET_", "NCCL_TESTS_", "NCCL_UCX_"];
 
-/// Old names, and the new ones. (For the thresholds of 2.4 there is none: NCCL decides by a
-/// model of the topology since.)
+/// Old names and their new names. (The thresholds of 2.4 have no new names: since then, NCCL decides with a
+/// model of the topology.)
 const SUCCESSORS: &[(&str, &str)] = &[
     ("NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS"),
     ("NCCL_GRAPH", "NCCL_GRAPH_FILE"),
@@ -62,8 +62,8 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         .collect()
 }
 
-/// Reports a slip in the name of a variable of RCCL's own. An unknown name that resembles none is no
-/// finding: not all variables that RCCL reads are known.
+/// Reports a typo in the name of one of RCCL's own variables. An unknown name that resembles none of them is
+/// not a finding, because rdma-init does not know all variables that RCCL reads.
 fn of_rccl(setting: &UserSetting) -> Option<Finding> {
     let name = setting.variable.as_str();
     if !name.starts_with("RCCL_") || rccl::knows(name) {
@@ -78,7 +78,7 @@ fn of_rccl(setting: &UserSetting) -> Option<Finding> {
     )
 }
 
-/// Reports a slip in the name of a variable of a library other than NCCL.
+/// Reports a typo in the name of a variable for a library other than NCCL.
 fn of_libraries(setting: &UserSetting) -> Option<Finding> {
     let name = setting.variable.as_str();
     let meant = known::meant(name)?;
@@ -91,10 +91,10 @@ fn of_libraries(setting: &UserSetting) -> Option<Finding> {
     )
 }
 
-/// A message shows at most this many names.
+/// The most names in a message.
 const SHOWN: usize = 5;
 
-/// Reports names that neither a shell nor a file can set. The environment may hold any name.
+/// Reports names that neither a shell nor a file can set. The environment may contain any name.
 fn odd(subject: &Subject) -> Option<Finding> {
     let names = subject.facts.settings.0.iter().map(|setting| setting.variable.as_str());
     let odd: Vec<String> =
@@ -127,7 +127,7 @@ fn unknown(subject: &Subject, setting: &UserSetting) -> Finding {
         .about_variables([setting.variable.as_str(), meant])
         .with_fix(format!("Write it as {meant}, or remove it.")),
         None => {
-            // Not all variables that RCCL alone reads are known.
+            // rdma-init does not know all variables that only RCCL reads.
             let may = if library.is_nccl() { "a net plugin" } else { "RCCL or a net plugin" };
             let message = format!("{}: no NCCL up to 2.32 reads it; {may} may.", shown(setting));
             Finding::info(Id::UnknownVariable, message).about_variables([&setting.variable])
@@ -142,9 +142,9 @@ fn other_release(
 ) -> Option<Finding> {
     let name = setting.variable.as_str();
     let successor = SUCCESSORS.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
-    // If the release is not known, only what holds for all modelled releases is reported.
+    // If the release is unknown, only facts about all modeled releases are reported.
     let is_known = match subject.user.version() {
-        // Later patches of a release series may have gained it.
+        // Later patch releases in the same series may have gained the variable.
         Some(version) => variable.is_known_to(version),
         None => variable.until.is_none_or(|until| until >= KINDS[0]),
     };

@@ -15,7 +15,7 @@ pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
     findings
 }
 
-/// `NCCL_NET` names a network that NCCL will not find.
+/// Reports that `NCCL_NET` names a network that NCCL will not find.
 fn network(subject: &Subject, profile: &Profile) -> Option<Finding> {
     let setting = subject.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
     let message = match subject.prediction().map(|prediction| &prediction.transport) {
@@ -30,7 +30,7 @@ fn network(subject: &Subject, profile: &Profile) -> Option<Finding> {
         (true, _) => format!(
             "Check why {library} cannot use any HCA here (see the other findings). NCCL_NET=IB only turns the silent use of TCP into an error."
         ),
-        // The script has set it, and the loader does not find the platform's plugin.
+        // The platform's script has set the variable, but the loader does not find the platform's plugin.
         (false, Some(hint)) => hint.to_owned(),
         (false, None) => {
             "Name IB or Socket, or the network of a net plugin that the image has; or remove NCCL_NET."
@@ -44,8 +44,8 @@ fn network(subject: &Subject, profile: &Profile) -> Option<Finding> {
     )
 }
 
-/// HCAs are usable, but the user's `NCCL_NET` keeps NCCL from them. (Other findings report what
-/// is missing in the image.)
+/// Reports that HCAs are usable, but the user's `NCCL_NET` keeps NCCL from using them. (Other findings report
+/// what is missing from the image.)
 fn fallback(subject: &Subject) -> Option<Finding> {
     let setting =
         subject.user.get("NCCL_NET").filter(|setting| setting.value.eq_ignore_ascii_case("Socket"))?;
@@ -63,12 +63,12 @@ fn fallback(subject: &Subject) -> Option<Finding> {
     })
 }
 
-/// `ncclDebugInit` (`src/debug.cc`) compares without regard to case.
+/// The levels that `ncclDebugInit` (`src/debug.cc`) knows; it ignores case.
 const DEBUG: &[&str] = &["VERSION", "WARN", "INFO", "ABORT", "TRACE"];
 
 fn debug(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_DEBUG").filter(|setting| !setting.value.is_empty())?;
-    // White space around it is dropped since 2.30.
+    // NCCL 2.30 and later ignore white space around the value.
     let value = if subject.version() >= REWROTE_PARSERS { setting.value.trim() } else { &setting.value };
     let is_known = DEBUG.iter().any(|level| value.eq_ignore_ascii_case(level));
     let library = subject.library();

@@ -8,7 +8,7 @@ use crate::libraries::nccl::ranges::{NUMBERS, Number, RangeLimit};
 use crate::libraries::nccl::version::REFUSES_WORDS;
 use crate::text::counted;
 
-/// Values out of range that a platform or a project publishes: (variable, value, who publishes it).
+/// Out-of-range values that a platform or a project publishes: the variable, the value, and the publisher.
 const PUBLISHED: &[(&str, i64, &str)] = &[
     (
         "NCCL_IB_RETRY_CNT",
@@ -30,14 +30,14 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         if conf_file::is_cause(setting) {
             continue;
         }
-        // What NCCL makes of a text that is not a number is out of range by accident.
+        // If NCCL misreads a text that is not a number, it is a coincidence that the result is out of range.
         findings.extend(misread(subject, setting).or_else(|| out_of_range(subject, number, setting)));
     }
     findings.extend(timeout(subject));
     findings
 }
 
-/// Reports a text that is not the number that NCCL makes of it.
+/// Reports a text that NCCL reads as a different number.
 fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let (library, text) = (subject.library(), setting.value.as_str());
     if is_as_it_shows(text) {
@@ -107,7 +107,8 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     )
 }
 
-/// Reports what the number means in seconds. Web pages that advise a value often state a wrong default.
+/// Reports what the number means in seconds, because web pages that recommend a value often state a wrong
+/// default.
 fn timeout(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_IB_TIMEOUT")?;
     let value = u32::try_from(strtoll(&setting.value)?).ok().filter(|value| (1..=31).contains(value))?;

@@ -1,4 +1,4 @@
-//! Net plugins that are named or needed, and cannot be loaded.
+//! Net plugins that a variable names or the devices need, but that NCCL cannot load.
 
 use super::{Subject, shown};
 use crate::finding::{Finding, Id};
@@ -11,10 +11,10 @@ use crate::plan::Fabric;
 use crate::profiles::{self, Profile};
 
 pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
-    // If no NCCL was found, the image is not searched for plugins.
+    // If no NCCL was found, the image was not searched for plugins.
     let Some(image) = installed::image(subject.facts) else { return Vec::new() };
-    // For one cause there is one finding: that which names it.
-    // Before the platform's script has run, the loader may not know the plugin's directory.
+    // Each cause gets one finding: the one that names the cause. Until the platform's script has run, the
+    // loader may not know the plugin's directory.
     let waits_for_script =
         profile.script.as_ref().is_some_and(|script| subject.user.get(&script.sets).is_none());
     let needed = || needed(subject, image, profile).filter(|_| !waits_for_script);
@@ -60,9 +60,9 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     })))
 }
 
-/// Devices such as EFA, which NCCL's own transports cannot use.
+/// Reports devices that NCCL's own transports cannot use, such as EFA.
 fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding> {
-    // If the user asks for TCP, `network` says so.
+    // If the user requests TCP, the module `network` reports it.
     if !needs_plugin(subject) || subject.user.get("NCCL_NET").is_some() {
         return None;
     }
@@ -106,14 +106,14 @@ fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding
     )
 }
 
-/// Returns how the plugin comes into the container, in the platform's words if it is of its own.
+/// Returns how to get the plugin into the container, in the platform's words if it has its own plugin.
 fn install(profile: &Profile) -> String {
     let over_interfaces = matches!(profile.fabric, Some(profiles::Fabric::PluginOverInterfaces(_)));
     let of_platform = profile.hint.clone().filter(|_| over_interfaces);
     of_platform.unwrap_or_else(|| "Install the plugin in the image (aws-ofi-nccl for EFA).".to_owned())
 }
 
-/// Returns whether only a plugin can use the devices, and NCCL will load none.
+/// Returns whether only a plugin can use the devices, but NCCL will load no plugin.
 fn needs_plugin(subject: &Subject) -> bool {
     let is_without = match subject.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Sockets { .. }) => true,
@@ -123,14 +123,14 @@ fn needs_plugin(subject: &Subject) -> bool {
     matches!(subject.plan.fabric, Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_)) && is_without
 }
 
-/// Returns the names of the ports that NCCL takes without the plugin.
+/// Returns the names of the ports that NCCL uses without the plugin.
 fn taken_instead(subject: &Subject) -> Vec<String> {
     let transport = subject.prediction().map(|prediction| &prediction.transport);
     let taken = transport.and_then(|transport| subject.plan.taken_instead(transport));
     taken.unwrap_or_default().iter().map(PortUse::name).collect()
 }
 
-/// Returns what follows without the plugin.
+/// Returns what happens without the plugin.
 fn consequence(subject: &Subject) -> String {
     let taken = taken_instead(subject);
     let reach = match taken.as_slice() {
@@ -145,10 +145,10 @@ fn consequence(subject: &Subject) -> String {
     )
 }
 
-/// A plugin that the dynamic loader finds, and cannot load.
+/// A plugin that the dynamic loader finds but cannot load.
 struct Crippled<'a> {
     library: &'a Library,
-    /// The first library that it needs and that is not found.
+    /// The first library that the plugin needs but that is not found.
     needs: &'a MissingLibrary,
 }
 
@@ -158,7 +158,7 @@ fn crippled<'a>(subject: &Subject<'a>, name: &str) -> Option<Crippled<'a>> {
 }
 
 impl Crippled<'_> {
-    /// Returns why the loader cannot load it, as a clause of a sentence.
+    /// Returns why the loader cannot load the plugin, as a clause.
     fn why(&self) -> String {
         let path = self.library.path.display();
         let MissingLibrary { name, lacks } = self.needs;
@@ -194,7 +194,7 @@ impl Crippled<'_> {
     }
 }
 
-/// Returns what to do if a plugin is in the image, but outside the directories that the loader searches.
+/// Returns the fix if the image contains a plugin outside the directories that the loader searches.
 fn elsewhere(image: &Image) -> Option<String> {
     let library = image.net_plugins.iter().find(|library| library.loads_as.is_empty())?;
     let folder = library.reached.first()?.path.parent()?;

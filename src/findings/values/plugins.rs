@@ -1,5 +1,5 @@
-//! Plugins of NCCL's besides those for networks: named and not there, or an env plugin, which
-//! decides instead of every variable.
+//! NCCL's plugins other than net plugins: a named plugin that is missing, or an env plugin, whose answers
+//! replace every variable.
 
 use super::{Subject, shown};
 use crate::facts::settings::UserSetting;
@@ -9,7 +9,7 @@ use crate::libraries::nccl::installed;
 use crate::libraries::nccl::{env_plugin, plugin, variables};
 
 pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
-    // If no NCCL was found, the image is not known to be the job's.
+    // If no NCCL was found, it is unknown whether this is the job's image.
     if installed::image(subject.facts).is_none() {
         return Vec::new();
     }
@@ -20,15 +20,15 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// Reports a plugin that the dynamic loader does not find. NCCL continues without it, and only its log says
-/// so (`src/plugin/plugin_open.cc`).
+/// Reports a plugin that the dynamic loader does not find. NCCL continues without it, and only its log
+/// mentions it (`src/plugin/plugin_open.cc`).
 fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
     let is_read = variables::find(variable)?.is_known_to(subject.version());
     let setting: &UserSetting = subject.user.get(variable).filter(|_| is_read)?;
     if setting.value.eq_ignore_ascii_case("none") {
         return None;
     }
-    // These two may be lists.
+    // These two variables may contain lists.
     let is_list = ["NCCL_GIN_PLUGIN", "NCCL_RMA_PLUGIN"].contains(&variable);
     let names: Vec<&str> = match is_list {
         true => setting.value.split(',').collect(),

@@ -1,14 +1,13 @@
-//! Switches that NCCL compares with 1, so that 2 means no.
+//! Switches that NCCL compares with 1, so 2 counts as no.
 
 use super::{Subject, conf_file, shown};
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::number::strtoll;
 use crate::libraries::nccl::variables;
 
-/// What is the case if the value is neither 0 nor 1: `ncclGetLevel`, `ncclTopoCheckNet`
-/// and `ncclTopoComputePaths` (`src/graph/paths.cc`), `shmCanConnect`
-/// (`src/transport/shm.cc`), `bootstrapInit` (`src/bootstrap.cc`). (For others, such as
-/// `NCCL_IB_DISABLE`, any number but 0 counts.)
+/// The effect of a value that is neither 0 nor 1: `ncclGetLevel`, `ncclTopoCheckNet` and
+/// `ncclTopoComputePaths` (`src/graph/paths.cc`), `shmCanConnect` (`src/transport/shm.cc`), `bootstrapInit`
+/// (`src/bootstrap.cc`). (For other switches, such as `NCCL_IB_DISABLE`, any number except 0 counts as yes.)
 const SWITCHES: [(&str, &str); 5] = [
     ("NCCL_NET_DISABLE_INTRA", "the network may still be used between the GPUs of a node"),
     ("NCCL_P2P_DISABLE", "P2P stays on"),

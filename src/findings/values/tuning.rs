@@ -1,5 +1,4 @@
-//! `NCCL_ALGO` and `NCCL_PROTO`, in which a word that NCCL does not know is an error
-//! (`src/graph/tuning.cc`, `parseList`).
+//! `NCCL_ALGO` and `NCCL_PROTO`, where an unknown word is an error (`src/graph/tuning.cc`, `parseList`).
 
 use super::{Subject, shown};
 use crate::finding::{Finding, Id};
@@ -13,11 +12,11 @@ const LISTS: &[(&str, &[&str])] = &[
     ("NCCL_PROTO", &["LL", "LL128", "Simple"]),
 ];
 
-/// What may stand before a colon.
+/// The words that may come before a colon.
 const FUNCTIONS: &[&str] = &["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"];
 
 pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
-    // If the release is not known, the list is judged for the newest.
+    // If the release is unknown, the list is checked against the newest release.
     if subject.version() < IS_STRICT {
         return Vec::new();
     }
@@ -48,7 +47,7 @@ pub(super) fn is_right(variable: &str, text: &str) -> bool {
     LISTS.iter().filter(|(name, _)| *name == variable).all(|(_, words)| fault(text, words).is_none())
 }
 
-/// `Ring,Tree;AllReduce:^NVLS`: empty parts are passed over.
+/// Returns what is wrong with a list such as `Ring,Tree;AllReduce:^NVLS`. Ignores empty parts.
 fn fault(text: &str, words: &[&str]) -> Option<String> {
     let parts = text.split(';').filter(|part| !part.is_empty());
     for (index, part) in parts.enumerate() {
