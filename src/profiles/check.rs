@@ -1,5 +1,5 @@
-//! What the format of a profile does not rule out by itself: values that cannot be right, and conditions that
-//! hold on no host.
+//! Checks what the format of a profile does not check by itself: rejects values that cannot be right, and
+//! conditions that no host meets.
 
 use super::format::{Condition, Constraints, Fabric, Only, Profile, Text, fits};
 use crate::facts::environment::is_variable_name;
@@ -9,15 +9,15 @@ use crate::libraries::nccl::number::{is_as_it_shows, strtoll};
 use crate::libraries::nccl::ranges;
 use crate::libraries::nccl::version::NEWEST;
 
-/// What is wrong, and where.
+/// A fault, and its location.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
-    /// From the value up to the whole file.
+    /// The steps from the value up to the whole file.
     pub(super) place: Vec<Step>,
     pub(super) why: String,
 }
 
-/// A step down to a value: its key, or its number in a list, counted from 0.
+/// A step down to a value: its key, or its position in a list, counted from 0.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Key(String),
@@ -26,7 +26,7 @@ pub(super) enum Step {
 
 type Checked = Result<(), Wrong>;
 
-/// Whether a value can be right.
+/// A test for whether a value can be right.
 type Test = fn(&str) -> bool;
 
 impl Wrong {
@@ -44,7 +44,7 @@ impl Wrong {
     }
 }
 
-/// Refuses what the format alone does not rule out.
+/// Rejects faults that the format alone does not rule out.
 pub(super) fn check(profile: &Profile) -> Checked {
     let reserved = ["auto", "none"];
     if profile.name.is_empty() || reserved.contains(&profile.name.as_str()) {
@@ -172,7 +172,7 @@ fn constraints(constraints: &Constraints) -> Checked {
     }
 }
 
-/// Refuses a condition that holds on no host.
+/// Rejects a condition that no host meets.
 fn check_condition(condition: &Condition) -> Checked {
     let Condition {
         hca,
@@ -253,7 +253,7 @@ const INTERFACES: &str = "the name of an interface, which has at most 15 charact
 const RELEASE: &str = "a release such as \"2.27\"";
 const VARIABLES: &str = "the name of a variable, or a pattern of it";
 
-/// Refuses a value for which the condition is false.
+/// Rejects a value that fails the test.
 fn one(key: &str, value: &str, is_right: Test, wanted: &str) -> Checked {
     match is_right(value) {
         true => Ok(()),
@@ -275,7 +275,7 @@ fn each(key: &str, values: &[String], is_right: Test, wanted: &str) -> Checked {
     }
 }
 
-/// `2.27` or `2.27.3`.
+/// Returns whether a text is a release, such as `2.27` or `2.27.3`.
 fn is_release(text: &str) -> bool {
     let mut parts = text.split('.');
     (2..=3).contains(&parts.clone().count()) && parts.all(|part| part.parse::<u16>().is_ok())
@@ -293,7 +293,8 @@ fn is_interface(text: &str) -> bool {
     is_pattern_of_interfaces(text) && !text.contains('*')
 }
 
-/// `IFNAMSIZ`, and what `dev_valid_name` of the kernel takes.
+/// Returns whether a text can be a pattern for an interface's name: see `IFNAMSIZ` and the kernel's
+/// `dev_valid_name`.
 fn is_pattern_of_interfaces(text: &str) -> bool {
     let literal = text.chars().filter(|c| *c != '*');
     !text.is_empty()
@@ -301,7 +302,7 @@ fn is_pattern_of_interfaces(text: &str) -> bool {
         && !literal.clone().any(|c| c == '/' || c.is_whitespace())
 }
 
-/// Vendor and device as sysfs has them, without `0x`.
+/// Returns whether a text can be a pattern for a vendor and device ID as in sysfs, without `0x`.
 fn is_pci_id(text: &str) -> bool {
     let is_half = |half: &str| {
         let digits = half.chars().filter(|c| *c != '*');

@@ -1,5 +1,5 @@
-//! The profiles that come with the program. `generate.rs` makes this, in the build, of the
-//! TOML files in this directory; one that is not a profile fails the build.
+//! The profiles that are part of the program. `generate.rs` writes them during the build from the TOML files
+//! in this directory; a file that is not a profile fails the build.
 
 use std::borrow::Cow;
 

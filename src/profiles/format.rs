@@ -6,23 +6,23 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// Read from a file, or part of the program.
+/// A text from a file, or from the program itself.
 pub type Text = Cow<'static, str>;
 
-/// What a platform publishes, and how to know the platform.
+/// What a platform publishes, and how to recognize the platform.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Profile {
-    /// As the user types it.
+    /// The name that the user types.
     pub name: String,
-    /// One line for people.
+    /// A single line for people.
     pub title: String,
-    /// Where the values are published.
+    /// Where the platform publishes the values.
     pub source: String,
-    /// The profile that this one extends: its values count if this one has none.
+    /// The profile that this one extends: its values apply where this profile has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
-    /// Of several profiles with evidence on the host, the one of the highest priority wins.
+    /// If several profiles have evidence on the host, the one with the highest priority wins.
     #[serde(default)]
     pub priority: i32,
     /// What carries the traffic.
@@ -31,33 +31,33 @@ pub struct Profile {
     /// Whether the HCA that carries the default route is used for the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_route_hca: Option<DefaultRouteHca>,
-    /// Variables, or prefixes that end in `*`, that this program must not set.
+    /// Variables, or prefixes that end in `*`, that rdma-init must not set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hands_off: Vec<String>,
     /// Variables that the platform says to leave unset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unset: Vec<String>,
-    /// Variables of other libraries to fill along with NCCL's.
+    /// Variables of other libraries to fill in along with NCCL's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub companions: Vec<String>,
-    /// What to check when the fabric is missing, in the platform's words.
+    /// What to check if the fabric is missing, in the platform's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The script of the platform that sets the variables of `hands_off`, if there is one.
+    /// The platform's script that sets the variables in `hands_off`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
     /// The published constants, in the published order.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub variables: IndexMap<String, String>,
-    /// Published variables that have the value of a variable of the platform, if that is set.
+    /// Published variables that get the value of one of the platform's variables, if that one is set.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub from_environment: IndexMap<String, String>,
-    /// Published constants for some hosts only. A later one counts more than those before it.
+    /// Published constants for some hosts only. A later table overrides earlier ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Only>,
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
-    /// Evidence for this profile: any of these, each with all its conditions.
+    /// Evidence for this profile: any one of these is enough, and each requires all of its conditions.
     #[serde(default, rename = "auto", skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Condition>,
 }
@@ -67,11 +67,11 @@ pub struct Profile {
 pub enum Fabric {
     /// NCCL's built-in InfiniBand and RoCE transport.
     Verbs,
-    /// A network interface with this name; NCCL must not use verbs.
+    /// A network interface with this name. NCCL must not use verbs.
     Interface(String),
     /// A net plugin over HCAs that verbs programs cannot use.
     Plugin,
-    /// A net plugin over those of these network interfaces that are there, without an HCA.
+    /// A net plugin over those of these network interfaces that exist, without an HCA.
     PluginOverInterfaces(Vec<String>),
 }
 
@@ -79,20 +79,20 @@ pub enum Fabric {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Script {
-    /// Where it may be; the first that is there counts.
+    /// The possible paths of the script; the first one that exists counts.
     pub paths: Vec<String>,
-    /// A variable that it sets, and nothing else does.
+    /// A variable that only this script sets.
     pub sets: String,
 }
 
-/// Constants that count under a condition.
+/// Constants that apply under a condition.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Only {
-    /// All of it must hold.
+    /// All parts of the condition must hold.
     #[serde(default, rename = "if")]
     pub condition: Condition,
-    /// The job's NCCL is of this release or a later one. If the release is not known, this does not hold.
+    /// The job's NCCL has this release or a later one. If the release is unknown, this does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nccl_min: Option<String>,
     pub variables: IndexMap<String, String>,
@@ -106,14 +106,14 @@ pub enum DefaultRouteHca {
     Avoid,
 }
 
-/// What the platform says RDMA needs. A condition that does not hold is a finding.
+/// What the platform says RDMA needs. If a requirement is not met, a finding reports it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Constraints {
-    /// Numbers of GPUs in a container.
+    /// The right numbers of GPUs in a container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cards: Vec<u32>,
-    /// Numbers of GPUs that are right under a condition, which `cards_note` names.
+    /// Numbers of GPUs that are right under a condition, which `cards_note` describes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cards_elsewhere: Vec<u32>,
     /// What else to know about the number of GPUs.
@@ -123,17 +123,17 @@ pub struct Constraints {
     pub nccl_min: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda_min: Option<String>,
-    /// Interfaces that have to be there, up, and with an address.
+    /// Interfaces that must exist, be up, and have an address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces_up: Vec<String>,
-    /// RDMA NICs by instance type.
+    /// The number of RDMA NICs, by instance type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nics: BTreeMap<String, u32>,
-    /// There are other instance types beside those of `nics`, and any number of NICs is right there.
+    /// Whether there are instance types other than those in `nics`, where any number of NICs is right.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub other_types: bool,
-    /// What the platform's machines with a GPU model have, for platforms whose containers do not show
-    /// the instance type. The first row that fits counts.
+    /// The NICs of the platform's machines by GPU model, for platforms whose containers do not show the
+    /// instance type. The first row that matches counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuRow>,
 }
@@ -142,12 +142,12 @@ pub struct Constraints {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GpuRow {
-    /// As `gpu-model` of a condition.
+    /// A pattern, as in the condition `gpu-model`.
     pub model: String,
-    /// GPUs of the whole machine. A container with fewer is not judged.
+    /// The number of GPUs in the whole machine. Containers with fewer GPUs are not checked.
     pub count: u32,
     pub nics: u32,
-    /// Of each NIC, in Gbit/s.
+    /// The rate of each NIC in Gbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
 }
@@ -158,53 +158,53 @@ impl Constraints {
     }
 }
 
-/// Conditions that must all hold. Names may hold `*`.
+/// Conditions that must all hold. Names may contain `*`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Condition {
-    /// An HCA of this kind is there.
+    /// The host has an HCA of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hca: Option<HcaEvidence>,
-    /// No HCA at all is there.
+    /// The host has no HCA at all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_hca: bool,
-    /// An HCA of this name is there, whatever its driver.
+    /// The host has an HCA with this name, whatever its driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hca_name: Option<Text>,
     /// The HCAs that NCCL can use have this link layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_layer: Option<Text>,
-    /// An interface of this name is there.
+    /// The host has an interface with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<Text>,
-    /// An interface of this name is there and up.
+    /// The host has an interface with this name, and it is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_up: Option<Text>,
-    /// An interface with this kernel driver is there.
+    /// The host has an interface with this kernel driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_driver: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dmi_vendor: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dmi_product: Option<Text>,
-    /// Of the chassis.
+    /// The asset tag of the chassis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dmi_asset_tag: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_model: Option<Text>,
-    /// There are GPUs, and this is their make: `nvidia` or `amd`.
+    /// The host has GPUs of this make: `nvidia` or `amd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_vendor: Option<Text>,
-    /// A variable of this name is in the environment, whatever its value.
+    /// The environment contains a variable with this name, whatever its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Text>,
     /// `MASTER_ADDR` has this form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master_addr: Option<Text>,
-    /// A file or directory with this path, which holds no `*`, is there.
+    /// The file or directory with this path exists. The path must not contain `*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<Text>,
-    /// A device of a resource claim of the Pod has this attribute.
+    /// A device in one of the Pod's resource claims has this attribute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_attribute: Option<AttributeEvidence>,
     /// None of these conditions holds.
@@ -213,18 +213,18 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Returns whether it asks for something that has to be there.
+    /// Returns whether the condition requires anything to be present.
     pub fn has_positive(&self) -> bool {
         Condition { not: Cow::Borrowed(&[]), ..self.clone() } != Condition::default()
     }
 
-    /// Returns the files that it asks for.
+    /// Returns the files that the condition checks.
     pub fn files(&self) -> Vec<&Text> {
         let of_others = self.not.iter().flat_map(Condition::files);
         self.file.iter().chain(of_others).collect()
     }
 
-    /// Returns the variables that it asks for.
+    /// Returns the variables that the condition checks.
     pub fn markers(&self) -> Vec<&Text> {
         let of_others = self.not.iter().flat_map(Condition::markers);
         self.environment.iter().chain(of_others).collect()
@@ -232,13 +232,13 @@ impl Condition {
 }
 
 impl Profile {
-    /// Every variable that it may fill.
+    /// Returns every variable that the profile may fill in.
     pub fn may_fill(&self) -> impl Iterator<Item = &str> {
         let always = self.variables.keys().chain(&self.companions).chain(self.from_environment.keys());
         always.chain(self.only.iter().flat_map(|only| only.variables.keys())).map(String::as_str)
     }
 
-    /// Returns the files whose presence decides something.
+    /// Returns the files whose presence affects a decision.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let conditions = self.evidence.iter().chain(self.only.iter().map(|only| &only.condition));
         let asked = conditions.flat_map(|condition| condition.files().into_iter().map(|file| &**file));
@@ -246,35 +246,35 @@ impl Profile {
         asked.chain(scripts)
     }
 
-    /// Returns the variables whose presence decides something.
+    /// Returns the variables whose presence affects a decision.
     pub fn markers(&self) -> impl Iterator<Item = &str> {
         let conditions = self.evidence.iter().chain(self.only.iter().map(|only| &only.condition));
         conditions.flat_map(|condition| condition.markers().into_iter().map(|name| &**name))
     }
 }
 
-/// An HCA is known by its kernel driver; by its name only if it has no driver.
+/// A kind of HCA, recognized by its kernel driver; by its name only if it has no driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HcaEvidence {
     pub driver: Text,
     pub name: Text,
-    /// Vendor and device of its PCI function, as `15b3:101e`.
+    /// The vendor and device ID of the PCI function, such as `15b3:101e`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<Text>,
 }
 
-/// An attribute that a DRA driver gives a device, such as `azure.dra.net/vmSize`.
+/// An attribute that a DRA driver sets for a device, such as `azure.dra.net/vmSize`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttributeEvidence {
     pub name: Text,
-    /// Any value if there is none.
+    /// The pattern for the value; `None` for any value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Text>,
 }
 
-/// Returns whether `text` has the form of `pattern`, where `*` stands for any text.
+/// Returns whether `text` matches `pattern`, where `*` stands for any text.
 pub fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };

@@ -1,5 +1,5 @@
-//! Part of the build: writes the embedded profiles as Rust. To parse them at each start would
-//! take longer than everything else that a start does.
+//! Part of the build: writes the embedded profiles as Rust code. Parsing them at each start would take longer
+//! than all other work of a start.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,13 +30,13 @@ fn parse(path: &Path) -> Profile {
     toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A function for each profile, which makes it.
+/// Writes a function for each profile that creates it.
 fn embedded(profiles: &[Profile]) -> String {
     let functions: String = profiles.iter().map(|profile| format!("|| {},\n", profile.literal())).collect();
     format!("pub(crate) const EMBEDDED: &[fn() -> Profile] = &[\n{functions}];\n")
 }
 
-/// Returns the outlines as constant data, which needs no time at the start.
+/// Writes the outlines as constant data, which takes no time at the start.
 fn outlines(profiles: &[Profile]) -> String {
     let mut items = String::new();
     let mut outlines = String::new();
@@ -66,7 +66,7 @@ fn borrowed(text: &str) -> String {
     format!("Cow::Borrowed({text:?})")
 }
 
-/// A value as the Rust expression that makes it.
+/// Writes a value as the Rust expression that creates it.
 trait Literal {
     fn literal(&self) -> String;
 }
@@ -142,7 +142,7 @@ impl Literal for DefaultRouteHca {
     }
 }
 
-/// As constant data.
+/// Written as constant data.
 impl Literal for Cow<'static, [Condition]> {
     fn literal(&self) -> String {
         format!(
@@ -152,7 +152,7 @@ impl Literal for Cow<'static, [Condition]> {
     }
 }
 
-/// The compiler sees to it that no field is missing.
+/// The compiler ensures that no field is missing.
 macro_rules! structure {
     ($type:ident { $($field:ident),* $(,)? }) => {
         impl Literal for $type {

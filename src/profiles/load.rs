@@ -1,4 +1,4 @@
-//! Reading profiles: the embedded ones and a folder of the user's.
+//! Loads profiles: the embedded ones and those in a user's directory.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -19,33 +19,33 @@ use crate::facts::reader::{Links, ReadFailure, read_regular};
 #[derive(Debug, Clone)]
 pub struct Profiles {
     outlines: Cow<'static, [Outline]>,
-    /// Each complete with what it extends; made when first asked for.
+    /// Each profile merged with the profiles that it extends; created on first use.
     whole: OnceCell<ByName>,
 }
 
 type ByName = BTreeMap<String, Profile>;
 
-/// A profile that cannot be used. The text names the file, the line and the key.
+/// A profile that cannot be used. The text names the file, the line, and the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ProfileError(String);
 
-/// Bytes, more than any profile needs.
+/// In bytes: more than any profile needs.
 const LONGEST: u64 = 256 * 1024;
 
-/// Files of a folder, and their bytes: each is read whenever a command starts.
+/// The most files in a directory, and their most bytes in total: every command reads all of them when it
+/// starts.
 const FILES: usize = 256;
 const LONGEST_TOGETHER: usize = 1024 * 1024;
 
-/// How many profiles one may extend, one on top of the other.
+/// The longest chain of profiles that extend each other.
 const DEEPEST: usize = 16;
 
 impl Profiles {
-    /// The embedded profiles, and those of `folder`, which win over embedded
-    /// ones of the same name.
+    /// Loads the embedded profiles and those in `folder`, which override embedded ones with the same name.
     ///
     /// # Errors
-    /// The first file that cannot be read or is no profile.
+    /// The first file that cannot be read or is not a profile.
     pub fn load(folder: Option<&Path>) -> Result<Profiles, ProfileError> {
         let Some(folder) = folder else {
             return Ok(Profiles { outlines: Cow::Borrowed(&OUTLINES), whole: OnceCell::new() });
@@ -64,7 +64,7 @@ impl Profiles {
         }
         let whole = complete(profiles).map_err(|(name, why)| match sources.get(&name) {
             Some((file, text)) => located(file, text, &Wrong::at("extends", why)),
-            // A profile of the user's takes the place of what the embedded one extends.
+            // A user's profile may replace the one that an embedded profile extends.
             None => ProfileError(format!("profile {name}: key \"extends\": {why}")),
         })?;
         Ok(Profiles { outlines: whole.values().map(Outline::from).collect(), whole: whole.into() })
@@ -82,29 +82,29 @@ impl Profiles {
         self.outlines().map(|outline| &*outline.name)
     }
 
-    /// In the order of names.
+    /// Returns the outlines, sorted by name.
     pub fn outlines(&self) -> impl Iterator<Item = &Outline> {
         self.outlines.iter()
     }
 
-    /// Whether a profile may fill this variable.
+    /// Returns whether a profile may fill in this variable.
     pub fn may_fill(&self, variable: &str) -> bool {
         self.outlines().any(|outline| outline.variables.iter().any(|name| name == variable))
     }
 
-    /// Whether a profile may fill this variable, or takes its value for another one.
+    /// Returns whether a profile may fill in this variable, or uses its value for another variable.
     pub fn reads(&self, variable: &str) -> bool {
         self.may_fill(variable)
             || self.outlines().any(|outline| outline.sources.iter().any(|name| name == variable))
     }
 
-    /// Whether the presence of this variable decides something.
+    /// Returns whether the presence of this variable affects a decision.
     pub fn is_marker(&self, variable: &str) -> bool {
         let mut asked = self.outlines().flat_map(|outline| outline.markers.iter());
         asked.any(|pattern| fits(pattern, variable))
     }
 
-    /// The files and folders whose presence decides something, each once.
+    /// Returns the files and directories whose presence affects a decision, each once.
     pub fn files(&self) -> Vec<&str> {
         let mut files: Vec<&str> =
             self.outlines().flat_map(|outline| outline.files.iter().map(|file| &**file)).collect();
@@ -114,7 +114,7 @@ impl Profiles {
     }
 
     fn whole(&self) -> &ByName {
-        // A test makes sure that the embedded profiles fit together.
+        // A test ensures that the embedded profiles fit together.
         self.whole.get_or_init(|| complete(embedded()).unwrap_or_default())
     }
 }
@@ -140,7 +140,7 @@ fn located(file: &str, text: &str, wrong: &Wrong) -> ProfileError {
     ProfileError(format!("{file}{}: {key}{}", line.unwrap_or_default(), wrong.why))
 }
 
-/// Returns where the value begins, or the deepest table above it that the text has.
+/// Returns the position of the value, or of the deepest table above it in the text.
 fn start_of(text: &str, place: &[Step]) -> Option<usize> {
     let root = DeTable::parse(text).ok()?;
     let mut value = DeValue::Table(root.into_inner());
@@ -163,12 +163,13 @@ fn start_of(text: &str, place: &[Step]) -> Option<usize> {
     start
 }
 
-/// Counted from 1.
+/// Returns the line number, counted from 1.
 fn line_of(text: &str, start: usize) -> usize {
     text.get(..start).unwrap_or(text).matches('\n').count() + 1
 }
 
-/// Each profile with what it extends; else the name of one that extends what it cannot, and why.
+/// Merges each profile with the profiles that it extends. On failure, returns the name of the profile that
+/// cannot be merged, and the reason.
 fn complete(mut profiles: ByName) -> Result<ByName, (String, String)> {
     let mut complete = Vec::new();
     for profile in profiles.values().filter(|profile| profile.extends.is_some()) {
@@ -234,13 +235,13 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
     Ok(files)
 }
 
-/// `FILE:LINE: key "KEY": MESSAGE`.
+/// Formats a parser's error: `FILE:LINE: key "KEY": MESSAGE`.
 fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', " ");
     let Some(span) = error.span() else { return format!("{file}: {message}") };
     let number = line_of(text, span.start);
     let before = text.get(..span.start).unwrap_or(text);
-    // If a value is wrong, the error is about what follows the key, which the message does not name.
+    // If a value is wrong, the error points behind the key, and its message does not name the key.
     let line = before.rsplit('\n').next().unwrap_or(before);
     match line.split_once('=').map(|(key, _)| key.trim()) {
         Some(key) => format!("{file}:{number}: key \"{key}\": {message}"),
@@ -248,7 +249,7 @@ fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// What the fuzzers call; see [`crate::fuzz`].
+/// Entry point for the fuzzers; see [`crate::fuzz`].
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(data: &[u8]) {
     thread_local! { static EMBEDDED: ByName = embedded(); }
@@ -323,7 +324,7 @@ mod tests {
         let text = "name = \"erdma\"\ntitle = \"t\"\nsource = \"s\"\n[variables]\nNCCL_DEBUG = \"WARN\"\n";
         let profiles = load(&[("erdma.toml", text), ("notes.txt", "not a profile")]).unwrap();
         assert_eq!(profiles.get("erdma").unwrap().variables.len(), 1);
-        // What extends it now extends the user's.
+        // A profile that extends it now extends the user's version.
         assert_eq!(profiles.get("pai-erdma").unwrap().variables.len(), 3);
     }
 

@@ -1,5 +1,5 @@
-//! Profiles: what a platform publishes, as data. One TOML file each, embedded;
-//! users write their own in the same format.
+//! Profiles: what platforms publish, as data. There is one embedded TOML file for each profile; users write
+//! their own profiles in the same format.
 
 mod check;
 mod embedded;

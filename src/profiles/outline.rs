@@ -1,5 +1,5 @@
-//! What has to be known about a profile before it is chosen. To make all profiles whole would
-//! take longer than to choose one.
+//! The part of a profile that is needed to choose one. Creating all profiles in full would take longer than
+//! choosing one.
 
 use std::borrow::Cow;
 
@@ -9,14 +9,14 @@ use super::format::{Condition, Profile, Text};
 pub struct Outline {
     pub name: Text,
     pub priority: i32,
-    /// Every variable that it may fill.
+    /// Every variable that the profile may fill in.
     pub variables: Cow<'static, [Text]>,
     pub evidence: Cow<'static, [Condition]>,
-    /// Every variable of the platform whose value it takes.
+    /// Every variable of the platform whose value the profile uses.
     pub sources: Cow<'static, [Text]>,
-    /// Every variable whose presence it asks for, or pattern of such.
+    /// Every variable, or pattern of variables, whose presence the profile checks.
     pub markers: Cow<'static, [Text]>,
-    /// Every file whose presence it asks for.
+    /// Every file whose presence the profile checks.
     pub files: Cow<'static, [Text]>,
 }
 

@@ -1,9 +1,9 @@
-//! `extends`: a profile on top of another.
+//! `extends`: merges a profile with the one that it extends.
 
 use super::format::Profile;
 
-/// `profile` with the values of `base` if it has none of its own. It does not inherit
-/// evidence: a host that fits the base need not fit the extension.
+/// Returns `profile` with the values of `base` where it has none of its own. It does not inherit evidence: a
+/// host that matches the base need not match the extension.
 pub(super) fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
     let mut variables = base.variables.clone();
     variables.extend(profile.variables.clone());
@@ -18,7 +18,7 @@ pub(super) fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
         fabric: profile.fabric.clone().or(base.fabric.clone()),
         default_route_hca: profile.default_route_hca.or(base.default_route_hca),
         hands_off: either(&profile.hands_off, &base.hands_off),
-        // A variable that the extension sets is no longer left unset.
+        // If the extension sets a variable, the variable is no longer left unset.
         unset: either(&profile.unset, &base.unset)
             .into_iter()
             .filter(|name| !profile.variables.contains_key(name))
@@ -30,7 +30,7 @@ pub(super) fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
             all.extend(profile.from_environment.clone());
             all
         },
-        // Those of the extension come last, so that they count.
+        // The extension's tables come last, so that they override the base's.
         only: base.only.iter().chain(&profile.only).cloned().collect(),
         hint: profile.hint.clone().or(base.hint.clone()),
         variables,
