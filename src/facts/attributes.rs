@@ -55,7 +55,7 @@ impl<'a> AttributeFolder<'a> {
         short_text(openat(folder, name, flags, Mode::empty())?.into())
     }
 
-    /// Returns the text of an attribute; `None` as for [`Reader::text`].
+    /// Returns the text of an attribute; `None` in the same cases as [`Reader::text`].
     pub fn text(&self, name: &str) -> Option<String> {
         self.text_unless(name, &[])
     }

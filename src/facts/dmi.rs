@@ -7,7 +7,7 @@ use super::reader::Reader;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dmi {
-    /// `Amazon EC2`, `Alibaba Cloud`, `Google`, `Microsoft Corporation`, ...
+    /// Such as `Amazon EC2`, `Alibaba Cloud`, `Google`, or `Microsoft Corporation`.
     pub vendor: Option<String>,
     /// The model of the machine; on AWS the instance type.
     pub product: Option<String>,

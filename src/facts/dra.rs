@@ -40,7 +40,7 @@ const LONGEST: usize = 512;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClaimedDevice {
-    /// The name of the claim, or of the Pod's entry for a template.
+    /// The name of the claim; for a claim made from a template, the name of the Pod's entry for it.
     pub claim: String,
     pub request: String,
     /// Such as `dra.net`.
@@ -217,7 +217,7 @@ fn harmless(text: &str) -> String {
     text[..end].chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// What the fuzzers call; see [`crate::fuzz`].
+/// Entry point for the fuzzers; see [`crate::fuzz`].
 #[cfg(any(test, fuzzing))]
 pub(super) fn fuzz(text: &str) {
     let Ok(metadata) = described(text) else { return };

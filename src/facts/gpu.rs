@@ -40,7 +40,7 @@ pub enum Make {
     #[default]
     Nvidia,
     Amd,
-    /// A make that a later version of this program knows.
+    /// A make that only a later version of rdma-init knows.
     #[serde(other)]
     Other,
 }
@@ -61,7 +61,7 @@ impl Make {
 }
 
 impl Gpus {
-    /// Returns the first model whose name has one of these words.
+    /// Returns the first model whose name contains one of these words.
     pub fn model_of(&self, words: &[&str]) -> Option<&str> {
         self.models.iter().map(String::as_str).find(|model| words.iter().any(|word| model.contains(word)))
     }

@@ -132,7 +132,7 @@ pub struct Facts {
     /// The existing conf files, among all that some release of NCCL reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_files: Vec<String>,
-    /// Lines in conf files that name a variable but do not set one.
+    /// Lines in conf files that name a variable but set none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_lines: Vec<settings::ConfLine>,
     /// The files that NCCL variables name, and whether they exist.
@@ -141,7 +141,7 @@ pub struct Facts {
     /// Whether this user may create the state directory, and files in it; `None` if that was not examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_writable: Option<bool>,
-    /// What exists but could not be read.
+    /// The paths that exist but could not be read.
     pub unreadable: Vec<Unreadable>,
 }
 

@@ -39,7 +39,7 @@ impl Names {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Master {
-    /// `/etc/hosts` has the name.
+    /// `/etc/hosts` contains the name.
     InFile(Vec<IpAddr>),
     ByDns(Vec<IpAddr>),
     /// No service knows the name. The text names the services.

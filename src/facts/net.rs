@@ -58,7 +58,7 @@ pub struct InterfaceAddress {
     pub name: String,
     /// `None` for the label of an address, or if the kernel's list lacks it.
     pub index: Option<u32>,
-    /// In bytes; `None` as for `index`.
+    /// In bytes; `None` in the same cases as `index`.
     pub mtu: Option<u32>,
     pub flags: Vec<String>,
     pub address: Option<IpNet>,

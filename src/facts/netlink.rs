@@ -17,6 +17,8 @@ const HEADER: usize = 16;
 /// The most messages from other processes to skip while waiting for the kernel's answer.
 const MOST_STRANGE: usize = 4096;
 
+/// Opens a netlink socket.
+///
 /// # Errors
 /// The socket's error: a sandbox may refuse it.
 pub(super) fn open(protocol: SockProtocol) -> Result<OwnedFd, Errno> {

@@ -13,7 +13,7 @@ use super::reader::{self, Reader};
 pub enum Access {
     #[default]
     Opened,
-    /// The node does not exist: the device is not allotted to this container.
+    /// The node does not exist, so the device is not allotted to this container.
     NoNode,
     /// The error, including the errno's name.
     Failed(String),

@@ -225,7 +225,7 @@ fn error(payload: &[u8]) -> Errno {
     if number == 0 { Errno::EBADMSG } else { Errno::from_raw(number.wrapping_neg()) }
 }
 
-/// What the fuzzers call; see [`crate::fuzz`].
+/// Entry point for the fuzzers; see [`crate::fuzz`].
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(data: &[u8]) {
     let names = [(1, "lo".to_owned()), (2, "eth0".to_owned())].into();

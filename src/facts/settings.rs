@@ -50,7 +50,7 @@ impl fmt::Display for UserSetting {
     }
 }
 
-/// A line of a conf file that names a variable of ours but does not set one.
+/// A line of a conf file that names a variable that rdma-init handles, but sets no variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfLine {
     pub origin: Source,
@@ -129,7 +129,7 @@ fn concerns_us(name: &str) -> bool {
 /// The settings from the environment and the conf files.
 pub struct ConfFiles {
     pub settings: Settings,
-    /// Lines that name a variable of ours but do not set one.
+    /// Lines that name a variable that rdma-init handles, but set no variable.
     pub odd: Vec<ConfLine>,
     /// The conf files that could be read.
     pub there: Vec<String>,
@@ -147,10 +147,11 @@ pub struct Assignment {
 /// How to parse a conf file as NCCL does; the model of NCCL provides the function.
 pub type Parse = fn(&str) -> Vec<Assignment>;
 
-/// The most lines of a conf file that set variables of ours; NCCL has about two hundred variables.
+/// The most lines of a conf file that set variables that rdma-init handles; NCCL has about two hundred
+/// variables.
 const MOST_SETTINGS: usize = 1024;
 
-/// The most lines of a conf file that name a variable of ours but do not set one.
+/// The most lines of a conf file that name a variable that rdma-init handles, but set no variable.
 const MOST_ODD: usize = 64;
 
 /// Reads the environment, then the conf files in NCCL's order (`src/misc/param.cc`).
@@ -245,7 +246,7 @@ pub(crate) fn without_secret(text: String) -> String {
     text
 }
 
-/// Returns the lines that seem to set a variable of ours. Ignores everything else in the file.
+/// Returns the lines that seem to set a variable that rdma-init handles. Ignores everything else in the file.
 pub(crate) fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
     let is_odd = move |line: &str| {
         let start = line.split('=').next().unwrap_or_default();

@@ -20,7 +20,7 @@ pub struct PortVerdict {
     /// Whether the job would use it if the user had not named other ports.
     #[serde(skip)]
     pub left_idle: bool,
-    /// Whether it is used although it leads to the machine's NVSwitches.
+    /// Whether the port is used although it leads to the machine's NVSwitches.
     #[serde(skip)]
     pub to_nvswitch: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -316,7 +316,7 @@ pub enum Published {
     /// The configuration says never to fill it in.
     Keep,
     NoProfile,
-    /// The profile of this name.
+    /// The profile with this name.
     Profile(String, OfProfile),
 }
 

@@ -102,7 +102,7 @@ pub struct Only {
 #[serde(rename_all = "kebab-case")]
 pub enum DefaultRouteHca {
     Use,
-    /// It is not used if the other HCAs are as fast, and enough for the GPUs.
+    /// The HCA is not used if the other HCAs are as fast, and enough for the GPUs.
     Avoid,
 }
 

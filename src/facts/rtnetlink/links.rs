@@ -127,7 +127,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }
 
-/// What the fuzzers call; see [`crate::fuzz`].
+/// Entry point for the fuzzers; see [`crate::fuzz`].
 #[cfg(any(test, fuzzing))]
 pub(super) fn fuzz(data: &[u8]) {
     link(data);

@@ -89,7 +89,7 @@ fn ends_at_bootstrap(subject: &Subject) -> bool {
         && interfaces::first(net, interfaces_of_user(subject), subject.version()).is_err()
 }
 
-/// Reports names in the list that no HCA here has.
+/// Reports names in the list that match no HCA here.
 fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     let rdma = &subject.facts.rdma;
     let setting = subject.user.get("NCCL_IB_HCA")?;

@@ -66,7 +66,7 @@ fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
     )
 }
 
-/// Reports the plugin that answers for every variable.
+/// Reports an env plugin, whose answers replace the values of all variables.
 fn of_env(subject: &Subject) -> Option<Finding> {
     let file = env_plugin::loaded(subject.facts, |name| subject.plan.value(name), subject.version())?;
     let message = format!(
