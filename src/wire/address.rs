@@ -1,4 +1,4 @@
-//! The address where a node is, or waits.
+//! The address at which a node can be reached, or at which it listens.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::facts::hosts;
 use crate::resolve::{self, ResolveError};
 
-/// The default TCP port; no other program has it as its default.
+/// The default TCP port. No other program is known to use it by default.
 const DEFAULT_PORT: u16 = 18516;
 
 /// A host, which may be empty, and a port.
@@ -17,12 +17,13 @@ pub struct Address {
 }
 
 impl Address {
-    /// This port of no host in particular: a listener takes all addresses.
+    /// Returns an address with this port and no host: a listener on it accepts connections at all local
+    /// addresses.
     pub fn on_port(port: u16) -> Address {
         Address { host: String::new(), port }
     }
 
-    /// Returns the default port of no host in particular.
+    /// Returns an address with the default port and no host.
     pub fn everywhere() -> Address {
         Address::on_port(DEFAULT_PORT)
     }
@@ -36,14 +37,14 @@ impl Address {
         self.host.is_empty()
     }
 
-    /// Returns whether the address can lead to this host alone.
+    /// Returns whether the address resolves only to loopback.
     pub fn is_loopback(&self) -> bool {
         let literal = self.host.parse::<IpAddr>();
         literal
             .map_or_else(|_| hosts::is_localhost(&self.host), |address| address.to_canonical().is_loopback())
     }
 
-    /// Returns whether this is an IPv6 address of one link alone, which means nothing on another host.
+    /// Returns whether this is an IPv6 link-local address, which is meaningless on another host.
     pub fn is_link_local(&self) -> bool {
         let literal = self.host.split('%').next().and_then(|host| host.parse::<Ipv6Addr>().ok());
         literal.is_some_and(|address| address.is_unicast_link_local())
@@ -66,21 +67,21 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// A text that is not an address of this kind.
+/// The error for a text that is not a valid address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address; expected HOST:PORT, [IPV6]:PORT, or HOST alone for port {DEFAULT_PORT}")]
 pub struct AddressError(String);
 
-/// Returns what no host has in its name. A name that is only unknown may be known later, and one with this
-/// never.
+/// Returns whether a character never occurs in a host name. A name without such characters may become
+/// resolvable later, but a name with one never will.
 fn is_foreign(c: char) -> bool {
     c.is_whitespace() || c.is_control() || "[]/,@".contains(c)
 }
 
-/// `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]:PORT`, `:PORT`.
+/// Parses `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]:PORT`, or `:PORT`.
 ///
 /// # Errors
-/// It is none of these.
+/// The text has none of these forms.
 impl std::str::FromStr for Address {
     type Err = AddressError;
 
@@ -88,7 +89,7 @@ impl std::str::FromStr for Address {
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, "")) => (host, None),
             Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or("none"))),
-            // The last part of an IPv6 address is not a port.
+            // The last group of a bare IPv6 address is not a port.
             None if text.matches(':').count() > 1 => (text, None),
             None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
         };

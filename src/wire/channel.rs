@@ -1,5 +1,5 @@
-//! The connection of two nodes that know each other. Each message that it gives is the other
-//! node's next one, as that node sent it.
+//! An authenticated connection between two nodes. It delivers exactly the messages that the other node
+//! sent, in the same order.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::session::Session;
 use super::stranger::{Fault, Stranger};
 use crate::json;
 
-/// In bytes; more than a node with a hundred rails has to say.
+/// In bytes; a node with a hundred rails sends less than this.
 pub(crate) const LONGEST: usize = 256 * 1024;
 
-/// The time for the kernel to take a message that the other node does not read.
+/// How long the kernel may take to accept a message while the other node does not read.
 const SENDING: Duration = Duration::from_secs(10);
 
 pub struct Channel {
@@ -28,7 +28,7 @@ impl Channel {
         Channel { connection, session }
     }
 
-    /// Returns the address that the connection leads to.
+    /// Returns the address of the other end.
     pub fn address(&self) -> &str {
         self.connection.address()
     }
@@ -41,7 +41,7 @@ impl Channel {
         self.connection.fd()
     }
 
-    /// Waits until the kernel has taken the message.
+    /// Waits until the kernel has accepted the message.
     ///
     /// # Errors
     /// As for [`Connection::send`].
@@ -50,8 +50,8 @@ impl Channel {
         self.connection.send(&line, SENDING)
     }
 
-    /// As [`Channel::send`], without a wait: what the kernel does not take yet is kept for
-    /// [`Channel::flush`].
+    /// Sends as [`Channel::send`] does, but without waiting: what the kernel does not accept yet is kept
+    /// for [`Channel::flush`].
     ///
     /// # Errors
     /// As for [`Connection::flush`].
@@ -67,10 +67,10 @@ impl Channel {
         self.connection.flush()
     }
 
-    /// Waits for the next message, but no longer than this.
+    /// Waits for the next message, for at most this time.
     ///
     /// # Errors
-    /// What came instead.
+    /// What arrived instead.
     pub fn receive<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T, Stranger> {
         let line = self.connection.line(LONGEST, patience)?;
         self.read(&line)
@@ -79,7 +79,7 @@ impl Channel {
     /// Returns the next message, if all of it has arrived.
     ///
     /// # Errors
-    /// What came instead.
+    /// What arrived instead.
     pub fn receive_if_there<T: DeserializeOwned>(&mut self, longest: usize) -> Result<Option<T>, Stranger> {
         match self.connection.line_if_there(longest)? {
             Some(line) => self.read(&line).map(Some),
@@ -99,12 +99,12 @@ impl Channel {
         json::read(text).map_err(|_| self.connection.not_ours(text))
     }
 
-    /// About a message that comes at the wrong time.
+    /// Returns the error for a message that arrived too early.
     pub fn unexpected(&self, kind: &str) -> Stranger {
         self.wrong(&format!("it sent {kind} too early"))
     }
 
-    /// About a message that says something impossible.
+    /// Returns the error for a message with impossible content.
     pub fn wrong(&self, what: &str) -> Stranger {
         let why = format!("{} violates the protocol: {what}", self.address());
         Stranger { fault: Fault::NotOurs, why }

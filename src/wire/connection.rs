@@ -1,4 +1,4 @@
-//! A TCP connection that carries lines, with a bound in size and in time.
+//! A TCP connection that carries lines and limits their size and time.
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,9 +15,9 @@ pub struct Connection {
     stream: TcpStream,
     address: String,
     protocol: &'static Protocol,
-    /// What has arrived and was not asked for yet.
+    /// Bytes that have arrived but were not requested yet.
     came: Vec<u8>,
-    /// What the kernel has not taken yet.
+    /// Bytes that the kernel has not accepted yet.
     out: Vec<u8>,
 }
 
@@ -30,17 +30,17 @@ impl Connection {
         protocol: &'static Protocol,
     ) -> std::io::Result<Connection> {
         stream.set_nonblocking(true)?;
-        // Without this option a message would come a little later.
+        // Without this option, messages would arrive slightly later.
         let _ = stream.set_nodelay(true);
         Ok(Connection { stream, address, protocol, came: Vec::new(), out: Vec::new() })
     }
 
-    /// Returns the address that the connection leads to.
+    /// Returns the address of the other end.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Returns the connection beneath, for a node that violates the protocol.
+    /// Returns the underlying socket, for a test node that violates the protocol.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -49,16 +49,16 @@ impl Connection {
         self.stream.as_fd()
     }
 
-    /// Returns how many bytes have arrived and are kept, because they are not a whole line yet or were not
-    /// asked for it.
+    /// Returns how many bytes have arrived and are kept, because their line is incomplete or was not
+    /// requested yet.
     pub fn held(&self) -> usize {
         self.came.len()
     }
 
-    /// Waits until the kernel has taken the line, but no longer than this.
+    /// Waits until the kernel has accepted the line, for at most this time.
     ///
     /// # Errors
-    /// The reason.
+    /// Why the line was not sent.
     pub fn send(&mut self, mut line: &[u8], patience: Duration) -> Result<(), Stranger> {
         let end = Instant::now() + patience;
         while !line.is_empty() {
@@ -77,20 +77,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Keeps a line for [`Connection::flush`].
+    /// Queues a line for [`Connection::flush`].
     pub fn queue(&mut self, line: &[u8]) {
         self.out.extend_from_slice(line);
     }
 
-    /// Returns whether the kernel has not taken yet all that was queued.
+    /// Returns whether the kernel has still not accepted everything that was queued.
     pub fn is_sending(&self) -> bool {
         !self.out.is_empty()
     }
 
-    /// Sends what was queued, as far as the kernel takes it now.
+    /// Sends as much of the queue as the kernel accepts now.
     ///
     /// # Errors
-    /// The connection is closed, or broke.
+    /// The connection is closed or broken.
     pub fn flush(&mut self) -> Result<(), Stranger> {
         while !self.out.is_empty() {
             match self.stream.write(&self.out) {
@@ -103,18 +103,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the two ends of the connection, as the kernel knows them: this one and the other one.
+    /// Returns the addresses of both ends as the kernel knows them: this end first.
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection no longer exists.
     pub fn ends(&self) -> std::io::Result<[SocketAddr; 2]> {
         Ok([self.stream.local_addr()?, self.stream.peer_addr()?])
     }
 
-    /// Waits for the next line, but no longer than this.
+    /// Waits for the next line, for at most this time.
     ///
     /// # Errors
-    /// What came instead.
+    /// What arrived instead.
     pub fn line(&mut self, longest: usize, patience: Duration) -> Result<Vec<u8>, Stranger> {
         let end = Instant::now() + patience;
         loop {
@@ -130,7 +130,7 @@ impl Connection {
     /// Returns the next line, if all of it has arrived.
     ///
     /// # Errors
-    /// What came instead.
+    /// What arrived instead.
     pub fn line_if_there(&mut self, longest: usize) -> Result<Option<Vec<u8>>, Stranger> {
         let mut buffer = [0; 4096];
         loop {
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// The other end has sent something that no node of ours would send.
+    /// Returns the error for bytes that no rdma-init node would send.
     pub fn not_ours(&self, bytes: &[u8]) -> Stranger {
         not_ours(self.protocol, &self.address, bytes)
     }
@@ -171,7 +171,7 @@ impl Connection {
 
     fn broken(&self, error: &Error) -> Stranger {
         match error.kind() {
-            // The other end has closed, with something that it had not read.
+            // The other end closed the connection with unread data in it.
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => self.gone(""),
             _ => {
                 let why = format!("the connection to {} broke: {error}", self.address);
@@ -181,23 +181,23 @@ impl Connection {
     }
 }
 
-/// Returns whether this is the start of a greeting or of a code.
+/// Returns whether these bytes can be the start of a greeting or of a code.
 fn is_start_of_ours(bytes: &[u8]) -> bool {
     bytes.starts_with(b"{") || bytes.iter().take(64).all(u8::is_ascii_hexdigit)
 }
 
-/// Returns whether something happened before this time.
+/// Returns whether time is left; waits for an event for at most that long.
 fn wait(fd: BorrowedFd, what: PollFlags, end: Instant) -> bool {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return false;
     }
-    // EINTR is harmless: the caller looks again.
+    // EINTR is harmless: the caller checks again.
     let _ = poll(&mut [PollFd::new(fd, what)], timeout(left));
     true
 }
 
-/// Rounded up: the rest of a millisecond is waited for, not spun.
+/// Returns the time for poll(2), rounded up, so that the caller does not spin during the last millisecond.
 pub fn timeout(left: Duration) -> PollTimeout {
     PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
 }

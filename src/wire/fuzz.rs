@@ -1,4 +1,4 @@
-//! What the fuzzers call here; see [`crate::fuzz`].
+//! What the fuzzers call in this module; see [`crate::fuzz`].
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ const PROTOCOL: Protocol = Protocol { schema: concat!("rdma-init", "/fuzz/1"), c
 const TOKEN: &[u8] = b"0123456789abcdef";
 const LONGEST: usize = 512;
 
-/// Bytes from a process that has no token.
+/// Feeds a connection with bytes from a process that has no token.
 pub(crate) fn connection(data: &[u8]) {
     let (mut theirs, ours) = UnixStream::pair().expect("two sockets");
     let Ok(mut connection) = Connection::new(TcpStream::from(OwnedFd::from(ours)), "there".into(), &PROTOCOL)

@@ -1,5 +1,5 @@
-//! Connections whose other end has not yet proven to be ours. All of them are read at once, so
-//! that a silent one cannot keep a node out.
+//! Connections whose other end has not authenticated yet. All of them are read concurrently, so that a
+//! silent one cannot keep a node out.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -15,10 +15,10 @@ use super::session::Session;
 use super::stranger::{Fault, Stranger};
 use crate::verbs::rail::Side;
 
-/// The most connections that are accepted before the others are read again.
+/// How many connections are accepted before the pending ones are read again.
 const AT_ONCE: usize = 16;
 
-/// Why no connection can be accepted any more.
+/// Why no more connections can be accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
     #[error(transparent)]
@@ -29,18 +29,18 @@ pub enum AcceptError {
 
 pub(crate) struct Guests {
     protocol: &'static Protocol,
-    /// How long each of our messages may take.
+    /// How long each of this node's messages may take.
     longest: Duration,
-    /// The most guests at a time.
+    /// The most pending connections at a time.
     most: usize,
-    /// The oldest first.
+    /// Oldest first.
     list: Vec<Guest>,
 }
 
-/// A node that has proven to be ours.
+/// A node that has authenticated.
 pub(crate) struct Proven {
     pub channel: Channel,
-    /// Which of several keys it has; see [`IdentityKey`](super::handshake::Key).
+    /// Which of several keys it proved to have; see [`IdentityKey`](super::handshake::Key).
     pub identity: String,
     /// How long each of its messages may take.
     pub patience: Duration,
@@ -55,18 +55,19 @@ impl Guests {
         self.list.is_empty()
     }
 
-    /// Returns what to poll for news of the guests. One whose key is not known yet has said all that it may.
+    /// Returns the descriptors to poll. A pending connection whose key is not known yet is omitted: the
+    /// other end may not send anything more for now.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.list.iter().filter(|guest| guest.pending.is_none()).map(|guest| guest.connection.fd())
     }
 
-    /// Returns when the time of a guest is over.
+    /// Returns when the first pending connection times out.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.list.iter().map(|guest| guest.until).min()
     }
 
-    /// Accepts the connections that have come by now; no guest is waited for after `end`. Strangers
-    /// are told to `tell`.
+    /// Accepts the connections that have arrived by now. Their handshakes must finish by `end`, but each gets
+    /// a minimum time. `tell` receives the invalid peers.
     ///
     /// # Errors
     /// No node can connect any more.
@@ -83,7 +84,7 @@ impl Guests {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // There are no more descriptors.
+                // No descriptors are left, so the oldest pending connection makes room.
                 Err(_) if !self.list.is_empty() => tell(self.push_out()),
                 Err(error) => return Err(AcceptError::Listener { own: listener.own, error }),
             }
@@ -98,7 +99,7 @@ impl Guests {
         end: Instant,
         tell: &mut dyn FnMut(Stranger),
     ) -> Result<(), AcceptError> {
-        // A listener of both families shows an address of IPv4 as one of IPv6.
+        // A dual-stack listener reports an IPv4 address as an IPv4-mapped IPv6 address.
         let from = match from.ip().to_canonical() {
             IpAddr::V4(address) => SocketAddr::from((address, from.port())),
             IpAddr::V6(_) => from,
@@ -115,8 +116,8 @@ impl Guests {
         Ok(())
     }
 
-    /// Hears all that the guests have said by now: the first that has proven to be ours, if there
-    /// is one. Call it until it gives none.
+    /// Reads everything that has arrived on the pending connections. Returns the first node that has
+    /// authenticated, if there is one. Call it until it returns `None`.
     pub(crate) fn hear(&mut self, keys: &Keys, tell: &mut dyn FnMut(Stranger)) -> Option<Proven> {
         let mut index = 0;
         while let Some(guest) = self.list.get_mut(index) {
@@ -136,7 +137,8 @@ impl Guests {
         None
     }
 
-    /// Closes the oldest connection, which had the most time to prove something. A greeting proves nothing.
+    /// Closes the oldest connection, which had the most time to authenticate. A greeting alone proves
+    /// nothing.
     fn push_out(&mut self) -> Stranger {
         let guest = self.list.remove(0);
         let address = guest.connection.address();
@@ -146,22 +148,22 @@ impl Guests {
     }
 }
 
-/// A connection whose other end has not yet proven to be ours.
+/// A connection whose other end has not authenticated yet.
 struct Guest {
     connection: Connection,
     handshake: Handshake,
-    /// Its greeting, while its key is not known.
+    /// The other end's greeting, while its key is not known.
     pending: Option<Vec<u8>>,
     patience: Duration,
     until: Instant,
 }
 
 impl Guest {
-    /// Hears all that the other end has said by now.
+    /// Reads everything that the other end has sent so far.
     fn hear(&mut self, keys: &Keys) -> Result<Option<(Session, Duration)>, Stranger> {
         while let Some(line) = self.next()? {
-            // The connection's queue is empty, so if a line does not fit, the other end has
-            // stopped reading.
+            // The connection's queue is empty, so if a line does not fit, the other end has stopped
+            // reading.
             match self.handshake.hear(&line, keys) {
                 Ok(Step::Send(line)) => self.connection.send(&line, Duration::ZERO)?,
                 Ok(Step::Later) => {
@@ -184,7 +186,7 @@ impl Guest {
         })
     }
 
-    /// Returns the line that is to be taken next, if it is there.
+    /// Returns the next line to handle, if it has arrived.
     fn next(&mut self) -> Result<Option<Vec<u8>>, Stranger> {
         match self.pending.take() {
             Some(line) => Ok(Some(line)),
@@ -192,7 +194,7 @@ impl Guest {
         }
     }
 
-    /// Lets the other end know why it is sent away.
+    /// Tells the other end why this node closes the connection.
     fn dismiss(&mut self, stranger: Stranger) -> Stranger {
         if let Some(last) = self.handshake.farewell(stranger.fault) {
             let _ = self.connection.send(&last, Duration::ZERO);

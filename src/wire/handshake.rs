@@ -1,10 +1,10 @@
-//! Two nodes prove to each other that both have the same token, without sending it. No I/O:
-//! lines in, lines out.
+//! Two nodes prove to each other that both have the same token, without sending it. This module does no
+//! I/O: it takes lines and returns lines.
 //!
-//! Both greet, the first side first. From then on every message has a code that only a holder
-//! of the token can make, and the first such message is the proof. The second side says nothing
-//! that depends on the token before it has seen the first side's proof. So a process
-//! that connects without the token learns nothing to try tokens on.
+//! Both sides greet, the first side first. After that, every message carries a code that only a holder of
+//! the token can make, and the first such message is the proof. The second side sends nothing that depends
+//! on the token until it has seen the first side's proof. So a process that connects without the token gets
+//! nothing to test guesses against.
 
 use std::time::{Duration, Instant};
 
@@ -19,30 +19,30 @@ use crate::sys::random;
 use crate::text::{shortened, visible};
 use crate::verbs::rail::Side;
 
-/// In bytes: the longest line until both nodes have proven themselves.
+/// In bytes: the longest line before both nodes have authenticated.
 pub(crate) const LONGEST: usize = 1024;
 
-/// The time for the whole handshake.
+/// The time limit of the whole handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a message may take in addition to the time that its sender has told.
+/// What a message may take beyond the time that its sender announced.
 const MORE: Duration = Duration::from_secs(10);
 
-/// A node may only ask for a wait longer than this if it is ready to wait for us as long.
+/// A node may request a longer wait than this only if it waits for this node as long.
 const USUAL: Duration = Duration::from_secs(60);
 
-/// The number of bytes that are shown of a line that is not a message.
+/// How many bytes of a line that is not a message are shown.
 const SHOWN: usize = 60;
 
-/// Returns how long one handshake may take: a node that comes at the last moment still gets the time
-/// for one.
+/// Returns how long one handshake may take. A node that connects at the last moment still gets the least
+/// time.
 pub(crate) fn patience(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now()).clamp(LEAST_PATIENCE, PATIENCE)
 }
 
-/// Messages that any peer may have written. They are not believed, except that the two nodes
-/// cannot go on.
+/// Messages without a code. Any process may have written them, so this node trusts nothing in them, except
+/// that the handshake cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Plain {
     Greeting {
@@ -50,12 +50,12 @@ pub(crate) enum Plain {
         program: String,
         /// A random number; see [`super::session`].
         nonce: Nonce,
-        /// Which of several keys the sender has; empty if there is only the token. A sender that
-        /// names an identity without its key fails to prove it.
+        /// Which of several keys the sender has; empty if there is only the token. A sender that names an
+        /// identity but lacks its key fails the proof.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         identity: String,
     },
-    /// The other node's proof was wrong.
+    /// The receiver's proof was wrong.
     Refused,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Proof {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum IdentityKey {
     Known(Vec<u8>),
-    /// The identity has no key yet. It may get one soon.
+    /// The identity has no key yet, but may get one soon.
     Pending,
     /// The identity is not one of those that may connect here.
     Unknown,
@@ -90,16 +90,16 @@ pub(crate) fn one_key(token: &[u8]) -> impl Fn(&str) -> IdentityKey {
 
 /// What to do next in the handshake.
 pub(crate) enum Step {
-    /// The other end's key is not known yet. Take its line again later.
+    /// The other end's key is not known yet. Pass the same line again later.
     Later,
     /// Send this line, and wait for the next one.
     Send(Vec<u8>),
-    /// Send this line, unless it is empty. Both nodes have proven themselves; the messages of
-    /// the other node may take this long.
+    /// Send this line, unless it is empty. Both nodes have authenticated; the other node may take this long
+    /// for each message.
     Proven(Vec<u8>, Session, Duration),
 }
 
-/// The kernel returns no random number.
+/// The error if the kernel returns no random number.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot get a random number for the greeting: {0}")]
 pub struct NoNonce(#[from] std::io::Error);
@@ -109,13 +109,13 @@ pub(crate) struct Handshake {
     side: Side,
     /// The identity of the first side, once it is known.
     identity: String,
-    /// The longest time that each of our messages may take.
+    /// The longest time that each of this node's messages may take.
     longest: Duration,
-    /// The address of the other node, for sentences.
+    /// The address of the other node, for messages.
     address: String,
-    /// The line with which this node greets.
+    /// This node's greeting, as a line.
     greeting: Vec<u8>,
-    /// Set once the other node has greeted.
+    /// Set once the other node's greeting has arrived and its key is known.
     session: Option<Session>,
 }
 
@@ -141,20 +141,20 @@ impl Handshake {
         Ok(Handshake { protocol, side, identity, longest, address, greeting, session: None })
     }
 
-    /// Returns what the first side sends before it hears anything.
+    /// Returns the line that the first side sends before it receives anything.
     pub(crate) fn greeting(&self) -> &[u8] {
         &self.greeting
     }
 
-    /// Returns the identity of the first side. It counts only once that side has proven it.
+    /// Returns the identity of the first side. Trust it only once that side has authenticated.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Takes a line of the other node.
+    /// Handles a line from the other node.
     ///
     /// # Errors
-    /// The other end is not a node of ours.
+    /// The other end is not a node of this job.
     pub(crate) fn hear(&mut self, line: &[u8], keys: &Keys) -> Result<Step, Stranger> {
         match self.session.take() {
             None => self.greeted(line, keys),
@@ -162,7 +162,7 @@ impl Handshake {
         }
     }
 
-    /// A last line to an end that is not a node of ours, so that it can say why.
+    /// Returns a last line for an end that this node rejects, so that it can report why.
     pub(crate) fn farewell(&self, fault: Fault) -> Option<Vec<u8>> {
         match (self.side, fault) {
             (Side::Second, Fault::Version) => Some(self.greeting.clone()),
@@ -247,7 +247,7 @@ impl Handshake {
         Stranger { fault: Fault::Unknown, why }
     }
 
-    /// Returns what is wrong with a first side whose identity has had no key for all of its time.
+    /// Returns the error for a first side whose identity got no key before the time was over.
     pub(crate) fn still_pending(&self) -> Stranger {
         self.unknown()
     }
@@ -269,7 +269,7 @@ impl Handshake {
     }
 }
 
-/// The other end has sent something that no node of ours would send.
+/// Returns the error for bytes that no rdma-init node would send.
 pub(crate) fn not_ours(protocol: &Protocol, address: &str, bytes: &[u8]) -> Stranger {
     let start = bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default().trim_ascii_end();
     let start = visible(&String::from_utf8_lossy(start));
@@ -287,7 +287,7 @@ mod tests {
     const PROTOCOL: Protocol = Protocol { schema: "rdma-init/pair/3", command: "self-test" };
     const TOKEN: &str = "0123456789abcdef";
 
-    /// A side with its token.
+    /// A side and its token.
     struct TokenSide {
         handshake: Handshake,
         token: &'static str,
@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    /// The key is the one of the identity, and no other one.
+    /// Only the key of the identity counts, and no other key.
     #[test]
     fn an_identity_is_proven_by_its_own_key() {
         let second = |keys: &Keys, of: &'static [u8]| {
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_proof_is_of_one_connection() {
-        // Replays lines that an attacker in between has heard before.
+        // Replays lines that an attacker between the nodes has recorded.
         let (mut first, mut second) = (at(Side::First, TOKEN, 1), at(Side::Second, TOKEN, 1));
         let greeting = first.greeting().to_vec();
         let hello = sent(first.hear(&sent(second.hear(&greeting).unwrap())).unwrap());

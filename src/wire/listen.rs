@@ -1,4 +1,4 @@
-//! A socket on which other nodes are waited for.
+//! A socket on which a node waits for connections from other nodes.
 
 use std::io::{Error, ErrorKind};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
@@ -15,16 +15,16 @@ use nix::sys::socket::{
 use super::address::Address;
 use crate::resolve::ResolveError;
 
-/// The most connections that the kernel keeps for us, as far as net.core.somaxconn allows.
+/// The length of the kernel's accept queue, as far as net.core.somaxconn allows.
 const BACKLOG: i32 = 4096;
 
 pub struct Listener {
     listener: TcpListener,
-    /// The address of this end, as the kernel knows it.
+    /// The local address as the kernel knows it.
     pub own: SocketAddr,
 }
 
-/// Why no connections can be waited for on an address.
+/// Why a node cannot listen on an address.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error("cannot listen on {address}: {why}")]
@@ -37,7 +37,7 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Listens on an address; on all of them if it names no host.
+    /// Listens on an address; on all local addresses if it names no host.
     ///
     /// # Errors
     /// The address cannot be used.
@@ -59,10 +59,10 @@ impl Listener {
         listener.map_err(failed)
     }
 
-    /// Listens on a port of all addresses; 0 for a port that the kernel chooses.
+    /// Listens on a port at all local addresses. With 0, the kernel chooses the port.
     ///
     /// # Errors
-    /// The error of the kernel.
+    /// The kernel's error.
     pub fn on_port(port: u16) -> Result<Listener, Error> {
         every_address(port).and_then(Listener::of)
     }
@@ -73,7 +73,7 @@ impl Listener {
         Ok(Listener { listener, own })
     }
 
-    /// Returns the next connection that has come by now.
+    /// Returns the next connection that has arrived by now.
     ///
     /// # Errors
     /// As for accept(2); `WouldBlock` if there is none.

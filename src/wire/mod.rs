@@ -1,8 +1,8 @@
-//! How nodes talk: TCP connections whose ends prove that they have the same token, and lines of
-//! JSON that no attacker in between can make, change, repeat or leave out.
+//! How nodes communicate: over TCP connections whose ends prove that they have the same token, in lines of
+//! JSON that no attacker between the nodes can forge, change, replay, or drop unnoticed.
 //!
-//! Every message has a bound in size and in time. The self-test of two nodes and the preflight of
-//! a job use this, each with a [`Protocol`] of its own.
+//! Every message is limited in size and in time. The self-test of two nodes and the preflight of a job both
+//! use this, each with its own [`Protocol`].
 
 pub(crate) mod address;
 pub(crate) mod attempt;
@@ -21,12 +21,12 @@ pub use address::{Address, AddressError};
 pub use channel::Channel;
 pub use guests::AcceptError;
 
-/// What two ends have to have in common before they understand each other.
+/// What two ends must have in common to understand each other.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Protocol {
-    /// The version of everything that follows the greeting. Keys depend on it, so what is said
-    /// in one protocol means nothing in another.
+    /// The version of everything that follows the greeting. The keys depend on it, so messages of one
+    /// protocol are invalid in another.
     pub schema: &'static str,
-    /// What the other end runs, for sentences: `self-test`.
+    /// The command that the other end runs, for messages: `self-test`.
     pub command: &'static str,
 }

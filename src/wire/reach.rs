@@ -1,4 +1,4 @@
-//! Connects to another node, and proves to it that this one belongs to the job.
+//! Connects to another node, and proves to it that this node belongs to the job.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use super::handshake::{self, Handshake, Step, one_key};
 use super::stranger::{Fault, Stranger};
 use crate::verbs::rail::Side;
 
-/// Why there is no connection, as far as it tells what to look at.
+/// Why connecting failed, as far as this helps to find the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConnectFailure {
     NoAddress,
@@ -21,7 +21,7 @@ pub enum ConnectFailure {
     Other,
 }
 
-/// No connection: why, and in words.
+/// A failed connection: why, as a value and as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Unreached {
@@ -67,18 +67,17 @@ pub fn connect(
     Err(last.map_or_else(nowhere, Unreached::from))
 }
 
-/// TCP can connect a socket to itself, if the port that the kernel has chosen for it is the one
-/// to connect to.
+/// Returns whether the socket is connected to itself. TCP allows this if the source port that the kernel
+/// chose happens to be the port to connect to.
 fn is_itself(stream: &TcpStream) -> bool {
     matches!((stream.local_addr(), stream.peer_addr()), (Ok(near), Ok(far)) if near == far)
 }
 
-/// Shakes hands as the side that speaks first, with the key of an identity; the identity is empty if the
-/// key is the token. Gives the channel, and how long the messages of the
-/// other node may take.
+/// Performs the handshake as the first side, with the key of an identity; the identity is empty if the key
+/// is the token. Returns the channel, and how long the other node may take for each message.
 ///
 /// # Errors
-/// The other end is not a node of ours, has gone, or says nothing.
+/// The other end is not a node of this job, has disconnected, or sends nothing.
 pub fn prove(
     mut connection: Connection,
     protocol: &'static Protocol,
@@ -97,7 +96,7 @@ pub fn prove(
         let line = connection.line(handshake::LONGEST, left())?;
         match handshake.hear(&line, &one_key(token))? {
             Step::Send(line) => connection.send(&line, left())?,
-            // Its own key is known to this side.
+            // This cannot happen: this side knows the key from the start.
             Step::Later => {}
             Step::Proven(_, session, patience) => return Ok((Channel::new(connection, session), patience)),
         }

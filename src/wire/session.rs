@@ -1,10 +1,9 @@
-//! Messages that no one without the token can make, change, repeat, leave out, or send back.
-//! Pure.
+//! Messages that no process without the token can forge, change, replay, drop, or reflect. Pure.
 //!
-//! There is a key for each direction. Both come from the token and from the two greetings, each
-//! of which has a random number of its sender, so no other connection and no other side has the
-//! same keys. The code of a message also covers its number, so a message counts only in its
-//! place. Nothing is encrypted.
+//! Each direction has its own key. Both keys are derived from the token and the two greetings. Each
+//! greeting contains a random number from its sender, so no other connection and no other side has the same
+//! keys. The code of a message also covers its sequence number, so a message is valid only in its place.
+//! Nothing is encrypted.
 
 use hmac_sha256::{HKDF, HMAC, Hash};
 
@@ -13,7 +12,7 @@ use serde::Serialize;
 use crate::json;
 use crate::verbs::rail::Side;
 
-/// The number of digits of a code.
+/// The number of hexadecimal digits in a code.
 const DIGITS: usize = 64;
 
 pub struct Session {
@@ -24,13 +23,13 @@ pub struct Session {
 /// The messages of one direction.
 struct Chain {
     key: [u8; 32],
-    /// The number of the next message.
+    /// The sequence number of the next message.
     number: u64,
 }
 
 impl Session {
-    /// The session of the node at one side. `greetings` are the lines that both nodes have
-    /// sent, the first side's first.
+    /// Makes the session of the node at one side. `greetings` are the lines that both nodes sent, the first
+    /// side's first.
     pub fn new(schema: &str, token: &[u8], side: Side, greetings: [&[u8]; 2]) -> Session {
         let secret = HKDF::extract(schema, token);
         let hashes = greetings.map(Hash::hash);
@@ -47,7 +46,7 @@ impl Session {
         Session { out: chain(side), into: chain(side.other()) }
     }
 
-    /// Makes the line of a message.
+    /// Makes the line for a message.
     pub fn seal(&mut self, message: &impl Serialize) -> Vec<u8> {
         let mut text = json::line(message);
         let code = HMAC::mac(self.out.signed(text.strip_suffix(b"\n").unwrap_or(&text)), self.out.key);
@@ -58,7 +57,7 @@ impl Session {
         line
     }
 
-    /// Returns the text of a line; `None` if the other node has not sent this line as its next one.
+    /// Returns the text of a line; `None` if this is not the other node's next line.
     pub fn open<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         let (code, text) = line.strip_suffix(b"\n")?.split_at_checked(DIGITS)?;
         let text = text.strip_prefix(b" ")?;
@@ -139,7 +138,7 @@ mod tests {
             for bit in 0..8 {
                 let mut changed = line.clone();
                 changed[place] ^= 1 << bit;
-                // The same digit in upper case is not a change.
+                // The same hexadecimal digit in upper case is not a change.
                 if place >= DIGITS || !changed.eq_ignore_ascii_case(&line) {
                     assert!(second.open(&changed).is_none(), "{place}, {bit}");
                 }

@@ -1,24 +1,23 @@
-//! Invalid peers: ends that are not nodes of this job. They are counted, and reported in a few lines,
-//! however many there are.
+//! Invalid peers: processes that connect but are not nodes of this job. They are counted, and reported in a
+//! few lines, however many there are.
 
-/// What is wrong with a stranger, ordered by how much that helps a reader: the last one tells
-/// the most.
+/// What is wrong with an invalid peer, ordered by how much this helps a reader: the last one helps most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// The stranger closed the connection.
+    /// The peer closed the connection.
     Gone,
-    /// There was no room for all connections, and this one was closed.
+    /// There were too many connections, so this one was closed.
     PushedOut,
     Silent,
-    /// The stranger is something else than rdma-init.
+    /// The peer is not rdma-init.
     NotOurs,
-    /// The peer asks for something that this node does not know of.
+    /// The peer asks for something that this node does not know.
     Unknown,
     Version,
     Token,
 }
 
-/// A stranger, with a clause about it.
+/// An invalid peer, with a clause about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Stranger {
@@ -28,13 +27,13 @@ pub struct Stranger {
 
 pub struct Strangers<'a> {
     say: &'a dyn Fn(&str),
-    /// What each line begins with.
+    /// The start of each line.
     before: &'static str,
     count: u64,
-    /// The count that was reported last.
+    /// The count in the last report.
     said: u64,
     told: Vec<Fault>,
-    /// The last of the strangers that tell the most.
+    /// The last of the invalid peers whose fault helps most.
     telling: Option<Stranger>,
 }
 
@@ -43,7 +42,8 @@ impl<'a> Strangers<'a> {
         Strangers { say, before, count: 0, said: 0, told: Vec::new(), telling: None }
     }
 
-    /// Tells the first stranger of each fault, then every tenth, hundredth, thousandth.
+    /// Reports the first invalid peer of each fault; after that, the tenth, hundredth, thousandth, and so
+    /// on.
     pub fn add(&mut self, stranger: Stranger) {
         self.count += 1;
         let Stranger { fault, why } = &stranger;
@@ -60,14 +60,15 @@ impl<'a> Strangers<'a> {
         }
     }
 
-    /// Says how many strangers there were, unless that was said.
+    /// Reports how many invalid peers there were, unless the last line already did.
     pub fn close(&self) {
         if self.count > self.said {
             (self.say)(&format!("{}{}", self.before, self.counted()));
         }
     }
 
-    /// Says that no node of ours has come to this address, and who came instead; a clause.
+    /// Returns a clause that says that no node of this job connected to this address, and what connected
+    /// instead.
     pub fn instead(&self, own: &str, within: &str) -> String {
         match &self.telling {
             None => format!("the other node did not connect to {own} within {within}"),
