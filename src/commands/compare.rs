@@ -1,4 +1,4 @@
-//! `rdma-init compare`: which of many nodes have reports that differ from the others.
+//! Implements `rdma-init compare`: reports which of many nodes differ from the others.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,11 +7,10 @@ use crate::compare::collect::collect;
 use crate::json;
 use crate::report::compare::{Document, write};
 
-/// The exit code if a node differs, failed a check, or has no report, or one that
-/// cannot be read.
+/// The exit code if a node differs, failed a check, or has no readable report.
 const DIFFER: i32 = 1;
 
-/// Returns the exit code.
+/// Compares the reports, and returns the exit code.
 pub(super) fn run(
     out: &mut impl Write,
     files: &[PathBuf],

@@ -1,4 +1,4 @@
-//! `rdma-init env`: the variables, for other programs to read.
+//! Implements `rdma-init env`: prints the variables for other programs to read.
 
 use std::io::Write;
 
@@ -10,14 +10,14 @@ use crate::report;
 use crate::state::find::find;
 use crate::state::run::Run;
 
-/// Returns the exit code.
+/// Prints the variables, and returns the exit code.
 pub(super) fn run(
     out: &mut impl Write,
     arguments: &EnvArguments,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<i32> {
-    // A user who asks for another profile wants to know what that one would give.
+    // If the user asks for another profile, the saved state does not answer: the plan is made anew.
     let state = match &arguments.host.facts {
         None if !config.asks_anew => kept(config),
         _ => None,
@@ -45,10 +45,10 @@ pub(super) fn run(
     Ok(INCOMPLETE)
 }
 
-/// The exit code if a variable was left out.
+/// The exit code if a variable was omitted.
 const INCOMPLETE: i32 = 1;
 
-/// Returns the state that this container's start has left.
+/// Returns the state that the start of this container saved.
 fn kept(config: &Config) -> Option<Run> {
     let found = find(&config.state_dir).ok()?;
     if let Some(loss) = found.loss() {

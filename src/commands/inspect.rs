@@ -1,4 +1,4 @@
-//! `rdma-init inspect`: what the container has.
+//! Implements `rdma-init inspect`: prints the facts of the container.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ pub(super) fn run(
     let mut facts = super::facts(host, &read::profiles(config)?, config, environment)?;
     if json {
         if host.facts.is_none() {
-            // A self-test elsewhere needs these facts, with --facts.
+            // A self-test on another host reads these facts with --facts.
             read::add_extra(&mut facts);
         }
         json::write(out, &Document::new(&facts))?;

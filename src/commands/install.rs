@@ -1,4 +1,4 @@
-//! `rdma-init install DIR`: a copy of this program, for an image that cannot be rebuilt.
+//! Implements `rdma-init install DIR`: copies this program for an image that cannot be rebuilt.
 
 use std::io::Write;
 use std::path::Path;

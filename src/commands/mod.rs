@@ -1,4 +1,4 @@
-//! The commands that print, each a thin line from facts and plan to a report.
+//! The commands that print. Each is a thin layer that takes facts and a plan to a report.
 
 mod compare;
 mod env;
@@ -33,7 +33,7 @@ use crate::verbs;
 /// # Errors
 /// A sentence for the user.
 pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<i32> {
-    // What was copied here from another node is not the user's wish.
+    // Variables that were copied here from another node are not the user's settings.
     let environment = &environment.without(&copies::of(environment));
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut code = 0;
@@ -57,7 +57,8 @@ pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -
         Action::SelfTest(arguments) => {
             self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
         }
-        // What cannot be written must not hide that the fabric is not fit.
+        // This returns at once, so that a failure to write the output cannot replace the code for an unfit
+        // fabric.
         Action::Preflight(arguments) => return preflight::run(&mut out, arguments, config, environment),
         Action::Profiles { why: true, host, .. } => profiles::why(&mut out, host, config, environment),
         Action::Profiles { host: crate::cli::Host { facts: Some(_) }, .. } => Err(anyhow::anyhow!(
@@ -73,19 +74,19 @@ pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -
         }
         Action::Completions { shell } => Ok(print::completions(&mut out, *shell)?),
         Action::Man { command } => Ok(print::man(&mut out, command.as_deref())?),
-        // The parser of the command line has printed it.
+        // The command-line parser has already printed it.
         Action::Help { .. } => Ok(()),
         Action::Stat(arguments) => stat::run(&mut out, arguments),
-        // `crate::start` handles this one, which becomes the command.
+        // `crate::start` handles this action, because the process becomes the command.
         Action::Exec { .. } => Ok(()),
-        // Every RDMA device through the built-in libibverbs.
+        // Probes every RDMA device through the built-in libibverbs.
         Action::VerbsProbe => Ok(json::write(&mut out, &verbs::probe::all())?),
     }?;
     out.flush()?;
     Ok(code)
 }
 
-/// What `plan` and `env` decide and show.
+/// The decision that `plan` and `env` show.
 struct PlannedHost {
     profiles: Profiles,
     facts: Facts,
@@ -110,7 +111,7 @@ fn decide(
     Ok(PlannedHost { profiles, facts, plan })
 }
 
-/// Returns the facts of this container, or those captured elsewhere.
+/// Returns the facts of this container, or those captured on another host.
 fn facts(
     host: &crate::cli::Host,
     profiles: &Profiles,
@@ -120,7 +121,7 @@ fn facts(
     let filled = read::filled_at_start(config, profiles, environment);
     match &host.facts {
         None => Ok(read::live_facts(profiles, environment, &filled)),
-        // What an earlier start filled in for this container is not meant for the captured one.
+        // The values that an earlier start filled in for this container do not apply to the captured one.
         Some(source) => read::captured_facts(source, profiles, &environment.without(&filled)),
     }
 }

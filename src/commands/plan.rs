@@ -1,4 +1,4 @@
-//! `rdma-init plan`: what would be set, and why.
+//! Implements `rdma-init plan`: shows what would be set, and why.
 
 use std::io::Write;
 
@@ -28,7 +28,7 @@ pub(super) fn run(
         && plan.fabric.pins_memory()
         && let Some(before) = facts.limits.memlock
     {
-        // The limit to which a start would raise it, according to the rules alone.
+        // The limit to which a start would raise it; this is computed, not tried.
         let after = memlock::raised(before, &facts.process);
         let pinning = memlock::pinning(after, &facts.process);
         plan.findings.extend(memlock::finding(pinning, &facts));

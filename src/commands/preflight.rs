@@ -1,5 +1,5 @@
-//! `rdma-init preflight`: the nodes of a job test the fabric between all of them, as a step of its
-//! own.
+//! Implements `rdma-init preflight`: the nodes of a job test the fabric between all of them, as a separate
+//! step.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ use crate::self_test::run::{Scope, report};
 /// The exit code if the fabric is not fit for the job.
 const FAILED: i32 = 1;
 
-/// Returns the exit code.
+/// Runs the preflight, and returns the exit code.
 pub(super) fn run(
     out: &mut impl Write,
     arguments: &PreflightArguments,
@@ -44,12 +44,12 @@ pub(super) fn run(
     read::add_extra(&mut facts);
     let scope = Scope::new(Level::Verbs, SIZE, config.preflight_each);
     let report = report(&known::host_name(), &facts, &plan, scope, |_| true);
-    // The preflight takes minutes, so whether its files can be written is checked before.
+    // The preflight takes minutes, so this checks first whether the files can be written.
     if part.judges() {
         let unwritten = files.prepare();
         anyhow::ensure!(unwritten.is_empty(), "{}", unwritten.join("; "));
     }
-    // An old list is empty by now: no job is to be started by it.
+    // `prepare` has emptied an old list of nodes, so that no job can start from it.
     if let Some(why) = preflight::untrusted_list(&files, environment, &part) {
         anyhow::bail!(why);
     }
@@ -70,12 +70,12 @@ pub(super) fn run(
         }
     };
     let verdict = outcome.judged.as_ref().map(|judged| judged.verdict());
-    // The verdict has taken minutes: neither a file nor an output that cannot be written costs the others.
+    // The verdict took minutes to reach, so if one file or output cannot be written, the others still are.
     let mut unwritten: Vec<String> = verdict.iter().flat_map(|verdict| files.write(verdict)).collect();
     let said = match (&verdict, arguments.json) {
         (Some(verdict), true) => json::write_line(out, verdict),
         (Some(verdict), false) => write(out, verdict),
-        // The document of node 0 may go to the same file.
+        // Node 0 may write its document to the same file, so this node writes nothing.
         (None, true) if outcome.told.passed => Ok(()),
         (None, true) => {
             say(&outcome.told.line);

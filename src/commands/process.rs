@@ -1,5 +1,5 @@
-//! `rdma-init plan --in PID`: which of a running process's variables of NCCL are its own, this node's, or
-//! copies of another's.
+//! Implements `rdma-init plan --in PID`: shows which of a running process's NCCL variables are its own,
+//! which come from this node, and which are copies from another node.
 
 use std::fs;
 use std::io::Write;
@@ -26,7 +26,7 @@ use crate::state::find::{Found, find};
 use crate::state::folder::Folder;
 use crate::sys::user;
 
-/// In bytes: as much as the shared object reads.
+/// In bytes: the shared object reads no more than this.
 const LONGEST: u64 = 64 * 1024;
 
 pub(super) fn run(out: &mut impl Write, pid: u32, config: &Config) -> anyhow::Result<()> {
@@ -82,8 +82,8 @@ fn environment(pid: u32) -> anyhow::Result<Environment> {
     Ok(Environment::of_process(&bytes))
 }
 
-/// Returns the lines of the conf files that NCCL, and RCCL, read in the process, in the order in which they
-/// count. A file that is named replaces those of the home directory.
+/// Returns the lines of the conf files that NCCL and RCCL read in the process, in order of precedence. A
+/// file named in NCCL_CONF_FILE replaces the one in the home directory.
 fn conf_of(pid: u32, process: &Environment) -> Vec<Assignment> {
     let own = process.get("NCCL_CONF_FILE").filter(|file| !file.is_empty());
     let is_read = |file: &String| own.is_none_or(|own| own == file || file.starts_with("/etc/"));

@@ -1,4 +1,4 @@
-//! `rdma-init profiles`: lists the profiles, or shows one.
+//! Implements `rdma-init profiles`: lists the profiles, or shows one.
 
 use std::io::Write;
 
@@ -44,8 +44,7 @@ pub(super) fn run(
     }
 }
 
-/// Returns whether each profile fits this host or the captured one: which of its conditions hold, and which
-/// do not.
+/// Writes whether each profile matches this host or the captured one, and which of its conditions hold.
 pub(super) fn why(
     out: &mut impl Write,
     host: &crate::cli::Host,
@@ -86,7 +85,7 @@ fn verdict(fit: &Fit, chosen: Option<&ProfileChoice>) -> String {
     }
 }
 
-/// Constants that count on some hosts alone.
+/// Returns the constants that apply only on some hosts, as one line.
 fn constants(only: &Only) -> String {
     let all = only.variables.iter().map(|(name, value)| format!("{name}={}", shown(name, value)));
     format!("only {}", all.collect::<Vec<String>>().join(" "))

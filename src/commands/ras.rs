@@ -1,4 +1,4 @@
-//! What `rdma-init status --ras` adds: what NCCL itself says about the job's ranks.
+//! Implements `rdma-init status --ras`: adds what NCCL's RAS reports about the job's ranks.
 
 use std::io::Write;
 use std::thread::sleep;
@@ -15,8 +15,8 @@ use crate::watch::ras::judge::judge;
 use crate::watch::ras::names::Names;
 use crate::watch::ras::words;
 
-/// Asks RAS; and again after this time if ranks are not where others are, because that may be so for a
-/// moment. `progress` gets the sentence about the first answer.
+/// Asks RAS. If some ranks lag behind others, asks again after `pause`, because a brief lag is normal.
+/// `progress` gets the sentence about the first answer.
 pub(super) fn report(
     run: Option<&Run>,
     environment: &Environment,
@@ -24,7 +24,7 @@ pub(super) fn report(
     progress: impl FnOnce(&str) -> std::io::Result<()>,
 ) -> std::io::Result<Report> {
     let here = read::settings(environment);
-    // What the command was started with; a process that enters does not have all of it.
+    // The command was started with these variables; a process that enters may lack some of them.
     let of_command = |name: &str| run?.given().find(|(known, _)| *known == name).map(|(_, value)| value);
     let get = |name: &str| of_command(name).or_else(|| Some(here.get(name)?.value.as_str()));
     let address = match ras(get, None) {
@@ -35,7 +35,7 @@ pub(super) fn report(
                 "NCCL's RAS is off: {ENABLE}={value}. Remove it, and start the job again."
             )));
         }
-        // This does not search for it.
+        // This cannot happen here: the command does not search for NCCL, so it passes no version above.
         Ras::TooOld(version) => {
             return Ok(Report::without_answer(format!("NCCL {version} has no RAS.")));
         }
@@ -68,7 +68,7 @@ pub(super) fn report(
     })
 }
 
-/// Returns what helps, or explains the failure.
+/// Returns the fix for a failure, or an explanation.
 fn hint(failure: &Failure) -> &'static str {
     match failure {
         Failure::Refused => {
@@ -79,10 +79,10 @@ fn hint(failure: &Failure) -> &'static str {
     }
 }
 
-/// Prints what is known after the first answer.
+/// Prints what the first answer showed.
 pub(super) fn progress(out: &mut impl Write, line: &str, pause: Duration) -> std::io::Result<()> {
     writeln!(out, "{line}")?;
     writeln!(out, "asking again in {}", humantime::format_duration(pause))?;
-    // A person waits for it.
+    // A person is waiting for this line.
     out.flush()
 }

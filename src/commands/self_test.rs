@@ -1,4 +1,4 @@
-//! `rdma-init self-test`: tests limits, image and fabric.
+//! Implements `rdma-init self-test`: tests limits, image, and fabric.
 
 use std::io::Write;
 use std::time::Instant;
@@ -91,7 +91,7 @@ pub(super) fn run(
     }
     match arguments.json {
         true => {
-            // Written on one line, because `compare` reads such lines from many nodes.
+            // `compare` reads such documents from many nodes, one on each line.
             json::write_line(out, &report)?;
         }
         false => report::self_test::write(out, &report)?,
@@ -99,9 +99,9 @@ pub(super) fn run(
     Ok(report.passed)
 }
 
-/// Reports what the container's start filled in and is wrong now, for a process that was not given it. A
-/// process that leads a library to a GID itself is judged by its own values, as the fix of the finding may be
-/// one.
+/// Reports values that the container's start filled in but that are wrong now, for a process that did not
+/// get them. If the process sets a GID itself, this reports nothing: the process is judged by its own
+/// values, which may be the fix for this finding.
 fn changed(config: &Config, profiles: &Profiles, facts: &Facts) -> Option<Finding> {
     if facts.settings.of_user().0.iter().any(|setting| leads_to_gid(&setting.variable)) {
         return None;
@@ -111,8 +111,8 @@ fn changed(config: &Config, profiles: &Profiles, facts: &Facts) -> Option<Findin
     changed_since(&run, facts.clone(), profiles, config)
 }
 
-/// Reports what is wrong with pinned memory. It is judged as at start-up, but for a captured host only
-/// according to the rules.
+/// Reports what is wrong with pinned memory. On this host, the limit is raised and tested as at start-up;
+/// for a captured host, the result is computed.
 fn memlock_finding(config: &Config, facts: &Facts, plan: &Plan, is_here: bool) -> Option<Finding> {
     let before = facts.limits.memlock.filter(|_| config.memlock != Demand::Off)?;
     let pinning = if is_here {
@@ -124,7 +124,7 @@ fn memlock_finding(config: &Config, facts: &Facts, plan: &Plan, is_here: bool) -
     memlock::finding(pinning, facts).filter(|_| plan.fabric.pins_memory())
 }
 
-/// A self-test that makes no check would pass.
+/// Fails if no check would run, because a self-test without checks would pass.
 fn refuse_nothing(
     arguments: &SelfTestArguments,
     level: Level,

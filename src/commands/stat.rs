@@ -1,4 +1,4 @@
-//! `rdma-init stat`: shows the current traffic of the HCAs.
+//! Implements `rdma-init stat`: shows the current traffic of the HCAs.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::log::say;
 use crate::report::metrics;
 use crate::report::stat::{self, Row};
 
-/// The time between two looks without `--watch`.
+/// The time between two readings without `--watch`.
 const ONCE: Duration = Duration::from_secs(1);
 
-/// Shows the rates over one second, or again and again over the wanted time.
+/// Shows the rates over one second; with `--watch`, repeats this at the interval that the user chose.
 pub(super) fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()> {
     let reader = Reader::new(Path::new("/"));
     if let Some(how) = arguments.format {
@@ -45,8 +45,8 @@ pub(super) fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Re
     let mut since = Instant::now();
     loop {
         sleep(interval.saturating_sub(since.elapsed()));
-        // Each counter is read as long after its last reading as every other one, because all
-        // are read in the same order.
+        // All counters are read in the same order, so the time between two readings is the same for each of
+        // them.
         let (now, at) = (look(&reader), Instant::now());
         let rows: Vec<Row> = now
             .iter()

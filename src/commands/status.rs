@@ -1,4 +1,4 @@
-//! `rdma-init status`: whether the container is prepared, and its command runs.
+//! Implements `rdma-init status`: reports whether the container is prepared and its command is running.
 
 use std::io::Write;
 use std::path::Path;
@@ -31,7 +31,7 @@ struct Document<'a> {
     /// Why the container is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
-    /// What helps, if the host has changed since the start.
+    /// The fix, if the host has changed since the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ struct Document<'a> {
     /// Whether only this container can have written the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     trusted: Option<bool>,
-    /// Seconds since the preparation was done.
+    /// Seconds since the preparation finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     age: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,10 +49,10 @@ struct Document<'a> {
     /// How many variables were filled in.
     #[serde(skip_serializing_if = "Option::is_none")]
     filled: Option<usize>,
-    /// The env plugin that NCCL asks in every process.
+    /// The env plugin that NCCL queries in every process.
     #[serde(skip_serializing_if = "Option::is_none")]
     env_plugin: Option<&'a str>,
-    /// The number of the command's process.
+    /// The PID of the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<i32>,
     /// The process that watches the ports, or why there is none while the command runs.
@@ -68,11 +68,11 @@ struct Document<'a> {
     ras: Option<&'a Report>,
 }
 
-/// Returns the exit code, which says nothing about the job's ranks: a probe depends on it.
+/// Returns the exit code. The state of the job's ranks does not change it, because a probe depends on it.
 pub(super) fn run(
     out: &mut impl Write,
     json: bool,
-    // After which time RAS is asked again; `None`: it is not asked.
+    // How long to wait before asking RAS again; `None` if RAS is not asked.
     ask_ras: Option<Duration>,
     config: &Config,
     environment: &Environment,
@@ -156,7 +156,8 @@ fn env_plugin(run: &Run) -> Option<&str> {
     run.env_plugin().filter(|path| is_whole(Path::new(path)))
 }
 
-/// Reports what has become wrong since the start. Nothing is read of a start that led no library to a GID.
+/// Reports what has become wrong since the start. If the start set no variable that selects a GID, this
+/// reads nothing.
 fn changed(run: &Run, config: &Config) -> Option<Finding> {
     run.filled_itself().any(|filled| leads_to_gid(&filled.variable)).then_some(())?;
     let profiles = read::profiles(config).ok()?;
@@ -201,7 +202,7 @@ fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>, fix: Option<&'a 
     }
 }
 
-/// Returns the time since then, in seconds.
+/// Returns the seconds since this time.
 fn age(since: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     now.saturating_sub(since)

@@ -1,4 +1,4 @@
-//! `rdma-init plan --why VARIABLE`: how the value of one variable was decided.
+//! Implements `rdma-init plan --why VARIABLE`: shows how the value of one variable was decided.
 
 use std::io::Write;
 
