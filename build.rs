@@ -1,12 +1,12 @@
-//! Embeds the profiles, the demo hosts, and the env plugin for NCCL, and links libibverbs and the user-space providers
-//! statically.
+//! Embeds the profiles, the demo hosts, and the env plugin for NCCL, and links libibverbs and the
+//! user-space providers statically.
 //!
-//! `rdma-sys` asks pkg-config for the shared libraries; a static program needs
-//! the archives, the libraries that these need, and every provider by its exact file
-//! name: the `-lmlx5` form would find the shared object first.
+//! `rdma-sys` asks pkg-config for the shared libraries. A static program needs the archives, the libraries
+//! that these need, and every provider by its exact file name: the `-lmlx5` form would find the shared
+//! object first.
 //!
-//! What rdma-core consists of changes from release to release. A provider that this release does
-//! not have is left out, and a library that only it needs is found out by pkg-config.
+//! The contents of rdma-core change from version to version. A provider that this version does not have is
+//! skipped, and pkg-config reports the libraries that only some providers need.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,8 +19,8 @@ mod env_plugin;
 #[path = "src/profiles/generate.rs"]
 mod profiles;
 
-/// One name for each kernel driver whose devices the program can open itself;
-/// `src/verbs/providers.rs` registers those that are found.
+/// One name for each kernel driver whose devices the program can open itself. `src/verbs/providers.rs`
+/// registers those that this script finds.
 const PROVIDERS: &[&str] = &[
     "mlx5",
     "mlx4",
@@ -54,8 +54,8 @@ fn main() {
     let mut archives = providers(&compiler);
     archives.push("libibverbs.a".to_owned());
     archives.extend(needed(&compiler));
-    // When GNU ld comes to these, it has already passed the C library, so that is named again. On
-    // arm64 the C library needs the compiler's atomic operations.
+    // By the time GNU ld reads these archives, it has already passed the C library, so it needs that again.
+    // On arm64, the C library needs the compiler's atomic operations.
     archives.extend(["libc.a", "libgcc.a"].map(str::to_owned));
     println!("cargo::rustc-link-arg=-Wl,--start-group");
     for archive in archives {
@@ -65,17 +65,17 @@ fn main() {
     link_map();
 }
 
-/// Has the linker write which objects of which archives are in the program, beside the program. `make dist` derives
-/// the bill of materials and the licenses of the C libraries from it.
+/// Has the linker write a map beside the program: which objects of which archives it contains. `make dist`
+/// derives the bill of materials and the licenses of the C libraries from it.
 fn link_map() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    // The profile's directory is above build/rdma-init-HASH/out.
+    // The profile's directory is the parent of build/rdma-init-HASH/out.
     let beside = out.ancestors().nth(3).expect("cargo's layout has it").join("rdma-init.map");
     println!("cargo::rustc-link-arg-bin=rdma-init=-Wl,-Map={}", beside.display());
 }
 
-/// Puts the functions of a start beside each other in the program. The list was made on x86-64, with the names
-/// of the C library's functions there; and only an optimized program has these functions.
+/// Places the functions that a start needs next to each other in the program. The list was made on x86-64,
+/// with the C library's function names there, and only an optimized program has these functions.
 fn order_functions() {
     const ORDER: &str = "src/start.ld";
     println!("cargo::rerun-if-changed={ORDER}");
@@ -86,8 +86,8 @@ fn order_functions() {
     }
 }
 
-/// The archives of the providers that come with this release of rdma-core. Sets the cfg
-/// `provider` for each of them.
+/// Returns the archives of the providers in this version of rdma-core. Sets the cfg `provider` for each of
+/// them.
 fn providers(compiler: &Compiler) -> Vec<String> {
     let values: Vec<String> = PROVIDERS.iter().map(|name| format!("{name:?}")).collect();
     println!("cargo::rustc-check-cfg=cfg(provider, values({}))", values.join(", "));
@@ -98,12 +98,12 @@ fn providers(compiler: &Compiler) -> Vec<String> {
         .unwrap_or_else(|| panic!("there is no libibverbs.a: `make setup` installs what the build needs"))
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .collect();
-    // Of two versions, the later one is that of this libibverbs.
+    // If a provider is there in two versions, the later one matches this libibverbs.
     names.sort_by(|a, b| b.cmp(a));
     let mut missing = Vec::new();
     let mut found = Vec::new();
     for provider in PROVIDERS {
-        // Some providers have the version of libibverbs' interface in their names.
+        // Some provider archives have the version of the libibverbs interface in their names.
         let (plain, versioned) = (format!("lib{provider}.a"), format!("lib{provider}-rdmav"));
         let is_its = |name: &&String| **name == plain || name.starts_with(&versioned) && name.ends_with(".a");
         let is_known =
@@ -128,8 +128,8 @@ fn providers(compiler: &Compiler) -> Vec<String> {
 /// The C compiler that links for the target.
 struct Compiler {
     program: String,
-    /// Where the target's libraries are, if this machine's own folders do not have them: below
-    /// the folder that pkg-config has for this target, through which `rdma-sys` finds them.
+    /// Where the target's libraries are, if this machine's own directories do not have them: below the
+    /// directory that pkg-config uses for this target, and where `rdma-sys` finds them.
     options: Vec<String>,
 }
 
@@ -144,14 +144,15 @@ impl Compiler {
         println!("cargo::rerun-if-env-changed={variable}");
         let mut options = Vec::new();
         if let Ok(root) = env::var(variable) {
-            // The compiler may have a C library of its own, which is older: -B counts more.
+            // The cross compiler may bring an older C library. The directories of -B take precedence over
+            // it.
             options.push(format!("-B{root}/usr/lib/{architecture}-linux-gnu"));
             options.push(format!("--sysroot={root}"));
         }
         Compiler { program: format!("{architecture}-linux-gnu-gcc"), options }
     }
 
-    /// The path at which it finds a library; only its name if it does not.
+    /// Returns the path at which the compiler finds a library; only the file name if it does not find it.
     fn path_of(&self, archive: &str) -> PathBuf {
         let mut command = Command::new(&self.program);
         command.args(&self.options).arg(format!("-print-file-name={archive}"));
@@ -161,29 +162,29 @@ impl Compiler {
     }
 }
 
-/// Whether the symbol table of an archive has this symbol. It is the archive's first member,
-/// behind a header of 60 bytes, of which ten tell its length (ar(5)); the names are at its end,
-/// each with a NUL.
+/// Returns whether the symbol table of an archive contains this symbol. The table is the archive's first
+/// member, after a header of 60 bytes that has its length in ten digits (ar(5)). The names are at the end
+/// of the table, each terminated by a NUL.
 fn defines(archive: &Path, symbol: &str) -> bool {
     let bytes = fs::read(archive).unwrap_or_default();
     let length = bytes.get(56..66).and_then(|digits| str::from_utf8(digits).ok()?.trim_end().parse().ok());
     let table = length.and_then(|length: usize| bytes.get(68..)?.get(..length));
     let mut names = table.unwrap_or_default().split(|byte| *byte == 0);
-    // A number may come right before the first name.
+    // A number may directly precede the first name.
     names.any(|name| name.ends_with(symbol.as_bytes()))
 }
 
-/// The archives of the libraries outside rdma-core that libibverbs and the providers need, as
-/// pkg-config tells, such as libnl's.
+/// Returns the archives of libraries outside rdma-core that libibverbs and the providers need according to
+/// pkg-config, such as libnl.
 fn needed(compiler: &Compiler) -> Vec<String> {
     let probe = pkg_config::Config::new().statik(true).cargo_metadata(false).probe("libibverbs");
     let mut libraries = probe.unwrap_or_else(|error| panic!("{error}")).libs;
-    // Each is named once, and the group is searched until nothing is missing.
+    // Each name occurs once: the linker searches the group until no symbol is missing.
     libraries.sort_unstable();
     libraries.dedup();
     let is_of_rdma_core =
         |name: &String| name == "ibverbs" || name.contains("-rdmav") || PROVIDERS.contains(&name.as_str());
-    // Parts of the C library, which comes last.
+    // These are parts of the C library, which is added last.
     let is_of_c = |name: &String| ["c", "pthread", "dl", "m", "rt"].contains(&name.as_str());
     let others = libraries.into_iter().filter(|name| !is_of_rdma_core(name) && !is_of_c(name));
     others
@@ -198,7 +199,7 @@ fn needed(compiler: &Compiler) -> Vec<String> {
         .collect()
 }
 
-/// The files of a folder that something is generated from, ordered by name.
+/// Returns the source files in a directory that something is generated from, ordered by name.
 fn sources(folder: &str, extension: &str) -> Vec<PathBuf> {
     println!("cargo::rerun-if-changed={folder}");
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -210,7 +211,7 @@ fn sources(folder: &str, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Writes a Rust file, which the source includes.
+/// Writes a Rust file that the source code includes.
 fn generated(name: &str, text: &str) {
     let folder = env::var_os("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&folder).join(name), text).expect("the folder is there");

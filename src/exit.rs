@@ -2,7 +2,8 @@
 
 use nix::errno::Errno;
 
-/// `rdma-init` itself failed: usage, configuration; or its file lends rights.
+/// `rdma-init` itself failed: wrong usage, a wrong configuration, or a program file that is setuid, setgid,
+/// or has capabilities it must not have.
 pub(crate) const FAILED: i32 = 125;
 /// The command exists but could not be executed, as in a shell.
 pub(crate) const NOT_EXECUTABLE: i32 = 126;

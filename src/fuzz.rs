@@ -1,6 +1,7 @@
-//! What the fuzzers call: one function for each kind of bytes that rdma-init reads and does not trust. Each takes
-//! any bytes, and asserts what holds for them beyond the absence of a panic. Not part of the binary: `fuzz/` builds
-//! the library with this module, and the unit tests run each function on the kept inputs in `fuzz/corpus`.
+//! What the fuzzers call: one function for each kind of untrusted bytes that rdma-init reads. Each function
+//! takes any bytes, and asserts what must hold for them besides the absence of a panic. The binary does not
+//! contain this module: `fuzz/` builds the library with it, and the unit tests run each function on the
+//! inputs in `fuzz/corpus`.
 
 use std::cell::RefCell;
 
@@ -50,7 +51,7 @@ thread_local! {
     static ARENA: RefCell<Vec<u8>> = RefCell::new(vec![0; 64 * 1024]);
 }
 
-/// A facts document, from the parser to the printed plan.
+/// Takes a facts document from the parser to the printed plan.
 fn facts_document(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(facts) = Document::parse(text) else { return };
@@ -67,7 +68,7 @@ fn facts_document(data: &[u8]) {
     });
 }
 
-/// No text of another program may move the cursor of a terminal.
+/// Asserts that a text from another program cannot control the terminal.
 pub(crate) fn printable(text: &str) {
     let control = text.chars().find(|c| c.is_control() && *c != '\n');
     assert_eq!(control, None, "{text:?}");
@@ -79,7 +80,7 @@ fn no_secret(settings: &Settings) {
     }
 }
 
-/// `/etc/nccl.conf`: NCCL's reading of it, and our block in it.
+/// Checks NCCL's reading of `/etc/nccl.conf`, and the marked block of rdma-init in it.
 fn conf_file(data: &[u8]) {
     const OURS: &str = "NCCL_IB_HCA==mlx5_1\nNCCL_IB_GID_INDEX=3\n";
     let text = &String::from_utf8_lossy(data);
@@ -100,7 +101,7 @@ fn conf_file(data: &[u8]) {
     assert_eq!(without.trim_end_matches('\n'), own.trim_end_matches('\n'), "the user's lines stay");
 }
 
-/// vLLM's list of variables, with our entries in it.
+/// Checks vLLM's list of variables with the entries of rdma-init in it.
 fn vllm_list(data: &[u8]) {
     const OURS: [&str; 2] = ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"];
     let text = &String::from_utf8_lossy(data);
@@ -111,7 +112,8 @@ fn vllm_list(data: &[u8]) {
     assert_eq!(block::list::without(&with).ok(), block::list::without(text).ok(), "the user's entries stay");
 }
 
-/// The environment as `/proc/PID/environ` has it: settings, launchers, and our own configuration.
+/// Checks an environment in the form of `/proc/PID/environ`: settings, launchers, and the configuration of
+/// rdma-init.
 fn environment(data: &[u8]) {
     let entries = data.split(|byte| *byte == 0).filter(|entry| !entry.starts_with(b"RDMA_INIT_CONFIG"));
     let entries: Vec<&[u8]> = [&b"RDMA_INIT_CONFIG=/dev/null"[..]].into_iter().chain(entries).collect();
@@ -130,7 +132,7 @@ fn environment(data: &[u8]) {
     HOST.with(|(profiles, config)| drop(pipeline::decide(&facts, profiles, config)));
 }
 
-/// What a start has saved: for processes that enter, for PID 1, and for the env plugin.
+/// Checks what a start has saved for processes that enter, for PID 1, and for the env plugin.
 fn saved_state(data: &[u8]) {
     if let Ok(run) = state::run::parse(data) {
         let kept = serde_json::to_string(&run).expect("a run becomes JSON");
@@ -151,7 +153,7 @@ fn saved_state(data: &[u8]) {
     });
 }
 
-/// What nodes send to each other.
+/// Checks the messages that nodes send to each other.
 fn messages(data: &[u8]) {
     wire::fuzz::connection(data);
     for line in data.split(|byte| *byte == b'\n') {

@@ -9,39 +9,39 @@
 //!
 //! The modules, in the order of that flow:
 //!
-//! * [`start`]: from `main` to the exec; decides whether this is PID 1.
-//! * [`init`]: PID 1, or a subreaper. It forks, forwards, reaps and exits, and nothing else.
+//! * [`start`]: runs from `main` to the exec; decides whether this process is PID 1.
+//! * [`init`]: PID 1, or a subreaper. It forks, forwards, reaps, and exits, and does nothing else.
 //! * [`cli`], [`config`]: what the user asked for, and in which layer.
-//! * [`pipeline`]: the main job as a story, calling what follows: read, decide, find, refuse or
-//!   apply, leave behind, exec.
-//! * [`facts`]: what the container has. Plain data, and readers that judge nothing.
-//! * [`image`]: the libraries of its image, found as the dynamic loader finds them. One of the facts.
+//! * [`pipeline`]: the main job, step by step, calling the modules below: read, decide, find, refuse or
+//!   apply, save the state, exec.
+//! * [`facts`]: what the container has: plain data, and readers that judge nothing.
+//! * [`image`]: the libraries in its image, found as the dynamic loader finds them. One of the facts.
 //! * [`profiles`]: what platforms publish, as TOML.
-//! * [`fabric`]: which rails a job has: HCAs, ports, GIDs, interface. It knows no library.
-//! * [`libraries`]: each library's variables from what was decided; and a model of NCCL,
-//!   release by release, as pure functions: what it makes of variables, and what it will do.
-//! * [`plan`]: what to set, and why. Pure: this host, this environment, in; these settings
-//!   and reasons, out.
-//! * [`finding`], [`findings`]: the words for what a person should know, and who finds it: a
-//!   file for each subject, pure functions of the host and what was decided for it.
-//! * [`apply`]: carries it out: limits, capabilities, environment, files.
-//! * [`state`]: what a start leaves for those who enter the container later.
-//! * [`env_plugin`]: the shared object that NCCL asks for each variable, in every process.
-//! * [`report`]: for people and for programs.
-//! * [`commands`], [`demo`]: the commands that print, and the hosts that come with the program.
-//! * [`self_test`]: limits, image and fabric, proven.
-//! * [`compare`]: the reports of many nodes, side by side.
-//! * [`preflight`]: the nodes of a job prove the fabric between all of them.
-//! * [`watch`]: what happens while the job runs.
-//! * [`verbs`]: RDMA itself, in processes of its own.
-//! * [`resolve`]: names of hosts, without the image's code.
-//! * [`wire`]: how nodes talk to each other.
-//! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
-//! * [`log`], [`text`], [`json`], [`block`]: what everything shares.
+//! * [`fabric`]: which rails a job has: HCAs, ports, GIDs, and the network interface. It knows no library.
+//! * [`libraries`]: derives each library's variables from the decision. It contains a model of NCCL for
+//!   each release: pure functions that predict how NCCL reads variables, and what it will do.
+//! * [`plan`]: what to set, and why. Pure: takes this host and this environment, returns the settings and
+//!   the reasons.
+//! * [`finding`], [`findings`]: the texts of the diagnostics, and the checks that produce them: one file
+//!   for each subject, with pure functions of the host and the decision for it.
+//! * [`apply`]: carries out the plan: limits, capabilities, environment, and files.
+//! * [`state`]: what a start saves for processes that enter the container later.
+//! * [`env_plugin`]: the shared object that NCCL queries for each variable in every process.
+//! * [`report`]: output for people and for programs.
+//! * [`commands`], [`demo`]: the commands that print, and the demo hosts that come with the program.
+//! * [`self_test`]: tests limits, image, and fabric.
+//! * [`compare`]: compares the reports of many nodes.
+//! * [`preflight`]: the nodes of a job test the fabric between all of them.
+//! * [`watch`]: monitors the job while it runs.
+//! * [`verbs`]: RDMA itself, in separate processes.
+//! * [`resolve`]: resolves host names without the image's code.
+//! * [`wire`]: how nodes communicate.
+//! * [`sys`]: the low-level parts, with the only `unsafe` code besides verbs.
+//! * [`log`], [`text`], [`json`], [`block`]: shared by all modules.
 //! * [`exit`]: the exit codes.
-//! * `fuzz`: what the fuzzers call; only in their build, and in the unit tests.
+//! * `fuzz`: what the fuzzers call; only in their build and in the unit tests.
 //!
-//! A module is public only if the binary or the suites use it, so that rustc finds what is dead.
+//! A module is public only if the binary or the test suites use it, so that rustc finds dead code.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 

@@ -49,7 +49,8 @@ pub fn start(inherited: Inherited) -> i32 {
     }
 }
 
-/// Does the work in this process; if it is `alone`, only the rest of it.
+/// Does the work in this process. With `alone`, no child could be started, and this process starts the
+/// command unprepared or refuses it.
 fn in_place(inherited: Inherited, arguments: &[CString], parent: Pid, alone: Option<&Alone>) -> Done {
     inherited.restore();
     let guarded = command_of(arguments).map(|command| {
@@ -59,17 +60,18 @@ fn in_place(inherited: Inherited, arguments: &[CString], parent: Pid, alone: Opt
     work(arguments, &Guard { alone, ..Guard::new(Watcher::InPlace(guarded.as_ref(), parent)) })
 }
 
-/// The user who starts such a program chooses by flags and variables what it reads and writes.
+/// The message if the program's file is setuid, setgid, or has such capabilities. The user who starts such
+/// a program chooses with flags and variables what it reads and writes.
 const LENT: &str = "refusing to run: this program's file gives the rights of another user to all users who start \
     it, and they could read and overwrite files with these rights. Remove them from the file, as root: chmod ug-s FILE; \
     setcap -r FILE. The one capability that it may have is cap_ipc_lock.";
 
-/// Does the work in a child, under an init; or in this process, if it can have no child.
+/// Does the work in a child, under an init; in this process if it cannot start a child.
 fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, parent: Pid) -> i32 {
     let command = command_of(&arguments).unwrap_or_default().to_vec();
-    // Asked before the fork: a child whose init is gone has another parent, which may be PID 1.
+    // Determined before the fork: if the init is gone, its child gets another parent, which may be PID 1.
     let keeper = if std::process::id() == 1 { LookedAfterBy::Pid1 } else { LookedAfterBy::Subreaper };
-    // The work asks for supervision only when there is no init yet.
+    // The work asks for supervision only if there is no init yet.
     let code = |done| match done {
         Done::Code(code) => code,
         Done::Supervise(_) => exit::FAILED,
@@ -90,14 +92,15 @@ const TASKS: Tasks = Tasks {
     leave_reason: pipeline::leave_reason,
 };
 
-/// The outcome of the work when the process did not become the command.
+/// The outcome of the work if the process did not become the command.
 enum Done {
     Code(i32),
-    /// This process is to be the init of a child that does the work.
+    /// This process must become the init of a child that does the work.
     Supervise(Box<Orders>),
 }
 
-/// Returns what the process says that takes the place of its own preparation, if there is no init.
+/// Returns the message if, without an init, the preparation fails and the unprepared command takes its
+/// place.
 fn untouched(cause: Cause) -> String {
     format!(
         "rdma-init: {}. The command is started as it would have been without rdma-init: \
@@ -106,7 +109,7 @@ fn untouched(cause: Cause) -> String {
     )
 }
 
-/// The messages are made before the deadline is known.
+/// Returns why the preparation failed. It is called in advance, before the deadline is known.
 fn reason(cause: Cause) -> String {
     match cause {
         Cause::Late => "the preparation did not finish in time (prepare-timeout)".to_owned(),
@@ -114,7 +117,7 @@ fn reason(cause: Cause) -> String {
     }
 }
 
-/// Returns what that process does instead of starting the command.
+/// Returns what that process does if it refuses the command instead.
 fn refused(refusal: Refusal) -> Refused {
     let environment = Environment::new(&environ::entries());
     let last_words = |cause| {
@@ -132,20 +135,19 @@ fn refused(refusal: Refusal) -> Refused {
     }
 }
 
-/// Who watches over the preparation, and what holds if the preparation does not come to its
-/// end.
+/// Monitors the preparation, and knows what to do if the preparation does not finish.
 struct Guard<'a> {
     watcher: Watcher<'a>,
     orders: Cell<Orders>,
-    /// No process can be started, so nothing is prepared.
+    /// Set if no child can be started, so nothing is prepared.
     alone: Option<&'a Alone>,
 }
 
 enum Watcher<'a> {
-    /// An init of ours watches; which one it is.
+    /// An init of rdma-init monitors the preparation; the second field says which kind.
     Link(&'a Link, LookedAfterBy),
-    /// No process watches, but handlers of this one do, if there is a command; and who started
-    /// this process.
+    /// No other process monitors the preparation. If there is a command, signal handlers of this process
+    /// do. The second field is the parent of this process.
     InPlace(Option<&'a Guarded>, Pid),
 }
 
@@ -155,7 +157,7 @@ impl<'a> Guard<'a> {
     }
 
     fn set(&self, orders: &Orders) {
-        // PID 1 is not woken up with orders that it has already.
+        // PID 1 is not woken for orders that it already has.
         if self.orders.replace(*orders) == *orders {
             return;
         }
@@ -169,8 +171,8 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Called when nothing keeps the command from its start any more: this is what it gets if
-    /// the preparation does not come to its end.
+    /// Saves the decision. Call this once nothing forbids the command's start any more: this is what the
+    /// command gets if the preparation does not finish.
     fn decide(&self, decided: &PartialPreparation, command: &[CString], inherited: &[CString]) {
         match self.watcher {
             Watcher::Link(link, _) => link.leave_decision(&decided.to_bytes()),
@@ -195,7 +197,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Returns the process that supervises the command. If PID 1 does, every process here is of this container.
+    /// Returns what supervises the command. If PID 1 does, every process here belongs to this container.
     fn keeper(&self) -> LookedAfterBy {
         match self.watcher {
             Watcher::Link(_, keeper) => keeper,
@@ -203,15 +205,15 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Leaves the note for when the command has exited.
+    /// Saves the note that is needed when the command has exited.
     fn leave_note(&self, note: &[u8]) {
         if let Watcher::Link(link, _) = self.watcher {
             link.leave_ports(note);
         }
     }
 
-    /// Leaves the state with PID 1. Gives the link with which to make the state count, if there
-    /// is one.
+    /// Saves the state in memory that PID 1 keeps. Returns the link that can seal it, if there is such
+    /// memory.
     fn leave_state(&self, state: &[u8]) -> Option<&'a Link> {
         match self.watcher {
             Watcher::Link(link, _) if link.leave_state(state) => Some(link),
@@ -219,15 +221,15 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// The command could not be executed, and this was said.
+    /// Tells the init that the command could not be executed, and that this was reported.
     fn not_run(&self) {
         if let Watcher::Link(link, _) = self.watcher {
             link.not_run();
         }
     }
 
-    /// The preparation has come to its end. Returns only if this process may go on: the watcher
-    /// may have decided otherwise in the meantime.
+    /// Ends the monitoring of the preparation. Returns only if this process may continue: the init may have
+    /// given up on it in the meantime.
     fn leave(&self) {
         match self.watcher {
             Watcher::Link(link, _) if !link.claim_exec() => wait_to_be_killed(),
@@ -238,10 +240,10 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// Everything from the arguments on, done by the child of an init, or by the process itself if
-/// there is no init. Returns only if the process did not become the command.
+/// Does everything from reading the arguments on, in the child of an init, or in this process if there is
+/// no init. Returns only if the process did not become the command.
 fn work(arguments: &[CString], guard: &Guard) -> Done {
-    // The default hook would block on a pipe that is full and has no reader.
+    // The default hook would block on a full pipe without a reader.
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
     let command = command_of(arguments).unwrap_or_default();
     let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(arguments, guard)));
@@ -254,14 +256,14 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
     if let Ok(Prepared::Command { note, .. }) = &result {
         guard.leave_note(note);
     }
-    // The state is sealed late, because only now is it sure that the command gets these values.
+    // The state is sealed late, because only now is it certain that the command gets these values.
     if let Some(link) = vouches {
         link.seal_state();
     }
     let refusal = guard.orders.get().terms.refuse;
     let code = match result {
         Ok(Prepared::Command { image, filled, under_way, .. }) => {
-            // A process that enters finds the state from now on.
+            // From now on, a process that enters finds the state.
             drop(under_way);
             let code = match filled {
                 true => pipeline::execute_filled(image, command, refusal),
@@ -280,7 +282,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
             guard.not_run();
             code
         }
-        // A bug of ours must not keep the command from starting.
+        // A bug in rdma-init must not keep the command from starting.
         Err(_) if command.is_empty() => exit::FAILED,
         Err(_) => match refusal {
             Some(refusal) => {
@@ -302,13 +304,13 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
     Done::Code(code)
 }
 
-/// Reads the arguments and the configuration, then prepares the command or runs one of our own.
+/// Reads the arguments and the configuration, then prepares the command or runs a command of rdma-init.
 fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     let inherited = environ::entries();
     let environment = Environment::new(&inherited);
     let foreseen = foreseen::flags(arguments).map(|flags| config::early(&environment, &flags).orders());
     if let Some(orders) = foreseen.filter(|orders| orders.terms.refuse.is_some()) {
-        // Set before the arguments are parsed, because that may be what crashes.
+        // Set before the arguments are parsed, because parsing may crash.
         guard.set(&orders);
     }
     let cli = match usage::parse(arguments) {
@@ -325,11 +327,11 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     let flags = cli.flags;
     let early = config::early(&environment, &flags);
     match &cli.action {
-        // One of our own commands may take its time; its caller can stop it.
+        // A command of rdma-init may take its time: the caller can stop it.
         Some(_) => {
             guard.set(&Orders { terms: FailureOrders { deadline: None, refuse: None }, ..Orders::default() });
         }
-        // Set before the configuration is read, because that may be what hangs.
+        // Set before the configuration is read, because reading may hang.
         None => guard.set(&early.orders()),
     }
     let config = match config::load(&environment, flags) {
@@ -340,7 +342,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
         }
     };
     let log = Log::start(config.log_format, config.log_level, Log::patient());
-    // Not in what a probe or a user runs again and again: the start has said it.
+    // Probes and users run these commands repeatedly, and the start has already warned.
     if !matches!(cli.action, Some(Action::Status { .. } | Action::Exec { .. })) {
         config::unknown_variables(&environment).iter().for_each(|warning| log.warn(warning));
     }
@@ -372,8 +374,8 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     }
 }
 
-/// Returns the command as it would have been without rdma-init, in a container that has no room for
-/// another process, or the refusal that the configuration asks for.
+/// Returns the command as it would have been without rdma-init, for a container in which no process can be
+/// started; or the refusal, if the configuration asks for it.
 fn unprepared(alone: &Alone, config: &Config, command: &[CString]) -> Prepared {
     if let Some(refusal) = config.orders().terms.refuse {
         let reason = refusal.because(&alone.why);

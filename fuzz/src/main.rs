@@ -1,5 +1,5 @@
-//! The fuzzer of all targets: `FUZZ_TARGET` names the one that runs. One program is linked in a fraction of the time
-//! that sixteen take.
+//! The fuzzer for all targets. `FUZZ_TARGET` names the target to run. Linking one program takes a fraction
+//! of the time that sixteen programs would take.
 
 #![no_main]
 
