@@ -1,4 +1,4 @@
-//! How the command ended, in one line.
+//! Reports how the command ended, in one line.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::sys::fork::Ended;
 use crate::sys::signals;
 use crate::text::duration as shown;
 
-/// The end of the command, and its cause.
+/// How the command ended, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandEnd {
     pub ended: Ended,
     /// The exit code of the container.
     pub code: i32,
-    /// From the start of the supervisor to the end of the command.
+    /// The time from the start of the supervisor to the end of the command.
     pub ran: Duration,
-    /// The signal that led to the end, and how long before the end it was forwarded.
+    /// The signal that ended the command, and how long before the end it was forwarded.
     pub signal: Option<(i32, Duration)>,
     /// Why all remaining processes were killed, if they were.
     pub killed: Option<Killed>,
@@ -26,7 +26,7 @@ pub(super) struct CommandEnd {
     pub is_of_fabric: bool,
 }
 
-/// Which time had run out when the processes were killed.
+/// Which timeout expired before the processes were killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Killed {
     StopTimeout(Duration),
@@ -34,7 +34,7 @@ pub(super) enum Killed {
 }
 
 impl Ended {
-    /// Returns the exit code, as a shell computes it: 128 and the signal's number for a killed process.
+    /// Returns the exit code as a shell computes it: 128 plus the signal number if the process was killed.
     pub(crate) fn code(self) -> i32 {
         match self {
             Ended::Exited(code) => code,
@@ -44,8 +44,8 @@ impl Ended {
 }
 
 impl CommandEnd {
-    /// Says how the command ended, unless it ended by itself with code 0. `command` gives its
-    /// name without the path; `None` if only the preparation has run.
+    /// Reports how the command ended, unless it ended on its own with code 0. `command` returns its name
+    /// without the path; `None` if only the preparation ran.
     pub(super) fn report(&self, voice: Voice, command: impl FnOnce() -> Option<String>) {
         let plain = self.ended == Ended::Exited(0) && self.signal.is_none() && self.killed.is_none();
         if plain || voice.quiet {

@@ -1,4 +1,4 @@
-//! Whether a child had become the command before it ended: a command must not run twice.
+//! Determines whether a child had become the command before it ended, because a command must not run twice.
 
 use std::fs;
 use std::path::Path;
@@ -7,30 +7,30 @@ use nix::unistd::Pid;
 
 use crate::facts::reader::of_kernel;
 
-/// `PF_FORKNOEXEC` of the kernel's `include/linux/sched.h`: the process was forked, and has
-/// executed no program since then.
+/// `PF_FORKNOEXEC` from the kernel's `include/linux/sched.h`: the process was forked and has not executed a
+/// program since.
 const FORKED_ONLY: u64 = 0x40;
 
-/// Returns whether a child has never executed a program. Ask only about a child that can execute
-/// nothing any more: it has ended, or has closed all its files, and is not reaped yet.
+/// Returns whether a child has never executed a program. Call it only for a child that can no longer
+/// execute anything: it has ended, or has closed all its files, but is not reaped yet.
 ///
-/// `true` is certain: the kernel itself says so (proc(5), field 9 of `/proc/PID/stat`). `false`
-/// also means that it cannot be known: there is no /proc of this PID namespace, or a sandbox
-/// such as gVisor has no such flags. setpgid(2) fails for a child that has executed something,
-/// and needs no /proc; but gVisor allows it for every child, and the command would run twice.
+/// `true` is certain: the kernel reports it (proc(5), field 9 of `/proc/PID/stat`). `false` may also mean
+/// that the answer is unknown: this PID namespace has no /proc, or a sandbox such as gVisor does not report
+/// these flags. An alternative without /proc would be setpgid(2), which fails for a child that has executed
+/// a program; but gVisor allows it for every child, so the command would run twice.
 pub(super) fn has_never_execed(child: Pid) -> bool {
     flags(child).is_some_and(|flags| flags & FORKED_ONLY != 0)
 }
 
 fn flags(child: Pid) -> Option<u64> {
     let own = std::process::id().to_string();
-    // In the /proc of another PID namespace, the number is that of another process.
+    // In the /proc of another PID namespace, the same number refers to another process.
     if fs::read_link("/proc/self").ok()? != Path::new(&own) {
         return None;
     }
     let stat = of_kernel(format!("/proc/{child}/stat"))?;
-    // The name of the program may hold anything, even a parenthesis. The fields after it are:
-    // state, parent, group, session, terminal, its group, flags.
+    // The program's name may contain anything, even a parenthesis. The fields after it are: state, parent,
+    // group, session, terminal, foreground group of the terminal, flags.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(1);
     (fields.next()? == own).then_some(())?;
@@ -44,7 +44,7 @@ mod tests {
     use crate::sys::fork::{Ended, Reaped, reap_child, spawn};
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
-    /// Asks about a child that has ended and is not reaped, then reaps it.
+    /// Calls [`has_never_execed`] for a child that has ended but is not reaped, then reaps it.
     fn ended(child: impl FnOnce() -> i32) -> (bool, Reaped) {
         let child = spawn(child).unwrap();
         waitid(Id::Pid(child), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();

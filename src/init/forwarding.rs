@@ -1,4 +1,4 @@
-//! Signals on their way to the command.
+//! Forwards signals to the command.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::log::Level;
 use crate::sys::fork::Ended;
 use crate::sys::signals::{self, Forwarded, Received, Target};
 
-/// Which signals were sent to the command: bit n-1 for signal n.
+/// The set of signals that were sent to the command: bit n-1 for signal n.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SignalSet(u64);
 
@@ -31,13 +31,13 @@ impl SignalSet {
     }
 }
 
-/// What was forwarded so far.
+/// What has been forwarded so far.
 #[derive(Default)]
 pub(super) struct Forwarding {
     /// The signals that were sent to the main child.
     sent: SignalSet,
     last: Option<(i32, Instant)>,
-    /// The first signal that asks for the end, as it was forwarded, and when.
+    /// The first stop signal in its forwarded form, and when it arrived.
     stop: Option<(i32, Instant)>,
     warned_of_kill: bool,
     warned_of_value: bool,
@@ -48,25 +48,25 @@ impl Forwarding {
         self.sent
     }
 
-    /// Returns when the first stop signal came.
+    /// Returns when the first stop signal arrived.
     pub(super) fn stop_asked_at(&self) -> Option<Instant> {
         self.stop.map(|(_, at)| at)
     }
 
-    /// Returns the first signal that asked for the end, as it was forwarded.
+    /// Returns the first stop signal in its forwarded form.
     pub(super) fn stop_asked(&self) -> Option<i32> {
         self.stop.map(|(signal, _)| signal)
     }
 
-    /// Notes a signal if it asks for the end.
+    /// Records a signal if it is a stop signal.
     pub(super) fn note_stop(&mut self, received: i32, forwarded: i32) {
         if self.stop.is_none() && (is_stop(received) || is_stop(forwarded)) {
             self.stop = Some((forwarded, Instant::now()));
         }
     }
 
-    /// Returns the signal to name in the line about the end: the one that asked for the end, or the one
-    /// that killed the command, if it was forwarded by us.
+    /// Returns the signal to name in the line about the end: the stop signal, or the signal that killed the
+    /// command if the init forwarded it.
     pub(super) fn signal_behind(&self, ended: Ended) -> Option<(i32, Instant)> {
         let killer = self.last.filter(|(signal, _)| ended == Ended::Killed(*signal));
         self.stop.filter(|(signal, _)| self.sent.has(*signal)).or(killer)
@@ -74,14 +74,14 @@ impl Forwarding {
 }
 
 impl Supervisor {
-    /// Forwards a signal, or reaps; returns how the main child ended.
+    /// Forwards a signal, or reaps. Returns how the main child ended, if it did.
     pub(super) fn handle(&mut self, received: &Received) -> Option<Ended> {
         if received.signal() == SIGCHLD {
             return self.reap();
         }
         let signal = self.orders.supervision.rewrite.of(received.signal())?;
         if signal == SIGCONT && self.reach == Reach::Descendants {
-            // A shell's `fg` has continued us, so the command gets the terminal back.
+            // A shell's `fg` has continued this process, so the command gets the terminal back.
             terminal::hand_over(getpgrp(), self.child);
         }
         let target = match self.orders.supervision.kill_group {
@@ -94,17 +94,17 @@ impl Supervisor {
                 self.forwarding.last = Some((signal, Instant::now()));
                 self.warn_of_value(signal, how);
             }
-            // The command has ended, and its SIGCHLD is on the way.
+            // The command has ended, and its SIGCHLD is about to arrive.
             Err(Errno::ESRCH) => {}
             Err(error) => self.warn_of_kill(signal, error),
         }
-        // Noted even if the signal reached no process: it asks the container to end.
+        // Recorded even if the signal reached no process, because it asks the container to stop.
         self.forwarding.note_stop(received.signal(), signal);
         None
     }
 
-    /// Warns once. A child that changed its user can get no signal from an init without
-    /// CAP_KILL, and that is not a reason for the init to end.
+    /// Warns once. An init without CAP_KILL cannot signal a child that changed its user, but that is not a
+    /// reason for the init to exit.
     fn warn_of_kill(&mut self, signal: i32, error: Errno) {
         if std::mem::replace(&mut self.forwarding.warned_of_kill, true) {
             return;
@@ -131,7 +131,7 @@ impl Supervisor {
     }
 }
 
-/// Signals by which container engines, schedulers and people ask for the end.
+/// Returns whether container engines, schedulers, and people use this signal to stop a process.
 fn is_stop(signal: i32) -> bool {
     [SIGTERM, SIGINT, SIGQUIT].contains(&signal)
 }

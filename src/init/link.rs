@@ -1,10 +1,9 @@
 //! The messages between PID 1 and the child that prepares.
 //!
-//! A pipe carries the orders to PID 1, and whether the command could not be
-//! executed; it closes by itself when the child execs. A one-time permit decides who goes on
-//! when the deadline and the exec fall together: the command must start once, not twice. A child
-//! that is killed with the permit in its hand leaves it to PID 1, which asks the kernel whether it
-//! had become the command (`execed`).
+//! A pipe carries the orders to PID 1, and the message that the command could not be executed. It closes by
+//! itself when the child execs. A one-time permit decides which process continues if the deadline and the
+//! exec coincide: the command must start once, not twice. If the child is killed after it took the permit,
+//! PID 1 asks the kernel whether the child had become the command (`execed`).
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -36,10 +35,10 @@ pub(super) struct Watch {
     state: Option<Rc<Sealed>>,
 }
 
-/// What PID 1 finds in the pipe.
+/// What PID 1 reads from the pipe.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// The child has become the command, or is gone.
+    /// The child has become the command, or has ended.
     Closed,
     Told(InitMessage),
     /// There is nothing to read now.
@@ -55,7 +54,7 @@ impl Permit {
     }
 }
 
-/// Both sides; each process drops the one that is not its own.
+/// Returns both ends. Each process drops the end that it does not use.
 ///
 /// # Errors
 /// EMFILE, ENFILE or ENOMEM.
@@ -68,7 +67,7 @@ pub(super) fn pair() -> Result<(Watch, Link), Errno> {
     Ok((watch, link))
 }
 
-/// Both sides of a link without memory, for a child that has nothing to leave.
+/// Returns both ends of a link without memory, for a child that has nothing to hand over.
 ///
 /// # Errors
 /// EMFILE, ENFILE or ENOMEM.
@@ -81,7 +80,7 @@ pub(super) fn pair_without_memory() -> Result<(Watch, Link), Errno> {
 }
 
 impl Link {
-    /// Sends PID 1 its orders; the latest count.
+    /// Sends PID 1 its orders; the latest ones apply.
     pub(crate) fn give(&self, orders: &Orders) {
         self.tell(&InitMessage::Orders(Box::new(*orders)));
     }
@@ -103,16 +102,15 @@ impl Link {
         }
     }
 
-    /// Leaves the decision, with which PID 1 starts the command if the preparation does
-    /// not finish.
+    /// Saves the decision. PID 1 starts the command with it if the preparation does not finish.
     pub(crate) fn leave_decision(&self, decision: &[u8]) {
         if let Some(memory) = self.note.as_deref() {
             memory.leave_decision(decision);
         }
     }
 
-    /// Leaves the state with PID 1, for processes that enter the container. They believe it once
-    /// it is sealed. Returns whether there is memory to seal.
+    /// Saves the state in memory that PID 1 keeps for processes that enter the container. They trust it
+    /// only after it is sealed. Returns whether there is memory to seal.
     #[must_use]
     pub(crate) fn leave_state(&self, state: &[u8]) -> bool {
         !state.is_empty() && self.state.as_deref().is_some_and(|memory| memory.fill(state))
@@ -125,8 +123,8 @@ impl Link {
         }
     }
 
-    /// Returns whether this process may go on to exec. `false` when PID 1 has given up
-    /// on it, and will kill it.
+    /// Returns whether this process may continue to exec. `false` if PID 1 has given up on it and will kill
+    /// it.
     #[must_use]
     pub(crate) fn claim_exec(&self) -> bool {
         self.permit.take()
@@ -134,8 +132,8 @@ impl Link {
 }
 
 impl Watch {
-    /// Returns whether PID 1 may start the command in the child's place. `false` when
-    /// the child is already on its way.
+    /// Returns whether PID 1 may start the command in the child's place. `false` if the child is already
+    /// about to exec.
     #[must_use]
     pub(super) fn claim_start(&self) -> bool {
         self.permit.take()
@@ -154,17 +152,17 @@ impl Watch {
         self.pipe.as_fd()
     }
 
-    /// Hands over the note of the child; the supervisor keeps it.
+    /// Hands the child's note to the supervisor, which keeps it.
     pub(super) fn take_note(&mut self) -> Option<Rc<HandoffMemory>> {
         self.note.take()
     }
 
-    /// Hands over the state of the child for processes that enter; the supervisor keeps it.
+    /// Hands the child's state, which is for processes that enter, to the supervisor, which keeps it.
     pub(super) fn take_state(&mut self) -> Option<Rc<Sealed>> {
         self.state.take()
     }
 
-    /// Returns the descriptors that PID 1 has to keep open.
+    /// Returns the descriptors that PID 1 must keep open.
     pub(super) fn raw_fds(&self) -> [i32; 2] {
         [self.pipe.as_raw_fd(), self.permit.0.as_fd().as_raw_fd()]
     }

@@ -1,6 +1,6 @@
-//! The messages of the child that prepares to PID 1: bytes of one length, so that each read of the pipe
-//! takes one message. It is not JSON, because PID 1 reads it itself: a JSON reader would
-//! use its memory.
+//! The messages from the child that prepares to PID 1. All have the same length in bytes, so that each read
+//! of the pipe returns one message. They are not JSON, because PID 1 itself reads them, and a JSON reader
+//! would need memory in PID 1.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::signal_map::{Remap, Rewrite};
 pub(super) enum InitMessage {
     /// The orders; the latest ones apply.
     Orders(Box<Orders>),
-    /// The command could not be executed, and that has been said.
+    /// The command could not be executed, and this was reported.
     NotRun,
 }
 
@@ -38,7 +38,7 @@ impl InitMessage {
         bytes
     }
 
-    /// From [`InitMessage::encode`]; `None` for anything else.
+    /// Decodes the bytes from [`InitMessage::encode`]; `None` for anything else.
     pub(super) fn decode(bytes: &[u8]) -> Option<InitMessage> {
         match bytes.split_first()? {
             _ if bytes.len() != InitMessage::LENGTH => None,
@@ -52,7 +52,7 @@ impl InitMessage {
 fn put(orders: &Orders, bytes: &mut Vec<u8>) {
     let Orders { terms, supervision, voice } = orders;
     for time in [terms.deadline, supervision.stop_timeout, supervision.drain_timeout] {
-        // Centuries are enough for anything longer.
+        // Times are capped at centuries.
         let nanoseconds = time.map_or(NO_TIME, |t| t.as_nanos().try_into().unwrap_or(NO_TIME - 1));
         bytes.extend(nanoseconds.to_le_bytes());
     }

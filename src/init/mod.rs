@@ -1,12 +1,11 @@
-//! PID 1: fork, forward, reap, exit. Nothing else.
+//! PID 1: it forks, forwards, reaps, and exits, and does nothing else.
 //!
-//! All preparation happens in the child, which then becomes the command. PID 1
-//! reads no configuration and no hardware, so whatever goes wrong in the
-//! preparation, this loop stays small and alive. It has no thread, and no timer but
-//! the deadlines that it was given. With `--supervise` the same serves a command
-//! elsewhere than in a container.
+//! All preparation happens in the child, which then becomes the command. PID 1 reads no configuration and
+//! no hardware, so whatever goes wrong in the preparation, this loop stays small and keeps running. It has
+//! no threads, and no timers other than its deadlines. With `--supervise`, the same code supervises a
+//! command outside a container.
 //!
-//! `stages` is its life from the fork to the exit code: `preparing`, then `supervisor`, which
+//! `stages` contains the sequence from the fork to the exit code: `preparing`, then `supervisor`, which
 //! waits and reaps with `forwarding`, then `stopping`, and `end`.
 
 mod end;

@@ -1,5 +1,5 @@
-//! What the child that prepares leaves for its init, in memory that both share. The init only
-//! keeps it for processes that it forks later, and does not look at what the bytes mean.
+//! What the child that prepares hands over to its init, in memory that both share. The init only keeps it
+//! for processes that it forks later, and does not interpret the bytes.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -19,11 +19,11 @@ pub(crate) struct HandoffMemory(File);
 
 /// The place of one of the texts in a note. All figures are bytes.
 struct TextPlace {
-    /// Where the length of the text plus 1 is written; 0 means that there is no text.
+    /// Where the length of the text plus 1 is stored; 0 means that there is no text.
     length_at: u64,
-    /// Where the text begins.
+    /// Where the text starts.
     start: u64,
-    /// How long the text may be.
+    /// The longest possible text.
     longest: usize,
 }
 
@@ -83,7 +83,7 @@ impl HandoffMemory {
         }
     }
 
-    /// Leaves the decision, with which PID 1 can start the command itself.
+    /// Saves the decision. PID 1 can start the command with it.
     pub(super) fn leave_decision(&self, bytes: &[u8]) {
         self.put(&DECISION, bytes);
     }
@@ -103,7 +103,7 @@ impl HandoffMemory {
         self.get(&PORTS)
     }
 
-    /// Returns the decision, if it was left.
+    /// Returns the decision, if it was saved.
     pub(super) fn decision(&self) -> Option<Vec<u8>> {
         self.get(&DECISION)
     }
@@ -167,7 +167,7 @@ mod tests {
                 (Some(ports), Some(&b"longer than that"[..]))
             );
         }
-        // A file that was cut has no whole text.
+        // A truncated file has no complete text.
         note.0.set_len(DECISION.start).unwrap();
         assert_eq!(note.decision(), None);
     }

@@ -1,5 +1,4 @@
-//! The orders that a supervisor gets. The preparation reads the configuration, and makes them of
-//! it.
+//! The orders for a supervisor. The preparation reads the configuration and derives them from it.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use crate::sys::stdio::Stderr;
 /// How long the preparation may take before the command starts without it.
 pub(crate) const DEFAULT_PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Everything that a supervisor goes by.
+/// Everything that a supervisor needs to know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Orders {
     pub terms: FailureOrders,
@@ -27,7 +26,7 @@ pub struct FailureOrders {
     pub refuse: Option<Refusal>,
 }
 
-/// How the command is refused if the checks that were asked for could not be made.
+/// How the command is refused if the requested checks could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     /// The exit code.
@@ -45,7 +44,7 @@ pub struct Enforcing {
 }
 
 impl Enforcing {
-    /// Returns the keys as the configuration file has them.
+    /// Returns the keys as they appear in the configuration file.
     fn keys(self) -> Vec<&'static str> {
         let all = [
             (self.require_rdma, "require-rdma"),
@@ -58,7 +57,7 @@ impl Enforcing {
 }
 
 impl Refusal {
-    /// Returns the reason as a sentence: what went wrong, and which keys then forbid the start.
+    /// Returns the reason as a clause: what went wrong, and which keys forbid the start in this case.
     pub fn because(self, what: &str) -> String {
         let keys = self.asked_by.keys();
         let (names, verb) = match &keys[..] {
@@ -73,7 +72,7 @@ impl Refusal {
 /// How the command is supervised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Supervision {
-    /// Signals go to the command's process group.
+    /// Whether signals go to the command's process group.
     pub kill_group: bool,
     /// How long after the first forwarded stop signal all remaining processes are killed.
     pub stop_timeout: Option<Duration>,
@@ -83,9 +82,9 @@ pub struct Supervision {
     pub remap: Remap,
     /// The signal that the kernel sends to the supervisor when its own parent ends.
     pub parent_death_signal: Option<i32>,
-    /// Say when a process is reaped that is not the command.
+    /// Whether to report each reaped process that is not the command.
     pub warn_on_reap: bool,
-    /// Start a watcher of the job's ports.
+    /// Whether to start a watcher of the job's ports.
     pub watch: bool,
     /// The exit code in place of the command's, if that fails after the fabric broke.
     pub fabric_exit_code: Option<i32>,
@@ -109,16 +108,16 @@ impl Supervision {
     }
 }
 
-/// How a supervisor reports: lines on standard error, without waiting for a reader.
+/// How a supervisor reports: it writes lines to standard error, and never waits for a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Voice {
     pub json: bool,
-    /// Only errors (`log-level = "error"`).
+    /// Report only errors (`log-level = "error"`).
     pub quiet: bool,
 }
 
 impl Voice {
-    /// Says one line: an error, or a warning.
+    /// Reports one line: an error or a warning.
     pub fn say(self, level: Level, message: &str) {
         if self.quiet && level == Level::Warn {
             return;
@@ -134,10 +133,10 @@ impl Voice {
         }
     }
 
-    /// The log is started with the first message: most supervisors never report anything, and
-    /// save its memory.
+    /// Starts the log. This happens with the first message: most supervisors never report anything, and
+    /// save the memory.
     pub fn start_log(self) {
-        // The watcher has notes, too, and inherits this log.
+        // The watcher inherits this log, and also reports notes.
         let level = if self.quiet { Level::Error } else { Level::Info };
         Log::start(Format::Json, level, Stderr::at_once());
     }

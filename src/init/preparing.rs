@@ -1,5 +1,4 @@
-//! The first stage: from the fork until the child has become the command, or will
-//! not become it.
+//! The first stage: from the fork until the child has become the command, or cannot become it any more.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::rc::Rc;
@@ -22,15 +21,15 @@ use crate::log::Level;
 use crate::sys::fork::Ended;
 use crate::sys::signals::{self, Received};
 
-/// The message if the preparation did not finish, but had already decided.
+/// The message if the preparation did not finish but had already decided.
 pub(crate) const WITH_WHAT_WAS_DECIDED: &str = "The command is started with what was decided. \
     Processes that enter the container later may not find all of it.";
 
-/// The message when no process can be started, and the command takes the place of this one.
+/// The message if no process can be started, so that the command takes the place of this one.
 pub(crate) const IN_PLACE: &str = "The command takes the place of rdma-init, so no signal is forwarded to \
     it and no process of it is reaped.";
 
-/// What the wait of the preparing stage ended with.
+/// What ended the wait in the preparing stage.
 enum Event {
     Signal(Received),
     News(News),
@@ -41,32 +40,32 @@ enum Event {
 
 /// How the preparing stage ended.
 pub(super) enum PreparingEnd {
-    /// The command runs.
+    /// The command is running.
     Running,
     /// The main child has ended: either the command, or the preparation that was to become it.
     Ended { ended: Ended, was_command: bool },
-    /// Everything has been said: exit with this code.
+    /// Everything was reported; exit with this code.
     Exit(i32),
 }
 
-/// What only this stage knows, and what the preparation hands over to the later ones.
+/// What only this stage knows, and what the preparation hands over to later stages.
 pub(super) struct Preparation {
     pub(super) inheritance: Inheritance,
     pub(super) started: Instant,
-    /// The main child may not be the command yet. A child that has ended is then looked at
-    /// before it is reaped.
+    /// Whether the main child may not be the command yet. Such a child is examined between its end and its
+    /// reaping.
     pub(super) is_running: bool,
-    /// The main child has ended, and certainly had never executed anything.
+    /// The main child has ended, and certainly never executed a program.
     pub(super) never_execed: bool,
-    /// The command could not be executed, and a process has reported it.
+    /// The command could not be executed, and a process has reported this.
     not_run: bool,
-    /// The process of a preparation that was given up.
+    /// The process of a preparation that PID 1 gave up on.
     pub(super) replaced: Option<Pid>,
-    /// Says whether a command that was started without preparation could be executed.
+    /// Reports whether a command that was started without preparation could be executed.
     untouched: Option<Watch>,
     /// The preparation's note for the end; `None` once it is known that there is none.
     pub(super) note: Option<Rc<HandoffMemory>>,
-    /// The state that the preparation has left for processes that enter, if it has left one.
+    /// The state that the preparation saved for processes that enter, if it saved one.
     left: Option<Rc<Sealed>>,
 }
 
@@ -85,13 +84,13 @@ impl Preparation {
         }
     }
 
-    /// Returns whether the command turned out not to be executable, which has been said already.
+    /// Returns whether the command could not be executed, which was already reported.
     pub(super) fn could_not_run(&self) -> bool {
         let tells = |watch: &Watch| watch.read() == News::Told(InitMessage::NotRun);
         self.not_run || self.untouched.as_ref().is_some_and(tells)
     }
 
-    /// Frees what the preparation has not used, and returns the descriptors of the rest.
+    /// Frees what the preparation did not use, and returns the remaining descriptors.
     pub(super) fn descriptors_for_later(&mut self) -> Vec<RawFd> {
         self.note.take_if(|note| note.ports().is_none());
         self.left.take_if(|left| !left.is_sealed());
@@ -102,28 +101,27 @@ impl Preparation {
 }
 
 impl Supervisor {
-    /// From the fork until the child has become the command, or is gone.
+    /// Runs from the fork until the child has become the command or has ended.
     pub(super) fn preparing(&mut self, watch: Watch) -> PreparingEnd {
         let Ok(pending) = signals::pending_fd() else {
-            // Without a descriptor for signals there is no deadline, but the container works.
+            // Without a descriptor for signals, there is no deadline, but the container works.
             return PreparingEnd::Running;
         };
         loop {
             match wait(&pending, &watch, self.preparing_wakes_at()) {
                 Event::Signal(received) => {
-                    // The child's orders for this very signal may have come just before it.
+                    // The child may have sent orders that concern this signal just before it arrived.
                     self.hear(&watch);
                     if let Some(ended) = self.handle(&received) {
                         return self.ended_early(ended, &watch);
                     }
                 }
                 Event::News(News::Told(InitMessage::Orders(orders))) => self.follow(*orders),
-                // `until_child_ends` meets the same error, and says so.
+                // `until_child_ends` gets the same error and reports it.
                 Event::Deaf => return PreparingEnd::Running,
                 Event::News(News::Told(InitMessage::NotRun)) => self.preparation.not_run = true,
                 Event::News(News::Nothing) => {}
-                // The exec closed the pipe; or, if the child never came to that, the child's
-                // end did.
+                // The exec closed the pipe; or the child's end did, if the child never reached the exec.
                 Event::News(News::Closed) => {
                     if !watch.claim_start() && !has_never_execed(self.child) {
                         return PreparingEnd::Running;
@@ -146,13 +144,13 @@ impl Supervisor {
                         "the preparation did not finish within {after:?} (prepare-timeout) and was stopped"
                     ));
                 }
-                // The child is about to exec, and a signal may still kill it before it does.
+                // The child is about to exec, and a signal may still kill it before that.
                 Event::TimeUp => self.orders.terms.deadline = None,
             }
         }
     }
 
-    /// Reads what the child said and has not been read yet.
+    /// Handles the messages from the child that were not read yet.
     fn hear(&mut self, watch: &Watch) {
         loop {
             match watch.read() {
@@ -163,38 +161,38 @@ impl Supervisor {
         }
     }
 
-    /// The child ended before the exec was seen.
+    /// Handles the end of a child before its exec was seen.
     fn ended_early(&mut self, ended: Ended, watch: &Watch) -> PreparingEnd {
         self.hear(watch);
         if watch.claim_start() || self.preparation.never_execed {
             return self.ended_unprepared(ended);
         }
         match ended {
-            // 126 and 127 are our own codes here, not those of a program of this name.
+            // Here, 126 and 127 are codes of rdma-init, not codes that the command itself returned.
             Ended::Exited(code) if self.preparation.not_run => PreparingEnd::Exit(code),
             ended => PreparingEnd::Ended { ended, was_command: !self.preparation.not_run },
         }
     }
 
-    /// The child ended without having become the command.
+    /// Handles the end of a child that did not become the command.
     fn ended_unprepared(&mut self, ended: Ended) -> PreparingEnd {
         match ended {
-            // We have sent no such signal, so our own program failed.
+            // This process sent no such signal, so rdma-init itself failed.
             Ended::Killed(signal) if !self.forwarding.sent().has(signal) && !self.stopping.has_killed() => {
                 self.start_untouched(&format!("the preparation was killed by {}", signals::name(signal)))
             }
             Ended::Killed(_) => PreparingEnd::Ended { ended, was_command: false },
-            // The child has said why.
+            // The child has reported why.
             Ended::Exited(code) => PreparingEnd::Exit(code),
         }
     }
 
-    /// Starts the command as far as it was prepared. If the preparation had decided, the
-    /// command gets what was decided. Otherwise it starts as it would have started without us,
-    /// unless it must not start without the checks.
+    /// Starts the command as far as it was prepared. If the preparation had decided, the command gets the
+    /// decision. Otherwise it starts as it would have started without rdma-init, or is refused if it must
+    /// not start without the checks.
     fn start_untouched(&mut self, why: &str) -> PreparingEnd {
         let voice = self.orders.voice;
-        // The decision is left only after every check that was asked for.
+        // The preparation saves the decision only after all requested checks.
         let decision = self.preparation.note.as_deref().and_then(HandoffMemory::decision);
         let refusal = self.orders.terms.refuse;
         if let (None, Some(refusal)) = (&decision, refusal) {
@@ -215,8 +213,8 @@ impl Supervisor {
         voice.say(Level::Error, &format!("{why}. {how}"));
         let (watch, link) = match link::pair_without_memory() {
             Ok((watch, link)) => (Some(watch), Some(link)),
-            // Without a pipe we cannot say whether the command was executed, but the command
-            // matters more.
+            // Without a pipe, this process cannot report whether the command was executed, but running the
+            // command is more important.
             Err(_) => (None, None),
         };
         let (before, tasks) = (self.child, self.tasks);
@@ -243,22 +241,22 @@ impl Supervisor {
                 self.preparation.left = None;
                 self.preparation.untouched = watch;
                 self.child = child;
-                // The new process starts with every signal blocked, so each of these counts as
-                // if it had been sent at the start: a stop is still a stop, and what the
-                // command inherits as ignored is still ignored.
+                // The new process starts with all signals blocked, so each of these signals acts as if it
+                // had been sent at the start: a stop signal still stops, and a signal that the command
+                // inherits as ignored is still ignored.
                 for signal in self.forwarding.sent().signals() {
                     let _ = signals::kill(child, signal);
                 }
                 PreparingEnd::Running
             }
             Err(error) => {
-                // The command would not notice a stop that it has missed.
+                // The command would not notice a stop signal that was sent before.
                 if let Some(signal) = self.forwarding.stop_asked() {
                     return PreparingEnd::Exit(Ended::Killed(signal).code());
                 }
                 let why = cannot_start("the command's process", error);
                 voice.say(Level::Error, &format!("{why}. {IN_PLACE}"));
-                // The command would inherit that it adopts orphans, and not know of it.
+                // Otherwise the command would unknowingly be a subreaper and adopt orphans.
                 self.reach.adopt(false);
                 self.preparation.inheritance.restore();
                 PreparingEnd::Exit(execute())
@@ -266,8 +264,8 @@ impl Supervisor {
         }
     }
 
-    /// Says why the command is not started, and has a child write the reason to where
-    /// Kubernetes looks for it. Returns the code to exit with.
+    /// Reports why the command is not started, and has a child write the reason to where Kubernetes looks
+    /// for it. Returns the exit code.
     fn refuse(&self, refusal: Refusal, why: &str) -> i32 {
         let reason = refusal.because(why);
         let voice = self.orders.voice;
@@ -278,8 +276,7 @@ impl Supervisor {
         refusal.code
     }
 
-    /// When the next deadline is due, that of the preparation included. No signal reports a
-    /// deadline.
+    /// Returns the next deadline, including that of the preparation. No signal announces a deadline.
     fn preparing_wakes_at(&self) -> Option<Instant> {
         let deadline =
             self.orders.terms.deadline.and_then(|after| self.preparation.started.checked_add(after));
@@ -289,8 +286,7 @@ impl Supervisor {
 
 fn wait(pending: &OwnedFd, watch: &Watch, until: Option<Instant>) -> Event {
     loop {
-        // Signals are taken first: when the child has ended, its SIGCHLD also explains the
-        // closed pipe.
+        // Signals are read first: if the child has ended, its SIGCHLD also explains why the pipe is closed.
         match signals::take() {
             Ok(Some(received)) => return Event::Signal(received),
             Ok(None) => {}
@@ -303,7 +299,7 @@ fn wait(pending: &OwnedFd, watch: &Watch, until: Option<Instant>) -> Event {
                 if left.is_zero() {
                     return Event::TimeUp;
                 }
-                // Rounded up, so that the wait does not end just before the time.
+                // Rounded up, so that the wait does not end just before the deadline.
                 PollTimeout::try_from(left.saturating_add(Duration::from_millis(1)))
                     .unwrap_or(PollTimeout::MAX)
             }

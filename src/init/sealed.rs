@@ -1,6 +1,5 @@
-//! The state of the start, as PID 1 holds it for processes that enter the container later.
-//! Others may be able to write to the files of the state; no other process can change memory of PID
-//! 1.
+//! The saved state of the start in memory that PID 1 holds for processes that enter the container later.
+//! Other processes may be able to write to the files of the state, but none can change the memory of PID 1.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,12 +11,12 @@ use nix::sys::memfd::MFdFlags;
 use crate::state::pid1::{NAME, SEALS, is_sealed};
 use crate::sys::memfd;
 
-/// Memory that PID 1 and the preparing child share; the child fills and seals it. The command
-/// does not inherit it.
+/// Memory that PID 1 and the preparing child share. The child fills and seals it. The command does not
+/// inherit it.
 pub(super) struct Sealed(File);
 
 impl Sealed {
-    /// `None` before Linux 3.17, or when the kernel has no memory left.
+    /// Returns `None` before Linux 3.17, or if the kernel has no memory left.
     pub(super) fn new() -> Option<Sealed> {
         memfd::create(NAME, MFdFlags::MFD_ALLOW_SEALING).ok().map(|memory| Sealed(memory.into()))
     }
@@ -26,18 +25,18 @@ impl Sealed {
         self.0.as_raw_fd()
     }
 
-    /// Writes these bytes, which count once the memory is sealed. Returns whether all were
+    /// Writes these bytes, which are trusted only after the memory is sealed. Returns whether all were
     /// written.
     pub(super) fn fill(&self, bytes: &[u8]) -> bool {
         self.0.write_all_at(bytes, 0).is_ok()
     }
 
-    /// Seals the memory: nothing can change its content from now on.
+    /// Seals the memory, so that nothing can change its content any more.
     pub(super) fn seal(&self) {
         let _ = fcntl(&self.0, FcntlArg::F_ADD_SEALS(SEALS));
     }
 
-    /// Returns whether the memory holds something and is sealed.
+    /// Returns whether the memory has content and is sealed.
     pub(super) fn is_sealed(&self) -> bool {
         is_sealed(&self.0)
     }

@@ -2,18 +2,18 @@
 
 use crate::sys::signals::{self, LARGEST};
 
-/// Which signal the command gets when its init gets a given one.
+/// Which signal the command gets for each signal that its init receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rewrite([u8; Rewrite::SIZE]);
 
 impl Rewrite {
     pub const SIZE: usize = LARGEST as usize + 1;
 
-    /// From texts `FROM:TO`, each a name or a number; a TO of 0 drops the signal. The table is
-    /// applied once: the TO of one text is not looked up again as the FROM of another.
+    /// Parses texts of the form `FROM:TO`, each part a name or a number; a TO of 0 drops the signal. The
+    /// table is applied once: a TO is not looked up again as the FROM of another text.
     ///
     /// # Errors
-    /// What is wrong with the first text that is not of this form.
+    /// What is wrong with the first text that does not have this form.
     pub fn new(texts: &[impl AsRef<str>]) -> Result<Rewrite, String> {
         let mut rewrite = Rewrite::default();
         for text in texts {
@@ -39,7 +39,7 @@ impl Rewrite {
         Ok(rewrite)
     }
 
-    /// Returns the signal to forward; `None` if this signal is dropped.
+    /// Returns the signal to forward; `None` to drop this signal.
     pub fn of(&self, signal: i32) -> Option<i32> {
         let place = usize::try_from(signal).ok().and_then(|signal| self.0.get(signal));
         place.map_or(Some(signal), |to| (*to != 0).then_some(i32::from(*to)))
@@ -54,24 +54,24 @@ impl Rewrite {
     }
 }
 
-/// Every signal is forwarded as it is.
+/// Forwards every signal unchanged.
 impl Default for Rewrite {
     fn default() -> Rewrite {
         Rewrite(std::array::from_fn(|signal| u8::try_from(signal).unwrap_or_default()))
     }
 }
 
-/// Which code the container ends with when the command ends with a given one.
+/// Which exit code the container returns for each exit code of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remap([u8; Remap::SIZE]);
 
 impl Remap {
     pub const SIZE: usize = 256;
 
-    /// From texts `N` or `N:M`, codes from 0 to 255; M is 0 if it is left out.
+    /// Parses texts of the form `N` or `N:M`, codes from 0 to 255; M is 0 if it is omitted.
     ///
     /// # Errors
-    /// What is wrong with the first text that is not of this form.
+    /// What is wrong with the first text that does not have this form.
     pub fn new(texts: &[impl AsRef<str>]) -> Result<Remap, String> {
         let mut remap = Remap::default();
         for text in texts {
@@ -103,7 +103,7 @@ impl Remap {
     }
 }
 
-/// Every code is passed on as it is.
+/// Passes every code on unchanged.
 impl Default for Remap {
     fn default() -> Remap {
         Remap(std::array::from_fn(|code| u8::try_from(code).unwrap_or_default()))

@@ -1,4 +1,4 @@
-//! Starting the processes that become the command.
+//! Starts the processes that become the command.
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -7,7 +7,7 @@ use super::terminal;
 use crate::sys::fork;
 use crate::sys::signals::{Disposition, Inherited};
 
-/// What the command gets back before it is executed.
+/// What is restored before the command is executed.
 #[derive(Clone, Copy)]
 pub(super) struct Inheritance {
     pub(super) inherited: Inherited,
@@ -15,15 +15,15 @@ pub(super) struct Inheritance {
 }
 
 impl Inheritance {
-    /// Gives it back, in the process that becomes the command.
+    /// Restores these settings in the process that becomes the command.
     pub(super) fn restore(&self) {
         self.sigchld.restore();
         self.inherited.restore();
     }
 }
 
-/// Starts a child with what was inherited, in its own process group, and
-/// in the foreground of the terminal if the group `from` has it.
+/// Starts a child with the inherited settings, in its own process group. If the group `from` has the
+/// foreground of the terminal, the child gets it.
 pub(super) fn spawn(inheritance: &Inheritance, from: Pid, child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     let child = fork::spawn(|| {
         terminal::take_foreground(from);
@@ -34,7 +34,7 @@ pub(super) fn spawn(inheritance: &Inheritance, from: Pid, child: impl FnOnce() -
     Ok(child)
 }
 
-/// Returns why no process can be started; a sentence without its end.
+/// Returns why no process can be started, as a sentence without a final period.
 pub(super) fn cannot_start(what: &str, error: Errno) -> String {
     let text = error.desc();
     format!(

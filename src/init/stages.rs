@@ -1,5 +1,4 @@
-//! The life of a supervisor, stage after stage: the preparation, the command, what is left of it,
-//! and the end.
+//! The stages of a supervisor: the preparation, the command, the remaining processes, and the end.
 
 use std::ffi::CString;
 use std::time::{Duration, Instant};
@@ -29,22 +28,20 @@ const ACCOUNT_PATIENCE: Duration = Duration::from_secs(4);
 /// The answer of the account's process if the fabric broke.
 const BROKEN: u8 = 1;
 
-/// No process can be started for the preparation, so this one is not needed beside the command.
+/// No process can be started for the preparation, so this process must itself become the command.
 #[derive(Debug)]
 pub(crate) struct Alone {
-    /// Why, as a sentence without its end.
+    /// Why, as a sentence without a final period.
     pub why: String,
 }
 
-/// Runs `prepare` in a child, which becomes the command, and serves as its init. Returns the
-/// code to exit with.
+/// Runs `prepare` in a child, which becomes the command, and acts as its init. Returns the exit code.
 ///
-/// # Errors
-/// No process can be started. This one is then as it was before.
+/// # Errors No process can be started. In this case, this process is as it was before.
 ///
-/// All signals must be blocked; `inherited` is what the command gets back. `command` is started
-/// as it is if the preparation does not finish; it may be empty. `parent` is the
-/// process that started this one. A process that is not PID 1 becomes a subreaper.
+/// All signals must be blocked; `inherited` is what the command gets back. If the preparation does not
+/// finish, `command` is started unprepared; it may be empty. `parent` is the process that started this one.
+/// If this process is not PID 1, it becomes a subreaper.
 pub(crate) fn supervise(
     inherited: Inherited,
     command: Vec<CString>,
@@ -88,7 +85,7 @@ pub(crate) fn supervise(
     };
     supervisor.follow(orders);
     let code = supervisor.until_the_end(watch);
-    // The process ends now, which frees all of this faster.
+    // The process is about to exit, which frees all of this faster.
     std::mem::forget(supervisor);
     Ok(code)
 }
@@ -99,15 +96,15 @@ impl Supervisor {
         let at = Instant::now();
         self.end_watcher();
         if self.reach == Reach::Descendants {
-            // A shell that waits for us gets its terminal back.
+            // A shell that waits for this process gets its terminal back.
             terminal::hand_over(self.child, getpgrp());
         }
         let (ended, was_command) = match ended {
             Ok(ended) => ended,
             Err(code) => return code,
         };
-        // The signal is looked up before the drain: one that comes during the drain did not
-        // lead to the end.
+        // The signal is determined before the drain: a signal that arrives during the drain did not cause
+        // the end.
         let signal = self.forwarding.signal_behind(ended);
         self.drain();
         let end = CommandEnd {
@@ -123,8 +120,8 @@ impl Supervisor {
         end.code
     }
 
-    /// Returns how the main child ended, and whether it was the command by then; or the code to exit
-    /// with if everything has been said.
+    /// Returns how the main child ended, and whether it was the command by then; or the exit code if
+    /// everything was reported.
     fn until_command_ends(&mut self, watch: Watch) -> Result<(Ended, bool), i32> {
         match self.preparing(watch) {
             PreparingEnd::Exit(code) => Err(code),
@@ -133,8 +130,8 @@ impl Supervisor {
                 self.preparation.is_running = false;
                 self.leave_inherited_behind();
                 self.start_watcher();
-                // Little of our code is in memory by now, and the loop that follows needs still
-                // less.
+                // At this point, little of the program's code is in memory, and the following loop needs
+                // even less.
                 memory::forget_own_code();
                 let Some(ended) = self.until_child_ends() else { return Err(self.gave_up()) };
                 if self.preparation.could_not_run() {

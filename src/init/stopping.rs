@@ -1,4 +1,4 @@
-//! The last stage: which processes are left, how long they may take, and when they are killed.
+//! The last stage: which processes remain, how long they may take, and when they are killed.
 
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,18 @@ use crate::exit;
 use crate::log::Level;
 use crate::sys::signals;
 
-/// How long a killed process may take to go away. One that takes longer hangs in the kernel,
-/// and waiting for it would make the container hang, too.
+/// How long a killed process may take to disappear. One that takes longer hangs in the kernel, and the
+/// container would hang if it waited for it.
 const DYING: Duration = Duration::from_secs(5);
 
-/// What this stage knows.
+/// The state of this stage.
 #[derive(Default)]
 pub(super) struct Stopping {
-    /// When the wait for other processes than the command began.
+    /// When the wait for processes other than the command began.
     draining: Option<Instant>,
     /// When all remaining processes were killed, and why.
     killed: Option<(Killed, Instant)>,
-    /// The command has credentials that do not let us kill it.
+    /// Whether the command has credentials that do not let this process kill it.
     may_not_kill: bool,
 }
 
@@ -38,14 +38,14 @@ impl Stopping {
 }
 
 impl Supervisor {
-    /// After the command has ended, asks all other processes to end, once, and waits for them.
-    /// Processes that came in from outside (`docker exec`) are asked as well, but they are not
-    /// our children, so no process can wait for them.
+    /// After the command has ended, asks all other processes to end, once, and waits for them. Processes
+    /// from outside (`docker exec`) are asked as well, but they are not children of PID 1, so it cannot
+    /// wait for them.
     pub(super) fn drain(&mut self) {
         if self.orders.supervision.drain_timeout.is_none() && !self.stopping.has_killed() {
             return;
         }
-        // More processes may have ended by now, without a signal for each.
+        // More processes may have ended by now, because signals can merge.
         self.reap();
         if self.childless {
             return;
@@ -66,8 +66,8 @@ impl Supervisor {
                 Ok(Some(received)) if received.signal() == SIGCHLD => {
                     self.reap();
                 }
-                // The signal is not forwarded: the command is gone, and its number may be
-                // another process's by now.
+                // The signal is not forwarded: the command is gone, and another process may have its PID by
+                // now.
                 Ok(Some(received)) => {
                     if let Some(signal) = self.orders.supervision.rewrite.of(received.signal()) {
                         self.forwarding.note_stop(received.signal(), signal);
@@ -85,7 +85,7 @@ impl Supervisor {
         }
     }
 
-    /// When the next deadline is due. No signal reports a deadline.
+    /// Returns the next deadline. No signal announces a deadline.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         match self.stopping.killed {
             Some((_, at)) if self.stopping.may_not_kill => Some(at),
@@ -94,7 +94,7 @@ impl Supervisor {
         }
     }
 
-    /// When all remaining processes are to be killed, and why.
+    /// Returns when all remaining processes must be killed, and why.
     pub(super) fn kill_due(&self) -> Option<(Killed, Instant)> {
         let supervision = &self.orders.supervision;
         let of_stop = self
@@ -117,13 +117,13 @@ impl Supervisor {
         }
     }
 
-    /// Kills the command by its own number, which is known even if no other process can be
-    /// seen. Notes whether we may kill it at all.
+    /// Kills the command by its PID, which is known even if no other process is visible. Records whether
+    /// this process lacks the permission.
     pub(super) fn kill_command(&mut self) {
         self.stopping.may_not_kill = signals::kill(self.child, SIGKILL) == Err(Errno::EPERM);
     }
 
-    /// Gives up waiting for killed processes: one that does not go away hangs in the kernel,
+    /// Gives up waiting for killed processes: a process that does not disappear hangs in the kernel,
     /// usually in a driver.
     pub(super) fn gave_up(&self) -> i32 {
         let child = self.child;

@@ -1,4 +1,4 @@
-//! What a supervisor knows, and how it waits and reaps in every stage.
+//! The state of a supervisor, and how it waits and reaps in every stage.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -22,13 +22,11 @@ use crate::sys::signals;
 use crate::sys::stdio::close_inherited;
 use crate::text::visible;
 
-/// Functions of the modules above this one, which hand them down: what the processes that a supervisor
-/// forks besides the preparation do, and what the supervisor says when it refuses. PID 1 itself calls
-/// none of the first three.
+/// Functions that higher modules pass down: what the supervisor's other child processes do, and what the
+/// supervisor reports when it refuses. While PID 1 supervises, only its children call the first four.
 #[derive(Clone, Copy)]
 pub(crate) struct Tasks {
-    /// Becomes the command with what was decided. If that fails, says so and returns the code
-    /// to exit with.
+    /// Becomes the command with the decision. If that fails, reports it and returns the exit code.
     pub execute_decided: fn(&[u8], Vec<CString>, Option<Refusal>) -> i32,
     /// Becomes the command as it would have started without rdma-init.
     pub execute_untouched: fn(Vec<CString>) -> i32,
@@ -39,8 +37,8 @@ pub(crate) struct Tasks {
     pub watch: fn(&[u8], Duration, &dyn Fn(&[u8])),
     /// The sentence that says why the command is refused, with the exit code.
     pub refusing: fn(&str, i32) -> String,
-    /// Writes the reason to where Kubernetes shows it; runs in a child. Returns what to say if
-    /// that fails.
+    /// Writes the reason to where Kubernetes shows it, in a child. Returns the message to report if that
+    /// fails.
     pub leave_reason: fn(&str) -> Option<String>,
 }
 
@@ -68,12 +66,12 @@ pub(super) struct Supervisor {
     pub(super) command: Vec<CString>,
     pub(super) tasks: Tasks,
     pub(super) reach: Reach,
-    /// The process that started us.
+    /// The process that started this one.
     pub(super) parent: Pid,
     pub(super) orders: Orders,
-    /// The main child. Its exit code becomes ours.
+    /// The main child. Its exit code becomes the exit code of this process.
     pub(super) child: Pid,
-    /// There is no child left, adopted ones included.
+    /// Whether no child is left, including adopted ones.
     pub(super) childless: bool,
     pub(super) preparation: Preparation,
     pub(super) forwarding: Forwarding,
@@ -92,8 +90,8 @@ impl Supervisor {
         }
     }
 
-    /// Forwards signals and reaps until the main child has ended. `None` when the child was
-    /// killed, and does not go away.
+    /// Forwards signals and reaps until the main child has ended. `None` if the child was killed but does
+    /// not disappear.
     pub(super) fn until_child_ends(&mut self) -> Option<Ended> {
         loop {
             match signals::wait(self.wake_at()) {
@@ -116,8 +114,7 @@ impl Supervisor {
         }
     }
 
-    /// If the kernel lets no process wait for signals, this at least notices the end of the
-    /// child.
+    /// Waits for the end of the child if the kernel does not let this process wait for signals.
     fn only_reap(&mut self, error: Errno) -> Option<Ended> {
         let message = format!(
             "cannot wait for signals ({}, rt_sigtimedwait): none is forwarded from now on. Check whether a seccomp filter forbids it.",
@@ -154,8 +151,8 @@ impl Supervisor {
             }
         }
         self.reap_watcher();
-        // A parent that was being killed may have started children that the walk of the tree
-        // did not see.
+        // While a parent was being killed, it may have started children that the walk through the process
+        // tree missed.
         if self.stopping.has_killed() && self.reach == Reach::Descendants && (orphans || main.is_some()) {
             self.reach.signal(SIGKILL);
         }
@@ -188,9 +185,9 @@ impl Supervisor {
         visible(&Path::new(name).file_name().unwrap_or(name).to_string_lossy())
     }
 
-    /// Closes everything that PID 1 has no use for: descriptors that the command may want
-    /// closed some day, and the working directory, which it may want unmounted. Call this only
-    /// once the command runs: until then PID 1 may have to start it.
+    /// Closes everything that PID 1 does not need: descriptors that the command may later want closed, and
+    /// the working directory, which it may want unmounted. Call this only once the command is running:
+    /// until then, PID 1 may have to start it.
     pub(super) fn leave_inherited_behind(&mut self) {
         let mut kept = self.preparation.descriptors_for_later();
         close_inherited(&mut kept);

@@ -1,4 +1,4 @@
-//! All processes that are left in the container, including workers in their own sessions.
+//! Finds all remaining processes in the container, including workers in their own sessions.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,16 +14,16 @@ use crate::sys::signals;
 /// Which processes a signal reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// For PID 1: all of its PID namespace.
+    /// For PID 1: its whole PID namespace.
     Namespace,
     /// For a subreaper: its descendants.
     Descendants,
 }
 
 impl Reach {
-    /// Sends a signal to every process in reach except this one. In a namespace the kernel does
-    /// it in one step. In a tree, a process that is born meanwhile may be missed, so a KILL has
-    /// to be repeated until nothing is left.
+    /// Sends a signal to every process in reach except this one. In a namespace, the kernel does this in
+    /// one step. In a tree, this may miss a process that starts in the meantime, so SIGKILL must be
+    /// repeated until no process is left.
     pub(super) fn signal(self, signal: i32) {
         match self {
             Reach::Namespace => {
@@ -33,7 +33,7 @@ impl Reach {
         }
     }
 
-    /// Makes this process the new parent of orphans in reach, or no longer. The kernel makes PID 1 that.
+    /// Starts or stops adopting orphans in reach. For PID 1, the kernel always does this.
     pub(super) fn adopt(self, adopts: bool) {
         if self == Reach::Descendants {
             // This fails only before Linux 3.4.
@@ -41,8 +41,8 @@ impl Reach {
         }
     }
 
-    /// Returns whether the processes in reach can be found. The /proc of another PID namespace
-    /// has other numbers for the same processes.
+    /// Returns whether the processes in reach can be found. In the /proc of another PID namespace, the same
+    /// processes have other PIDs.
     pub(super) fn can_see(self) -> bool {
         let own = std::process::id().to_string();
         self == Reach::Namespace || fs::read_link("/proc/self").is_ok_and(|link| link == Path::new(&own))
@@ -58,27 +58,27 @@ fn signal_descendants(signal: i32) {
     let parents: HashMap<i32, i32> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let is_ours = |pid: i32| {
         let mut ancestors = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
-        // The bound ends the walk whatever was read: no chain is longer than there are
-        // processes.
+        // The bound ends the walk whatever was read: no chain is longer than the number of processes.
         ancestors.by_ref().skip(1).take(parents.len()).any(|ancestor| ancestor == own)
     };
     for (pid, seen) in parents.iter().filter(|(pid, _)| is_ours(**pid)) {
         // Opened one at a time: there may be more processes than descriptors.
         let process = Pidfd::open(Pid::from_raw(*pid));
-        // The number may have gone to another process before the descriptor was opened. If it
-        // went to another process after that, the descriptor still means the dead one.
+        // Another process may have received this PID before the descriptor was opened, so the parent is
+        // checked again. If that happens later, the descriptor still refers to the dead process.
         if !parent(*pid).is_some_and(|now| now == *seen || now == own) {
             continue;
         }
         let _ = match process {
             Ok(process) => process.kill(signal),
-            // No descriptor is left, or the kernel has no pidfd.
+            // No descriptor is free, or the kernel has no pidfd.
             Err(_) => signals::kill(Pid::from_raw(*pid), signal),
         };
     }
 }
 
-/// Kills the children of a process, each with the process group that it leads; none if /proc does not show them.
+/// Kills the children of a process, and the process groups that they lead; none if /proc does not show
+/// them.
 pub(super) fn kill_children_of(process: Pid) {
     if !Reach::Descendants.can_see() {
         return;

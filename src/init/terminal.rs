@@ -1,4 +1,4 @@
-//! The terminal of `docker run -it`, or of a shell that runs us.
+//! Handles the terminal of `docker run -it`, or of a shell that runs rdma-init.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,8 +10,8 @@ use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, setpgid, tcgetpgrp, tc
 use crate::sys::signals;
 use crate::sys::stdio::stdin;
 
-/// Does something with our controlling terminal: standard input, or /dev/tty if standard input
-/// is redirected. `None` without a terminal.
+/// Calls a function with the controlling terminal: standard input, or /dev/tty if standard input is
+/// redirected. `None` without a terminal.
 fn on_terminal<T>(act: impl FnOnce(BorrowedFd) -> T) -> Option<T> {
     let stdin = stdin();
     if tcgetpgrp(stdin).is_ok() {
@@ -22,15 +22,15 @@ fn on_terminal<T>(act: impl FnOnce(BorrowedFd) -> T) -> Option<T> {
     Some(act(terminal.as_fd()))
 }
 
-/// Hands the foreground from one process group to another, if it has it.
+/// Hands the foreground from one process group to another, if the first one has it.
 ///
 /// Call it with SIGTTOU blocked: a background process may not touch the terminal.
 pub(super) fn hand_over(from: Pid, to: Pid) -> bool {
     on_terminal(|terminal| tcgetpgrp(terminal) == Ok(from) && tcsetpgrp(terminal, to).is_ok()) == Some(true)
 }
 
-/// Returns whether a shell on this terminal controls us and can resume us: the process that started
-/// us is in our session, and in another group.
+/// Returns whether a shell on this terminal controls this process and can resume it: the parent is in the
+/// same session, but in another process group.
 pub(super) fn is_job() -> bool {
     let parent = getppid();
     on_terminal(|_| ()).is_some()
@@ -38,10 +38,9 @@ pub(super) fn is_job() -> bool {
         && getpgid(Some(parent)).is_ok_and(|group| group != getpgrp())
 }
 
-/// In the child: its own process group, in the foreground of the terminal
-/// if it was the group `from` before. The terminal then sends ^C to the command and
-/// not to its init as well, which would forward it a second time; and a shell gets
-/// job control.
+/// Puts this child into its own process group, and into the foreground of the terminal if the group `from`
+/// had it. The terminal then sends ^C only to the command, and not also to its init, which would forward it
+/// a second time. A shell as the command gets job control.
 ///
 /// Call it with SIGTTOU blocked.
 pub(super) fn take_foreground(from: Pid) {
@@ -50,22 +49,22 @@ pub(super) fn take_foreground(from: Pid) {
     }
 }
 
-/// Makes a process the leader of its own group. The parent does it as well, so
-/// that the group is there whichever of the two comes first.
+/// Makes a process the leader of its own group. The parent calls this as well, so that the group exists
+/// whichever of the two runs first.
 pub(super) fn lead_group(pid: Pid) -> bool {
     setpgid(pid, pid).is_ok()
 }
 
-/// Job control in front of a shell, when `signal` has stopped the command. After ^Z, the shell
-/// waits for the rest of the job to stop as well. If the command wants the terminal, and `fg`
-/// has put us into the foreground, the command gets the terminal.
+/// Handles job control when `signal` has stopped the command. After ^Z, the shell waits until the rest of
+/// the job has stopped as well. If the command wants the terminal, and `fg` has put this process into the
+/// foreground, the command gets the terminal.
 pub(super) fn stop_along(child: Pid, signal: i32) {
     let own = getpgrp();
     let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
     if wants_terminal && hand_over(own, child) {
         let _ = signals::kill(child, SIGCONT);
     } else if is_job() && (hand_over(child, own) || wants_terminal || signal == SIGTSTP) {
-        // This stops the other members of a pipeline, too.
+        // This also stops the other members of a pipeline.
         let _ = signals::kill(Pid::from_raw(0), SIGSTOP);
     }
 }

@@ -18,8 +18,8 @@ use crate::sys::signals;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Supervisor {
-    /// Starts the watcher, if the orders ask for it and the preparation has left ports to watch. Its end changes
-    /// nothing: no wait for children sees it, and it leaves no signal.
+    /// Starts the watcher, if the orders request it and the preparation saved ports to watch. The watcher's
+    /// end changes nothing: no wait for children returns it, and it sends no signal.
     pub(super) fn start_watcher(&mut self) {
         if !self.orders.supervision.watch {
             return;
@@ -30,7 +30,7 @@ impl Supervisor {
             let _ = set_name(WATCHER);
             // A supervisor that is killed cannot kill the watcher.
             signals::on_parent_death(SIGKILL, supervisor);
-            // All users may read what it reads.
+            // The watcher needs no inherited descriptors: all users may read what it reads.
             keep_only(&[]);
             if let Some(note) = memory.ports() {
                 watch(&note, started.elapsed(), &|seen| memory.leave_seen(seen));
@@ -52,13 +52,13 @@ impl Supervisor {
         self.watcher = self.watcher.take_if(|watcher| !fork::reap_unseen(*watcher, Duration::ZERO));
     }
 
-    /// Kills the watcher. The kernel ends it with PID 1; below another PID 1, which may reap nothing, it is reaped
-    /// here. It may hang in a driver, so the wait is short.
+    /// Kills the watcher. When PID 1 exits, the kernel ends the watcher. Below another PID 1, which may not
+    /// reap anything, this process reaps it. The watcher may hang in a driver, so the wait is short.
     pub(super) fn end_watcher(&mut self) {
         let Some(watcher) = self.watcher.take() else { return };
         if self.reach == Reach::Descendants {
-            // What root executes has the capabilities again that the watcher gave up, and the kernel then forgets the
-            // parent-death signal. A watcher that is stopped starts no other command.
+            // A command that root executes regains the capabilities that the watcher dropped, and the
+            // kernel then clears its parent-death signal. A stopped watcher starts no more commands.
             let _ = signals::kill(watcher, SIGSTOP);
             kill_children_of(watcher);
         }
