@@ -1,5 +1,6 @@
-//! Whether the rails carry alike. A job may use fewer rails by design, so a rail is told of only if it has carried
-//! as much as the others before, or if it has never carried anything. Pure.
+//! Checks whether the rails carry similar amounts of traffic. A job may use fewer rails by design, so this
+//! reports a rail only if it carried as much as the others before, or if it has never carried anything.
+//! Pure.
 
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use crate::text::{amount, counted, duration, visible};
 const LOOKS: u32 = 6;
 const LEAST: Duration = Duration::from_secs(30);
 
-/// Far less is less than one part in this many of what most rails carry.
+/// Far less means less than this fraction (one in `PART`) of the median rail.
 const PART: u64 = 10;
 
 const FIX: &str = "Compare its rate and its counters with those of the others (rdma-init stat --format prometheus). If the job uses fewer rails now, this is not a fault.";
 
 pub(super) struct Balance {
     rails: Vec<Rail>,
-    /// When something moved first.
+    /// When data first moved.
     began: Option<Duration>,
     has_told_idle: bool,
 }
@@ -59,7 +60,7 @@ impl Streak {
 /// What the ports have moved between two looks.
 pub(super) struct Interval<'a> {
     pub moved: &'a [PortTraffic],
-    /// Whether each port was there and active all the time.
+    /// Whether each port was present and active the whole time.
     pub sound: &'a [bool],
     pub from: Duration,
     pub to: Duration,
@@ -70,7 +71,7 @@ impl Balance {
         Balance { rails: vec![Rail::default(); rails], began: None, has_told_idle: false }
     }
 
-    /// `total` gives what the ports have moved since the start.
+    /// Returns what to report after an interval. `total` returns what the ports have moved since the start.
     pub(super) fn judge(
         &mut self,
         interval: &Interval,
@@ -104,7 +105,7 @@ impl Balance {
         let mut sorted: Vec<u64> = values.iter().map(|(_, value)| *value).collect();
         sorted.sort_unstable();
         let most = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
-        // The job computes, or does something else: that says nothing about a rail.
+        // The job is computing or doing something else, which proves nothing about a rail.
         if most <= of_unit(OF_MANAGEMENT) {
             return Vec::new();
         }
@@ -156,7 +157,7 @@ impl Balance {
         findings
     }
 
-    /// A note about the rails that have moved nothing since the job began to communicate, once.
+    /// Returns a note, once, about the rails that have moved nothing since the job began to communicate.
     fn never_used(
         &mut self,
         interval: &Interval,
@@ -164,14 +165,15 @@ impl Balance {
         total: &dyn Fn() -> Vec<PortTraffic>,
     ) -> Option<Finding> {
         let time = interval.to.checked_sub(self.began?).filter(|time| *time >= after)?;
-        // What manages InfiniBand adds up, too, and that a port is lost was said.
+        // The totals are not used for these rails, because InfiniBand management traffic adds up, too. If a
+        // port is lost, this was already reported.
         let mut unused = self.rails.iter().zip(interval.sound).filter(|(rail, _)| !rail.has_moved).peekable();
         unused.peek()?;
         if self.has_told_idle || unused.any(|(_, is_sound)| !is_sound) {
             return None;
         }
         let mut total = total();
-        // A rail whose counters do not show may have carried anything.
+        // A rail whose counters are not visible may have carried anything.
         if total.iter().any(|port| !port.traffic.is_amount_known()) {
             return None;
         }
@@ -205,7 +207,7 @@ mod tests {
         (0..).zip(bytes).map(port).collect()
     }
 
-    /// What is said after each of these looks, of which one comes every 10 seconds.
+    /// Returns what is reported after each of these readings, which are 10 seconds apart.
     fn said(looks: &[([u64; 4], [bool; 4])]) -> Vec<(u64, Severity, String)> {
         said_at(Duration::from_secs(10), looks)
     }
@@ -248,9 +250,9 @@ mod tests {
 
     #[test]
     fn a_job_that_uses_fewer_rails_is_not_accused() {
-        // From the start on, though a little moves.
+        // One rail carries little from the start.
         assert_eq!(said(&times(60, LESS)), []);
-        // In turns, two of four, and with little data.
+        // The rails differ only at times, two of four differ, or there is little data.
         assert_eq!(
             said(&[times(9, LEVEL), [times(5, LESS), times(1, LEVEL)].concat().repeat(9)].concat()),
             []
@@ -258,7 +260,7 @@ mod tests {
         assert_eq!(said(&[times(9, LEVEL), times(60, [GIB, GIB, 1, 1])].concat()), []);
         let little = LESS.map(|bytes| bytes / 1024);
         assert_eq!(said(&[times(9, LEVEL), times(60, little)].concat()), []);
-        // The port is down, which was said.
+        // The port is down, which was already reported.
         let mut down = [times(9, LEVEL), times(60, [GIB, GIB, 0, GIB])].concat();
         down.iter_mut().skip(9).for_each(|(_, sound)| sound[2] = false);
         assert_eq!(said(&down), []);

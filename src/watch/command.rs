@@ -1,4 +1,4 @@
-//! The command that is started for each warning and each error, with the finding on its standard input.
+//! The command that is started for each warning and each error. It gets the finding on its standard input.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -18,19 +18,19 @@ use crate::sys::exec::PreparedExec;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::{environ, memfd, signals};
 
-/// After this time, the command is killed.
+/// The command is killed after this time.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// More findings do not wait for the command.
+/// The most findings that wait for the command; later ones are dropped.
 const MOST: usize = 64;
 
-/// What the shell also gives for a command that cannot be executed.
+/// A shell also returns this code for a command that cannot be executed.
 const NOT_EXECUTED: i32 = 127;
 
 pub(super) struct OnFinding {
     command: Vec<CString>,
     waiting: VecDeque<Vec<u8>>,
-    /// One command at a time, and when it is killed.
+    /// The running command, and when it is killed. Only one runs at a time.
     running: Option<(Pid, Instant)>,
     has_told: bool,
     /// The limits of open files that the command gets, if the watcher has raised its own.
@@ -50,8 +50,8 @@ impl OnFinding {
         }
     }
 
-    /// Reaps the command if it has ended, kills it if it is late, and starts the next one. Returns what to say of the
-    /// first command that fails.
+    /// Reaps the command if it has ended, kills it if it is late, and starts the next one. Returns the
+    /// message about the first command that failed.
     pub(super) fn go_on(&mut self, now: Instant) -> Option<String> {
         let mut failed = None;
         if let Some((child, until)) = self.running {
@@ -59,10 +59,10 @@ impl OnFinding {
                 Reaped::Running | Reaped::Stopped(..) => {
                     if now >= until {
                         failed = Some(format!("was killed after {} seconds", LONGEST.as_secs()));
-                        // It leads a group, unless it has not come that far.
+                        // The command leads a process group, unless it was not yet able to create it.
                         let group = signals::kill(Pid::from_raw(-child.as_raw()), SIGKILL);
                         let _ = group.or_else(|_| signals::kill(child, SIGKILL));
-                        // A driver may keep it. It is looked at again later.
+                        // A driver may delay the end of the process, so this checks it again later.
                         self.running = Some((child, now + LONGEST));
                     }
                 }
@@ -89,13 +89,13 @@ impl OnFinding {
         Some(format!("the command of the key on-finding {failed}. Later failures of it are not reported."))
     }
 
-    /// Returns when the command is to be killed.
+    /// Returns when the command must be killed.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         self.running.map(|(_, until)| until)
     }
 
     fn start(&self, finding: &[u8]) -> Result<Pid, Errno> {
-        // A file cannot be full, as a pipe can that the command does not read.
+        // Unlike a pipe, a file cannot fill up if the command does not read it.
         let input = File::from(memfd::create(c"finding", MFdFlags::empty())?);
         input.write_all_at(finding, 0).map_err(|_| Errno::ENOSPC)?;
         let watcher = Pid::this();

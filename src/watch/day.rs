@@ -1,4 +1,5 @@
-//! A day beside a sound job: whatever its counters do by themselves, the watcher says nothing.
+//! Simulates a day beside a healthy job: the watcher reports nothing, whatever the counters do on their
+//! own.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::facts::port_errors::{self, PortErrors};
 use crate::facts::port_look::PortLook;
 use crate::facts::traffic::{CounterValue, Traffic};
 
-/// The default of `watch-interval`, and how often it fits into a day.
+/// The default of `watch-interval`, and how many intervals a day has.
 const INTERVAL: u64 = 10;
 const LOOKS: u64 = 24 * 3600 / INTERVAL;
 /// The default of `watch-after`.
@@ -20,7 +21,7 @@ const WRAPS: u64 = 1 << 32;
 const FOLDER: &str = "sys/class/infiniband/x_0/ports/1";
 const TIMEOUTS: &str = "hw_counters/local_ack_timeout_err";
 
-/// A port whose counters of errors are files, which are read when they have changed.
+/// A port whose error counters are files, which are rewritten when they change.
 struct Port {
     files: FakeRoot,
     sent: u64,
@@ -55,7 +56,7 @@ impl Port {
 
 #[test]
 fn a_day_of_a_sound_job_is_silent() {
-    // The counters of errors stand at their maximum from an earlier trouble on, and one of 32 bits begins anew.
+    // Earlier trouble left the error counters at their maximum, and a 32-bit counter wraps around.
     let full = Port::new(
         u64::MAX - (1 << 30),
         &[
@@ -67,9 +68,9 @@ fn a_day_of_a_sound_job_is_silent() {
             ("counters/symbol_error", 65535),
         ],
     );
-    // A few errors an hour bring this one to its maximum.
+    // A few errors per hour bring this port's counters to their maximum.
     let filling = Port::new(0, &[("counters/symbol_error", 65000), ("counters/port_rcv_errors", 65400)]);
-    // Its counters are cleared every six hours, wherever they stand.
+    // This port's counters are cleared every six hours, whatever their values.
     let counters = [
         (TIMEOUTS, 3 << 30),
         ("hw_counters/req_rnr_retries_exceeded", 70_000),
@@ -87,7 +88,7 @@ fn a_day_of_a_sound_job_is_silent() {
     let mut judge = Judge::new(watched.collect(), Duration::from_secs(AFTER));
     let mut full = Vec::new();
     for look in 1..=LOOKS {
-        // Each hour, the job writes a checkpoint for almost as long as it may rest.
+        // Each hour, the job writes a checkpoint that takes almost as long as traffic may pause.
         let rests = look * INTERVAL % 3600 > 3600 - AFTER;
         for port in ports.iter_mut().filter(|_| !rests) {
             port.sent = port.sent.wrapping_add(1 << 20);
@@ -106,13 +107,13 @@ fn a_day_of_a_sound_job_is_silent() {
         }
         let looks = ports.iter().map(Port::look).collect();
         for finding in judge.judge(Duration::from_secs(look * INTERVAL), looks) {
-            // That counters are full is no trouble, and is said once for each port that has such.
+            // Full counters are not a problem, and are reported once for each port that has them.
             assert!(finding.message.contains("have reached their maximum"), "{look}: {finding:?}");
             full.push(finding.about.ports.concat());
         }
     }
     assert_eq!(full, ["mlx5_0:1", "mlx5_1:1"]);
-    // What goes wrong after that day is still said.
+    // Problems after that day are still reported.
     ports[2].set(&[("counters/link_downed", 1)]);
     let end = Duration::from_secs((LOOKS + 1) * INTERVAL);
     let findings = judge.judge(end, ports.iter().map(Port::look).collect());

@@ -1,12 +1,12 @@
-//! How often the watcher may say lines of one kind.
+//! Limits how often the watcher reports lines of one kind.
 
 use std::time::Duration;
 
 use crate::finding::{Finding, Id, Severity};
 use crate::text::counted;
 
-/// In an hour, lines of one kind and severity are said after so many looks, and later ones are counted instead: the
-/// ports of one look belong together, and notes use up no room for warnings.
+/// Within an hour, lines of one kind and severity are reported after this many readings; later ones are
+/// only counted. The lines of one reading count once, and notes do not count against warnings.
 const MOST: usize = 6;
 const WINDOW: Duration = Duration::from_secs(3600);
 
@@ -17,14 +17,14 @@ struct Window {
     id: Id,
     severity: Severity,
     began: Duration,
-    /// The looks after which something was said, and the last one of them.
+    /// How many readings had a reported line, and when the last one was.
     looks: usize,
     last: Duration,
     left_out: usize,
 }
 
 impl Fold {
-    /// Returns the findings to say at this time since the start.
+    /// Returns the findings to report at this time since the start.
     pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
         let (over, current) = self.0.drain(..).partition(|window| at.saturating_sub(window.began) >= WINDOW);
         self.0 = current;

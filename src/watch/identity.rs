@@ -1,4 +1,4 @@
-//! Whether the GIDs of the job are where the job uses them. Pure.
+//! Checks whether the job's GIDs are still where the job uses them. Pure.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::text::{duration, visible};
 
 const FIX: &str = "Find out what changes the addresses of this interface. Restart the container: rdma-init then decides again.";
 
-/// Where the GID of each port was when it was last told of, and since when.
+/// Where the GID of each port was in the last report about it, and since when.
 pub(super) struct Identity(Vec<(GidPlace, Duration)>);
 
 impl Identity {
@@ -18,8 +18,8 @@ impl Identity {
         Identity(vec![(GidPlace::InPlace, Duration::ZERO); ports])
     }
 
-    /// `sound`: whether each port was there and active at this look and at the one before. A link that goes down may
-    /// take its addresses with it.
+    /// Returns what to report about the GIDs. `sound` tells for each port whether it was present and active
+    /// at this reading and at the previous one: a link that goes down may lose its addresses.
     pub(super) fn judge(
         &mut self,
         at: Duration,
@@ -88,7 +88,7 @@ mod tests {
     use crate::facts::gid::GidType;
     use crate::facts::port_look::UsedGid;
 
-    /// What is said after each of these looks at one port, of which one comes every 10 seconds.
+    /// Returns what is reported after each of these readings of one port, which are 10 seconds apart.
     fn said(is_searched: bool, looks: &[(GidPlace, bool)]) -> Vec<(u64, String)> {
         let gid = "::ffff:10.0.0.3".parse().unwrap();
         let gid = UsedGid { index: 3, gid, kind: GidType::RoceV2, is_searched };

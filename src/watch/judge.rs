@@ -1,4 +1,5 @@
-//! What two looks at the ports say about the job. Pure: it reads nothing, and the time is given.
+//! Judges the job from successive readings of the ports. Pure: it reads nothing, and the caller passes the
+//! time.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::findings::port_errors::{self, PortRises};
 use crate::findings::traffic::{PortTraffic, has_moved, names};
 use crate::text::{condensed, duration, visible};
 
-/// A port of the job, with the look before the command started.
+/// A port of the job, with its reading before the command started.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct WatchedPort {
     pub hca: String,
@@ -27,7 +28,7 @@ pub(crate) struct WatchedPort {
 }
 
 impl WatchedPort {
-    /// Returns what went over the port between two looks.
+    /// Returns what the port moved between two readings.
     pub(crate) fn moved(&self, now: &PortLook, before: &PortLook) -> PortTraffic {
         PortTraffic {
             hca: self.hca.clone(),
@@ -40,13 +41,13 @@ impl WatchedPort {
 
 pub(super) struct Judge {
     ports: Vec<WatchedPort>,
-    /// After which time without traffic a line is said.
+    /// How long traffic may pause before this is reported.
     after: Duration,
     last: Vec<PortLook>,
     last_at: Duration,
-    /// Since when each port is not active, or gone.
+    /// Since when each port has been inactive or gone.
     lost_since: Vec<Option<Duration>>,
-    /// When something moved last.
+    /// When data last moved.
     moved_at: Duration,
     has_ever_moved: bool,
     has_told_rest: bool,
@@ -78,7 +79,7 @@ impl Judge {
         &self.ports
     }
 
-    /// Returns what to say after a look at all ports, in their order, at this time since the start.
+    /// Returns what to report after a reading of all ports, in their order, at this time since the start.
     pub(super) fn judge(&mut self, at: Duration, looks: Vec<PortLook>) -> Vec<Finding> {
         let was_lost: Vec<bool> = self.lost_since.iter().map(Option::is_some).collect();
         let mut findings = self.links(at, &looks);
@@ -93,17 +94,17 @@ impl Judge {
         self.fold.pass(at, findings)
     }
 
-    /// Returns which of these findings of another judge are said.
+    /// Filters findings from another source through the limit on lines, and returns those to report.
     pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
         self.fold.pass(at, findings)
     }
 
-    /// Whether it has told that nothing moves, and nothing has moved since.
+    /// Returns whether the last report said that nothing moves, and nothing has moved since.
     pub(super) fn rests(&self) -> bool {
         self.has_told_rest
     }
 
-    /// Ports that are no longer active, are gone, or are active again.
+    /// Reports ports that are no longer active, are gone, or are active again.
     fn links(&mut self, at: Duration, looks: &[PortLook]) -> Vec<Finding> {
         let (mut down, mut gone, mut back) = (Vec::new(), Vec::new(), Vec::new());
         for ((port, look), since) in self.ports.iter().zip(looks).zip(&mut self.lost_since) {
@@ -132,7 +133,8 @@ impl Judge {
         findings
     }
 
-    /// What the ports have counted of trouble since the last look. That a lost port's link went down was said.
+    /// Reports the errors that the ports have counted since the last reading. If a lost port's link went
+    /// down, this was already reported.
     fn counters(&self, at: Duration, looks: &[PortLook], sound: &[bool]) -> Vec<Finding> {
         let rises = |index: usize, port: &WatchedPort| {
             let (now, before) = (looks.get(index)?, self.last.get(index)?);
@@ -146,10 +148,12 @@ impl Judge {
         port_errors::findings(&rises, at.saturating_sub(self.last_at))
     }
 
-    /// Nothing moved from the start on, or not any more; or less over some rails than over others.
+    /// Reports if nothing has moved since the start or for some time, or if some rails move less than
+    /// others.
     fn movement(&mut self, at: Duration, looks: &[PortLook], sound: &[bool]) -> Vec<Finding> {
         let all = self.ports.iter().zip(looks);
-        // Since the last look: over a longer time, what manages InfiniBand would add up to data.
+        // Compared with the last reading: over a longer time, InfiniBand management traffic would add up to
+        // data.
         let moved = all.clone().zip(&self.last).map(|((port, look), before)| port.moved(look, before));
         let moved: Vec<PortTraffic> = moved.collect();
         let interval = Interval { moved: &moved, sound, from: self.last_at, to: at };
@@ -215,7 +219,8 @@ mod tests {
     use crate::facts::port_counters::Counters;
     use crate::facts::port_look::read;
 
-    /// A look at a port with this state and these counters of soft-RoCE; without a state, the port is gone.
+    /// Makes a reading of a soft-RoCE port with this state and these counters; without a state, the port is
+    /// gone.
     fn look(state: Option<&str>, counters: &[(&str, u64)]) -> PortLook {
         let root = tempfile::tempdir().unwrap();
         let port = root.path().join("sys/class/infiniband/x_0/ports/1");
@@ -262,7 +267,7 @@ mod tests {
         assert!(said(&mut judge, 20, [up(2), down()]).is_empty());
         assert_eq!(said(&mut judge, 30, [up(3), again()]), ["mlx5_2 is active again, after 20s."]);
         assert!(said(&mut judge, 40, [up(4), again()]).is_empty());
-        // Down and up between two looks: only the counter tells.
+        // The link went down and up between two readings, so only the counter shows it.
         let flapped = look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 2)]);
         assert_eq!(said(&mut judge, 50, [up(5), flapped]), ["The link went down in 10s: mlx5_2: 1 time."]);
     }

@@ -1,4 +1,4 @@
-//! Whether the links are as fast as at the start, and their counters still count. Pure.
+//! Checks whether the links are as fast as at the start, and whether their counters still count. Pure.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::text::{condensed, duration, grouped, visible};
 
 #[derive(Clone, Copy, Default)]
 struct Told {
-    /// Since when the link has been slower.
+    /// Since when the link has been slower than at the start.
     slow_since: Option<Duration>,
     is_full: bool,
 }
@@ -25,7 +25,7 @@ impl Links {
     pub(super) fn judge(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) -> Vec<Finding> {
         let (mut slow, mut back, mut full) = (Vec::new(), Vec::new(), Vec::new());
         for ((port, look), told) in ports.iter().zip(looks).zip(&mut self.0) {
-            // A link that is down has no rate that means anything.
+            // The rate of a link that is down means nothing.
             if let (Some((first, at_first)), Some((now, value))) = (rate(&port.first), rate(look)) {
                 let is_slow = value < at_first;
                 match told.slow_since {
@@ -71,7 +71,7 @@ impl Links {
 
 const FIX: &str = "Check the cable, the transceiver and the switch's port: lanes may have failed.";
 
-/// As the kernel writes it, and in bytes per second.
+/// Returns the rate as the kernel writes it, and in bytes per second.
 fn rate(look: &PortLook) -> Option<(&str, u64)> {
     let text = look.rate.as_deref().filter(|_| look.errors.is_active())?;
     Some((text, bytes_per_second(text)?))
@@ -90,7 +90,7 @@ mod tests {
     use crate::facts::port_look::read;
     use crate::finding::Severity;
 
-    /// A look at an active port with this rate and count of `link_downed`.
+    /// Makes a reading of a port with this state, this rate, and this value of `link_downed`.
     fn look(state: &str, rate: &str, downed: &str) -> PortLook {
         let root = FakeRoot::new();
         let files = [("state", state), ("rate", rate), ("counters/link_downed", downed)];

@@ -1,4 +1,4 @@
-//! What happens while the job runs.
+//! Monitors the job while it runs.
 
 pub(crate) mod account;
 mod balance;
@@ -27,16 +27,16 @@ use judge::Judge;
 pub(crate) use judge::WatchedPort;
 use ranks::Ranks;
 
-/// What the watcher goes by.
+/// The settings of the watcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WatchOrders {
-    /// How often it looks.
+    /// How often it reads the ports.
     pub interval: Duration,
-    /// After which time without traffic it says so.
+    /// How long traffic may pause before the watcher reports it.
     pub after: Duration,
     /// Where NCCL's RAS answers, if the job's NCCL has it.
     pub ras: Option<String>,
-    /// What is started for each warning and each error, with its arguments; empty for nothing.
+    /// The command to start for each warning and each error, with its arguments; empty for none.
     pub on_finding: Vec<String>,
     /// How it speaks with the watchers of the job's other nodes, if it does.
     pub job: Option<JobOrders>,

@@ -1,5 +1,5 @@
-//! What NCCL's RAS says about the ranks while nothing moves. It is asked twice, a minute apart, because ranks are
-//! behind for a moment in every job.
+//! Queries NCCL's RAS about the ranks while nothing moves. It asks twice, a minute apart, because in every
+//! job some ranks lag behind briefly.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use crate::text::{shortened, visible};
 const PAUSE: Duration = Duration::from_secs(60);
 
 pub(super) struct Ranks {
-    /// As NCCL_RAS_ADDR has it.
+    /// The address in the form of NCCL_RAS_ADDR.
     address: String,
     asked: Option<Instant>,
     first: Option<Answer>,
-    /// It has answered twice, or not at all, since nothing moves.
+    /// RAS has answered twice, or failed once, since data stopped moving.
     is_done: bool,
 }
 
@@ -27,7 +27,8 @@ impl Ranks {
         Ranks { address, asked: None, first: None, is_done: false }
     }
 
-    /// To be called at each look with whether nothing moves. Asks if it is time for that, for [`DEADLINE`] at most.
+    /// Call this after each reading, with whether nothing moves. Asks RAS if it is time, for at most
+    /// [`DEADLINE`].
     pub(super) fn ask(&mut self, rests: bool) -> Option<Finding> {
         if !rests {
             (self.first, self.is_done) = (None, false);
@@ -55,8 +56,8 @@ impl Ranks {
     }
 }
 
-/// Returns what an answer shows. `before` is the first one, and how long ago it came: the second one is told only if
-/// it shows more.
+/// Returns what an answer shows. `before` is the first answer, and how long ago it arrived: the second
+/// answer is reported only if it shows more.
 fn said(before: Option<(&Answer, Duration)>, now: &Answer, names: &Names) -> Option<Finding> {
     let verdict = judge(before.map(|(answer, _)| answer), now);
     let is_news = match before {
@@ -71,7 +72,8 @@ fn said(before: Option<(&Answer, Duration)>, now: &Answer, names: &Names) -> Opt
     is_news.then_some(finding)
 }
 
-/// A job without NCCL has no server, and neither has one that has no communicator yet.
+/// Reports a failed query, except a refused one: a job without NCCL has no server, and before the first
+/// communicator there is none either.
 fn failed(address: &str, failure: &Failure) -> Option<Finding> {
     let message = || format!("Cannot query NCCL's RAS at {}: {failure}.", visible(&shortened(address)));
     (*failure != Failure::Refused).then(|| Finding::info(Id::StoppedRanks, message()))
@@ -83,7 +85,7 @@ mod tests {
     use crate::finding::Severity;
     use crate::watch::ras::answer::{Communicator, CommunicatorId, Rank, State};
 
-    /// A communicator of ranks with these states and counts of one collective.
+    /// Makes a communicator whose ranks have these states, and have launched one collective this often.
     fn answer(ranks: &[(State, u64)]) -> Answer {
         let rank = |(number, (state, count)): (u32, &(State, u64))| Rank {
             number,

@@ -1,17 +1,17 @@
-//! What a RAS server answers, in one type for all formats: plain data.
+//! The answer of a RAS server as plain data: one type for all formats.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The release of NCCL that answers, such as `2.28.9`.
+    /// The version of the NCCL that answers, such as `2.28.9`.
     pub(crate) release: String,
     /// How many communicators the job has, including those that the text only counts.
     pub(crate) total: usize,
-    /// In the order of their ids. The text has only those of which RAS reports something.
+    /// In the order of their ids. The text lists only those for which RAS reports something.
     pub(crate) communicators: Vec<Communicator>,
-    /// Processes that RAS cannot reach. Only the text has them; in JSON, each is a rank.
+    /// Processes that RAS cannot reach. Only the text lists them; in JSON, each of them is a rank.
     pub(crate) lost: Vec<LostProcess>,
 }
 
@@ -19,14 +19,13 @@ pub(crate) struct Answer {
 pub(crate) struct Communicator {
     pub(crate) id: CommunicatorId,
     pub(crate) size: u32,
-    /// The ranks that are listed, in ascending order. The text lists only those that differ from
-    /// most others.
+    /// The listed ranks, in ascending order. The text lists only those that differ from most others.
     pub(crate) ranks: Vec<Rank>,
     /// The collectives that some ranks have launched more often than others, in ascending order.
     pub(crate) unequal: Vec<Unequal>,
 }
 
-/// NCCL's hash, and the two further ones that make it unique; these are 0 in the text.
+/// NCCL's hash, and two more hashes that make it unique; the text does not have them, so they are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CommunicatorId(pub(crate) [u64; 3]);
 
@@ -36,8 +35,7 @@ pub(crate) struct Rank {
     /// `None` if RAS itself does not know.
     pub(crate) place: Option<Place>,
     pub(crate) state: State,
-    /// How many collectives of each kind the rank has launched. The text has only those that
-    /// differ.
+    /// How many collectives of each kind the rank has launched. The text has only the kinds that differ.
     pub(crate) counts: Vec<(Collective, u64)>,
 }
 
@@ -46,11 +44,11 @@ pub(crate) struct Rank {
 pub(crate) struct Place {
     pub(crate) host: Host,
     pub(crate) pid: u32,
-    /// The number of the GPU, as the process counts them.
+    /// The number of the GPU as the process counts its GPUs.
     pub(crate) gpu: i32,
 }
 
-/// RAS knows hosts by the addresses of their bootstrap interfaces.
+/// RAS identifies hosts by the addresses of their bootstrap interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Host {
     Address(IpAddr),
@@ -73,11 +71,11 @@ pub(crate) enum State {
     Aborting,
     /// NCCL has an error, with this code (`ncclResult_t`).
     Failed(i64),
-    /// The process answers, and is not in the communicator: it has left, or has not joined yet.
+    /// The process answers but is not in the communicator: it has left, or has not joined yet.
     Absent,
     /// The process did not answer in time.
     Missing,
-    /// RAS has given up the process, which it could not reach for a minute.
+    /// RAS gave up on the process after it could not reach it for a minute.
     Dead,
 }
 
@@ -88,7 +86,7 @@ pub(crate) struct LostProcess {
     pub(crate) is_dead: bool,
 }
 
-/// The kind of a collective, such as `AllReduce`. Releases before 2.26 count all kinds together:
+/// The kind of a collective, such as `AllReduce`. Versions before 2.26 count all kinds together:
 /// `collective`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Collective(Cow<'static, str>);
@@ -103,13 +101,13 @@ impl From<&str> for Collective {
     fn from(name: &str) -> Collective {
         const KNOWN: [&str; 6] =
             ["AllGather", "AllReduce", "Broadcast", "Reduce", "ReduceScatter", "collective"];
-        // A copy for each rank of a large job would take much memory.
+        // A separate copy for each rank of a large job would use much memory.
         let known = KNOWN.iter().find(|known| **known == name);
         Collective(known.map_or_else(|| Cow::Owned(name.to_owned()), |known| Cow::Borrowed(*known)))
     }
 }
 
-/// A collective with its different counts, the highest first.
+/// A collective and its different counts, highest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unequal {
     pub(crate) collective: Collective,
@@ -121,7 +119,7 @@ pub(crate) struct Unequal {
 pub(crate) struct Launched {
     pub(crate) times: u64,
     pub(crate) ranks: usize,
-    /// Those of the ranks that are listed, in ascending order; all of them, or none.
+    /// The listed ones of these ranks, in ascending order; all of them, or none.
     pub(crate) listed: Vec<u32>,
 }
 

@@ -1,5 +1,5 @@
-//! Asks the RAS server of a process on this host. It needs no thread, and ends at its deadline,
-//! whatever the server does.
+//! Queries the RAS server of a process on this host. The client needs no thread, and finishes by its
+//! deadline, whatever the server does.
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -15,15 +15,15 @@ use crate::text::visible;
 use crate::wire::Address;
 use crate::wire::connection::timeout;
 
-/// How long a server may wait for the ranks that do not answer it. NCCL's own client has this
-/// default; the answer then comes after twice that time at most.
+/// How long a server may wait for ranks that do not answer it. NCCL's own client has the same default. The
+/// answer then arrives after at most twice that time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The time in which a server answers, whatever the state of the job.
+/// The time within which a server answers, whatever the state of the job.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
 
-/// How long a server may take to greet: its thread does nothing else. All processes of a node listen at
-/// one address, and the kernel gives each connection to one of them, which may be a stopped one.
+/// How long a server may take to greet; its thread does nothing else. All processes of a node listen at the
+/// same address, and the kernel gives each connection to one of them, which may be a stopped one.
 const GREETING: Duration = Duration::from_secs(1);
 
 /// Why there is no answer.
@@ -33,20 +33,20 @@ pub(crate) enum Failure {
     Address(String),
     /// No process listens there.
     Refused,
-    /// The process that got the question has not greeted.
+    /// The process that got the question did not greet.
     Silent,
-    /// No whole answer came before the deadline.
+    /// No complete answer arrived before the deadline.
     TooLate,
     TooLong,
-    /// The system reports this.
+    /// The operating system reports this error.
     Broken(ErrorKind),
     Unreadable(Unreadable),
 }
 
-/// Asks at the address as NCCL_RAS_ADDR has it.
+/// Queries the server at an address in the form of NCCL_RAS_ADDR.
 ///
 /// # Errors
-/// There was no answer in time, or not one of RAS.
+/// No answer arrived in time, or it is not from RAS.
 pub(crate) fn ask(address: &str, until: Instant) -> Result<Answer, Failure> {
     let sockets = sockets(address, until)?;
     loop {
@@ -56,7 +56,7 @@ pub(crate) fn ask(address: &str, until: Instant) -> Result<Answer, Failure> {
                 Ok(bytes) => return protocol::read(&bytes).map_err(Failure::Unreadable),
                 Err(failure) => last = failure,
             }
-            // A server of IPv4 does not listen at the IPv6 address of the same name, and vice versa.
+            // An IPv4 server does not listen at the IPv6 address of the same name, and vice versa.
             if last != Failure::Refused {
                 break;
             }
@@ -68,7 +68,7 @@ pub(crate) fn ask(address: &str, until: Instant) -> Result<Answer, Failure> {
 }
 
 fn sockets(text: &str, until: Instant) -> Result<Vec<SocketAddr>, Failure> {
-    // NCCL takes no address without a port (`ncclSocketGetAddrFromString`).
+    // NCCL accepts no address without a port (`ncclSocketGetAddrFromString`).
     let has_port =
         text.rsplit_once(':').is_some_and(|(host, _)| !host.starts_with('[') || host.ends_with(']'));
     if !has_port {
@@ -78,7 +78,7 @@ fn sockets(text: &str, until: Instant) -> Result<Vec<SocketAddr>, Failure> {
     address.sockets(until).map_err(|why| Failure::Address(why.to_string()))
 }
 
-/// Sends the question, and returns all that comes until the server closes.
+/// Sends the question, and returns everything that arrives until the server closes the connection.
 fn exchange(socket: SocketAddr, until: Instant) -> Result<Vec<u8>, Failure> {
     let greeted_until = until.min(Instant::now() + GREETING);
     let stream = TcpStream::connect_timeout(&socket, left(until)?).map_err(|error| failed(&error))?;
@@ -101,7 +101,7 @@ fn exchange(socket: SocketAddr, until: Instant) -> Result<Vec<u8>, Failure> {
         if bytes.len() > LONGEST {
             return Err(Failure::TooLong);
         }
-        // A server that sends without end is not waited for.
+        // This does not wait forever for a server that sends without end.
         left(until)?;
     }
 }
@@ -120,7 +120,7 @@ fn send(stream: &TcpStream, mut bytes: &[u8], until: Instant) -> Result<(), Fail
 }
 
 fn wait(stream: &TcpStream, what: PollFlags, until: Instant) -> Result<(), Failure> {
-    // An interruption is harmless: the caller tries again.
+    // EINTR is harmless: the caller tries again.
     let _ = poll(&mut [PollFd::new(stream.as_fd(), what)], timeout(left(until)?));
     Ok(())
 }

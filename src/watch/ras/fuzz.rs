@@ -1,4 +1,4 @@
-//! What the fuzzers call here; see [`crate::fuzz`].
+//! What the fuzzers call in this module; see [`crate::fuzz`].
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::protocol::{self, MOST_RANKS, Unreadable};
 use super::words;
 use crate::text::visible;
 
-/// The answer of a process that listens where NCCL's RAS does.
+/// Reads an answer from a process that listens at the address of NCCL's RAS.
 pub(crate) fn answer(data: &[u8]) {
     let answer = match protocol::read(data) {
         Ok(answer) => answer,

@@ -1,4 +1,4 @@
-//! RAS's answer as JSON: NCCL 2.28.7 and later. Pure.
+//! Reads RAS's answer as JSON, which NCCL 2.28.7 and later write. Pure.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,13 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use super::answer::{Answer, Collective, Communicator, CommunicatorId, Place, Rank, State};
 use super::protocol::{MOST_RANKS, Unreadable};
 
-/// The most objects of a document: a rank is three.
+/// The most objects in a document; each rank has three.
 const MOST_OBJECTS: usize = 3 * MOST_RANKS;
 
-/// The most kinds of collectives of a rank. NCCL counts five.
+/// The most kinds of collectives for one rank. NCCL counts five.
 const MOST_KINDS: usize = 16;
 
-/// `ncclInProgress`, in which an operation has not failed yet.
+/// `ncclInProgress`: the operation has not failed so far.
 const IN_PROGRESS: i64 = 7;
 
 #[derive(Deserialize)]
@@ -38,13 +38,13 @@ struct OneCommunicator<'a> {
     missing_ranks: Vec<OneRank<'a>>,
 }
 
-/// A rank that answered, or one that is missing: they differ in their status alone.
+/// A rank that answered, or one that is missing; they differ only in their status.
 #[derive(Deserialize)]
 struct OneRank<'a> {
     rank: u32,
     #[serde(borrow, default)]
     host: Cow<'a, str>,
-    /// -1 if it is not known.
+    /// -1 if the PID is unknown.
     #[serde(default)]
     pid: i64,
     #[serde(default)]
@@ -95,8 +95,10 @@ impl<'de> Deserialize<'de> for Counts {
     }
 }
 
+/// Reads an answer in this format.
+///
 /// # Errors
-/// The bytes are not such a document, or too large a one.
+/// The bytes are not such a document, or it is too large.
 pub(super) fn read(bytes: &[u8]) -> Result<Answer, Unreadable> {
     let text = std::str::from_utf8(bytes).map_err(|error| Unreadable::Malformed(error.to_string()))?;
     let text = mended(text)?;
@@ -137,7 +139,8 @@ fn rank(state: State, found: OneRank) -> Rank {
     Rank { number: found.rank, place, state, counts: found.collective_counts.0 }
 }
 
-/// In the order in which RAS itself summarizes (`rasClientRunComms`), but an error counts more.
+/// Returns the state in RAS's own order of importance (`rasClientRunComms`), except that an error takes
+/// precedence.
 fn answered(status: &Status) -> State {
     let is_error = |code: i64| code != 0 && code != IN_PROGRESS;
     match status {
@@ -158,18 +161,18 @@ fn unanswered(status: &Status) -> State {
     }
 }
 
-/// Returns the text with the comma that NCCL 2.28.7 and 2.28.9 leave out in each missing rank: between the
-/// number of `nvml_dev` and the key `status`. Without it, no JSON has these beside each other.
+/// Returns the text with the comma that NCCL 2.28.7 and 2.28.9 omit in each missing rank: between the
+/// number of `nvml_dev` and the key `status`. In valid JSON, a number never directly precedes a key.
 ///
 /// # Errors
-/// The text has more objects and lists than a job has.
+/// The text has more objects and lists than any job has.
 fn mended(text: &str) -> Result<Cow<'_, str>, Unreadable> {
-    /// What the last tokens were.
+    /// The kind of the last token.
     #[derive(Clone, Copy)]
     enum Last {
         Key,
         Colon,
-        /// The number, with its end.
+        /// The number, with the position of its end.
         Number(usize),
         Other,
     }
@@ -216,7 +219,7 @@ fn mended(text: &str) -> Result<Cow<'_, str>, Unreadable> {
     Ok(Cow::Owned(whole))
 }
 
-/// Returns the place of the quotation mark that ends a string, or the end of the text.
+/// Returns the position of the quotation mark that ends a string, or the end of the text.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start;
     while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
@@ -224,7 +227,7 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
         if bytes.get(at) == Some(&b'"') {
             return at;
         }
-        // The byte after a backslash does not end the string.
+        // A byte after a backslash does not end the string.
         at += 2;
     }
     bytes.len()

@@ -1,7 +1,7 @@
-//! What is wrong with the ranks, by one answer or by two. Pure.
+//! Judges the ranks from one answer or from two. Pure.
 //!
-//! Counts that differ are normal for a moment: a rank comes later than others. Only if two answers are
-//! alike, and the counts differ, a job hangs. No answer proves that a job is well.
+//! Counts that differ are normal for a moment, because some ranks are later than others. A job hangs only
+//! if two answers are identical and the counts in them differ. No answer proves that a job is healthy.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,20 @@ use super::answer::{Answer, Collective, Communicator, Launched, LostProcess, Pla
 /// What the answers show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Verdict<'a> {
-    /// RAS has given them up.
+    /// RAS has given up on these ranks.
     pub(crate) dead: Vec<Member<'a>>,
-    /// They did not answer the last question.
+    /// These ranks did not answer the last question.
     pub(crate) missing: Vec<Member<'a>>,
-    /// Processes that are not known by a rank, in both of these ways.
+    /// Processes without a listed rank that RAS has given up on or that did not answer.
     pub(crate) lost: Vec<&'a LostProcess>,
-    /// NCCL has an error there, with this code.
+    /// NCCL reports an error for these ranks, with this code.
     pub(crate) failed: Vec<(Member<'a>, i64)>,
-    /// They have not been in the communicator in both answers, while others wait in it.
+    /// In both answers, these ranks were not in the communicator while others waited in it.
     pub(crate) absent: Vec<Member<'a>>,
     /// Ranks that have launched a collective less often than others, by the size of the communicator,
-    /// the largest first. With two answers: only if they have not launched it since.
+    /// largest first. With two answers, only ranks that have not launched it in between.
     pub(crate) behind: Vec<Behind<'a>>,
-    /// Two answers are alike, and the counts differ.
+    /// The two answers are identical, and the counts in them differ.
     pub(crate) hangs: bool,
 }
 
@@ -42,29 +42,29 @@ pub(crate) struct Behind<'a> {
     pub(crate) others: u64,
     /// How often the ranks that are behind have launched it.
     pub(crate) times: u64,
-    /// Those that are listed, and how many there are.
+    /// The listed ones of these ranks, and how many there are in total.
     pub(crate) ranks: Vec<Member<'a>>,
     pub(crate) count: usize,
 }
 
 impl Verdict<'_> {
-    /// Returns whether nothing is wrong with any rank, as far as RAS can see.
+    /// Returns whether no rank has a problem, as far as RAS can see.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Verdict::default()
     }
 
-    /// Returns whether a second answer, some time later, can show more.
+    /// Returns whether a second answer, some time later, may show more.
     pub(crate) fn needs_second_look(&self) -> bool {
         !self.behind.is_empty() || !self.missing.is_empty() || !self.lost.is_empty()
     }
 }
 
-/// Judges the last answer, with the help of one that came some time before it.
+/// Judges the latest answer, with the help of an earlier one if there is one.
 pub(crate) fn judge<'a>(before: Option<&Answer>, now: &'a Answer) -> Verdict<'a> {
     let mut communicators: Vec<&Communicator> = now.communicators.iter().collect();
     communicators.sort_by_key(|communicator| std::cmp::Reverse(communicator.size));
     let in_state = |matters: &dyn Fn(&Communicator) -> bool, is: fn(&Rank) -> bool| {
-        // A process is named once, by its rank in the largest communicator.
+        // A process is named once, as its rank in the largest communicator.
         let mut known: BTreeSet<&Place> = BTreeSet::new();
         let mut members = Vec::new();
         for communicator in communicators.iter().filter(|communicator| matters(communicator)) {
@@ -109,7 +109,7 @@ pub(crate) fn judge<'a>(before: Option<&Answer>, now: &'a Answer) -> Verdict<'a>
     }
 }
 
-/// Returns the ranks that are behind in a communicator, and were so in the earlier answer.
+/// Returns the ranks that are behind in a communicator, and were behind in the earlier answer.
 fn behind<'a>(
     earlier: Option<&Communicator>,
     communicator: &'a Communicator,
@@ -140,13 +140,13 @@ fn behind<'a>(
     })
 }
 
-/// Returns those of the ranks that were as far behind before, and how many they are.
+/// Returns those of the ranks that were at the same count before, and how many there are.
 fn still_there(before: &[Launched], group: &Launched) -> Option<(Vec<u32>, usize)> {
-    // The highest count comes first.
+    // The highest count is first.
     let place = before.binary_search_by(|other| group.times.cmp(&other.times)).ok()?;
     let same = before.get(place)?;
     if group.listed.is_empty() || same.listed.is_empty() {
-        // It is not known which ranks they are.
+        // The ranks are not listed, so only their number can be compared.
         return (same.ranks == group.ranks).then(|| (group.listed.clone(), group.ranks));
     }
     let stayed: Vec<u32> =

@@ -1,12 +1,12 @@
-//! NCCL's RAS: the processes of a job keep a network among themselves, and each of them answers
-//! what all ranks of all communicators are doing (`src/ras` of NCCL, 2.24 and later).
+//! NCCL's RAS: the processes of a job form a network with each other, and each of them reports what all
+//! ranks of all communicators are doing (`src/ras` of NCCL, 2.24 and later).
 //!
-//! * [`client`]: asks, with a bound in time and in size.
-//! * [`protocol`]: what is sent, and what an answer is; [`json`] and [`text`] are its two formats.
+//! * [`client`]: queries a server, with limits in time and in size.
+//! * [`protocol`]: the question, and the form of an answer; [`json`] and [`text`] are its two formats.
 //! * [`answer`]: an answer as plain data, whatever its format.
-//! * [`judge`]: which ranks are missing, dead, failed or behind, and whether a job hangs.
-//! * [`words`]: the sentences about it.
-//! * [`names`]: the names of the hosts, which RAS knows by their addresses.
+//! * [`judge`]: which ranks are missing, dead, failed, or behind, and whether a job hangs.
+//! * [`words`]: the sentences about the verdict.
+//! * [`names`]: the names of the hosts, which RAS knows by address.
 //!
 //! An answer comes from a process of the job, so nothing in it is trusted.
 

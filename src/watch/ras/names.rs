@@ -1,5 +1,5 @@
-//! The names of the hosts that RAS knows by their addresses: this host's own, and those of
-//! /etc/hosts, which launchers and Kubernetes write.
+//! The names of hosts that RAS knows by address: this host's own name, and the names in /etc/hosts, which
+//! launchers and Kubernetes write.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::text::{shortened, visible};
 pub(crate) struct Names {
     own: Option<String>,
     own_addresses: Vec<IpAddr>,
-    /// Those of /etc/hosts.
+    /// The names in /etc/hosts.
     of_file: HashMap<IpAddr, String>,
 }
 
@@ -48,7 +48,7 @@ impl Names {
             Host::Other(text) => return visible(&shortened(text)),
         };
         let own = self.own.as_ref().filter(|_| self.own_addresses.contains(&address));
-        // /etc/hosts has several names for this host, of which the others are `localhost`.
+        // /etc/hosts has several names for this host; the others are `localhost`.
         match own.or_else(|| self.of_file.get(&address)) {
             Some(name) => visible(&shortened(name)),
             None => address.to_string(),

@@ -1,5 +1,5 @@
-//! The client's side of RAS's protocol (`src/ras/client_support.cc`): lines of text, and all
-//! are sent at once; and what comes back until the server closes. Pure.
+//! The client's side of RAS's protocol (`src/ras/client_support.cc`). The client sends lines of text, all
+//! at once, and reads until the server closes the connection. Pure.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use super::answer::Answer;
 use super::{json, text};
 use crate::text::{shortened, visible};
 
-/// The most bytes of an answer. JSON takes some 600 for a rank, in each of its communicators.
+/// The most bytes in an answer. JSON takes about 600 for a rank in each of its communicators.
 pub(super) const LONGEST: usize = 16 * 1024 * 1024;
 
-/// The most ranks of an answer, in all of its communicators.
+/// The most ranks in an answer, over all communicators.
 pub(super) const MOST_RANKS: usize = 100_000;
 
 /// Why bytes are not an answer of RAS.
@@ -21,28 +21,28 @@ pub(crate) enum Unreadable {
     Foreign(String),
     /// RAS rejects the request with these words.
     Refused(String),
-    /// The answer ends before its end.
+    /// The answer is incomplete.
     Cut,
     /// There are more ranks than [`MOST_RANKS`].
     TooManyRanks,
-    /// The document is not what NCCL writes, for this reason.
+    /// The document does not have NCCL's format, for this reason.
     Malformed(String),
 }
 
-/// Returns what asks for everything. A server that does not know JSON says so, and answers in text.
-/// `patience` is how long the server shall wait for ranks that do not answer it.
+/// Returns the lines that ask for everything. A server that does not know JSON reports this, and answers in
+/// text. `patience` is how long the server waits for ranks that do not answer it.
 pub(super) fn question(patience: Duration) -> Vec<u8> {
     let mut lines = String::from("CLIENT PROTOCOL 2\n");
-    // A server takes 0 as no bound.
+    // A server takes 0 as no limit.
     let _ = writeln!(lines, "TIMEOUT {}", patience.as_secs().max(1));
     lines.push_str("SET FORMAT json\nVERBOSE STATUS\n");
     lines.into_bytes()
 }
 
-/// Reads all that a server has sent.
+/// Reads everything that a server has sent.
 ///
 /// # Errors
-/// It is not an answer, or not a whole one.
+/// It is not an answer, or it is incomplete.
 pub(super) fn read(bytes: &[u8]) -> Result<Answer, Unreadable> {
     let (greeting, rest) = line(bytes);
     if !greeting.starts_with(b"SERVER PROTOCOL ") {
@@ -62,7 +62,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Answer, Unreadable> {
     if speaks_json { json::read(rest) } else { text::read(rest) }
 }
 
-/// Returns the first line without its end, and what follows it. A line without an end is empty.
+/// Returns the first line without its end, and what follows it. A line without an end counts as empty.
 fn line(bytes: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b'\n', bytes) {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),

@@ -1,6 +1,6 @@
-//! Tests on answers of NVIDIA's own libraries: `recorded` has three ranks of one communicator, which
-//! answered to the client's question. In `behind`, rank 2 has launched AllReduce 16 times, the others
-//! 17 times; in `stopped`, rank 2 is stopped; in `dead`, rank 1 was killed, and a minute has passed.
+//! Tests with answers from NVIDIA's own libraries. `recorded` contains the answers of three ranks in one
+//! communicator to the client's question. In `behind`, rank 2 has launched AllReduce 16 times, the others
+//! 17 times. In `stopped`, rank 2 is stopped. In `dead`, rank 1 was killed, and a minute has passed.
 
 mod client;
 mod hostile;
@@ -10,7 +10,7 @@ mod verdicts;
 use super::answer::{Answer, Communicator};
 use super::protocol::read;
 
-/// The releases whose answers are recorded.
+/// The NCCL versions whose answers are recorded.
 const TEXT: [&str; 2] = ["2.25.1", "2.27.7"];
 const JSON: [&str; 2] = ["2.28.9", "2.32.3"];
 

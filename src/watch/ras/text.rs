@@ -1,5 +1,6 @@
-//! RAS's answer as text: all releases have it, and those before 2.28.7 have nothing else. It is
-//! for people, so it counts what is alike, and lists only the ranks that differ from most others. Pure.
+//! Reads RAS's answer as text. All versions support it, and those before 2.28.7 support nothing else. It is
+//! meant for people, so it counts what is alike, and lists only the ranks that differ from most others.
+//! Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +10,20 @@ use super::answer::{
 };
 use super::protocol::{MOST_RANKS, Unreadable};
 
-/// The most groups of communicators, and the most communicators to report.
+/// The most groups of communicators, and the most communicators with a report.
 const MOST_COMMUNICATORS: usize = 10_000;
 
-/// The most lines about ranks: one about its state, and one about each of five kinds of collectives.
+/// The most lines about ranks: for each rank, one about its state and one about each of five kinds of
+/// collectives.
 const MOST_LINES: usize = 6 * MOST_RANKS;
 
 /// The most ranks on one line: NCCL writes less than 1024 bytes there.
 const MOST_ON_LINE: usize = 1024;
 
+/// Reads an answer in this format.
+///
 /// # Errors
-/// The bytes are not such a text, or not a whole one.
+/// The bytes are not such a text, or it is incomplete.
 pub(super) fn read(bytes: &[u8]) -> Result<Answer, Unreadable> {
     let text = std::str::from_utf8(bytes).map_err(|error| Unreadable::Malformed(error.to_string()))?;
     let mut lines = text.lines();
@@ -30,14 +34,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Answer, Unreadable> {
     for line in lines {
         report.take(line)?;
     }
-    // The last section is always there, even if it is empty.
+    // The last section is always present, even if it is empty.
     if !report.has_warnings {
         return Err(Unreadable::Cut);
     }
     Ok(report.into_answer(release))
 }
 
-/// What the lines so far have said.
+/// What was read from the lines so far.
 #[derive(Default)]
 struct Report {
     has_warnings: bool,
@@ -47,37 +51,37 @@ struct Report {
     communicators: BTreeMap<CommunicatorId, Reported>,
     lost: Vec<LostProcess>,
     ranks: usize,
-    /// How many lines were about ranks.
+    /// The number of lines about ranks.
     lines: usize,
-    /// What the next indented lines are about.
+    /// What the next indented lines describe.
     about: About,
 }
 
-/// A communicator with something to report.
+/// A communicator with a report.
 struct Reported {
     communicator: Communicator,
-    /// What the table says of its group.
+    /// The status of its group in the table.
     status: State,
     ranks: BTreeMap<u32, Rank>,
 }
 
-/// What an indented line is about.
+/// What an indented line describes.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum About {
     #[default]
     Nothing,
-    /// Processes that RAS does not reach.
+    /// Processes that RAS cannot reach.
     Lost { are_dead: bool },
-    /// Ranks of a communicator, which share this.
+    /// Ranks of a communicator that have this in common.
     Ranks(CommunicatorId, Shared),
 }
 
-/// What the ranks share that the next lines list.
+/// What the ranks in the next lines have in common.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shared {
     Nothing,
     State(State),
-    /// How often they have launched the last collective of the communicator.
+    /// How often they launched the communicator's last-mentioned collective.
     Launched(u64),
 }
 
@@ -90,7 +94,7 @@ impl Report {
             "Warnings" => self.has_warnings = true,
             "INCOMPLETE" => self.about = About::Lost { are_dead: false },
             "DEAD" => self.about = About::Lost { are_dead: true },
-            // A blank line also divides the collectives of one communicator.
+            // A blank line may also separate the collectives of one communicator.
             "" => {}
             _ if line.starts_with('#') => self.about = self.heading(line).unwrap_or_default(),
             _ => {
@@ -101,7 +105,7 @@ impl Report {
         Ok(())
     }
 
-    /// Returns a group in the table: `0  1  1  3  3  3  RUNNING  INCOMPLETE,MISMATCH`.
+    /// Reads a group in the table: `0  1  1  3  3  3  RUNNING  INCOMPLETE,MISMATCH`.
     fn row(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split_whitespace().take(9).collect();
         let [group, count, _, _, size, _, status, _] = words.as_slice() else { return None };
@@ -114,7 +118,7 @@ impl Report {
         Some(())
     }
 
-    /// Returns the report about a communicator: `#0-0 (a57a03d96a6ff465) INCOMPLETE`.
+    /// Reads the heading of a report about a communicator: `#0-0 (a57a03d96a6ff465) INCOMPLETE`.
     fn heading(&mut self, line: &str) -> Option<About> {
         let (place, rest) = line.strip_prefix('#')?.split_once(" (")?;
         let (hash, kind) = rest.split_once(") ")?;
@@ -127,7 +131,7 @@ impl Report {
         }
         Some(match kind {
             "INCOMPLETE" => About::Ranks(id, Shared::State(State::Missing)),
-            // Until a line says what the ranks share.
+            // Until a line says what the ranks have in common.
             "ERROR" => About::Ranks(id, Shared::Nothing),
             "MISMATCH" => About::Ranks(id, Shared::State(status)),
             _ => About::Nothing,
@@ -154,8 +158,8 @@ impl Report {
         }
     }
 
-    /// Takes a line about ranks of a communicator. Returns what the ranks of the next lines share,
-    /// if the line says so.
+    /// Reads a line about ranks of a communicator. If the line announces what the ranks in the next lines
+    /// have in common, returns it.
     fn of_ranks(&mut self, id: CommunicatorId, shared: Shared, line: &str) -> Option<Shared> {
         let Reported { communicator, status, ranks } = self.communicators.get_mut(&id)?;
         if let Some(rest) = line.strip_prefix("Communicator ranks have different ") {
@@ -166,7 +170,7 @@ impl Report {
             }
             return None;
         }
-        // Until 2.25: numbers alone.
+        // Up to 2.25, the line has only numbers.
         let numbers = ["The missing rank", "The unknown rank"].iter().find_map(|start| {
             let rest = line.strip_prefix(start)?;
             rest.strip_prefix("s: ").or_else(|| rest.strip_prefix(": "))
@@ -181,7 +185,7 @@ impl Report {
             return None;
         }
         if let Some((count, said)) = line.split_once(" ranks ") {
-            // Several ranks share something, and may be listed in the lines that follow.
+            // Several ranks have something in common, and the following lines may list them.
             let count: usize = count.parse().ok()?;
             let shared = said_of(said)?;
             if let Shared::Launched(times) = shared
@@ -198,7 +202,7 @@ impl Report {
             Some(place) => ("", place),
             None => rest.split_once(" -- ").unwrap_or((rest, "")),
         };
-        // A rank that is alone with what it does is not announced by a line before.
+        // If only one rank does something, no line before it announces this.
         let is_alone = !said.is_empty();
         let of_rank = if is_alone { said_of(said)? } else { shared };
         let entry = ranks.entry(number).or_insert_with(|| {
@@ -240,7 +244,7 @@ impl Report {
             communicator
         };
         let communicators: Vec<Communicator> = self.communicators.into_values().map(finished).collect();
-        // A process whose ranks are listed is known by them.
+        // A process with listed ranks is represented by them.
         let listed: BTreeSet<(u32, &Host)> = communicators
             .iter()
             .flat_map(|communicator| communicator.ranks.iter())
@@ -258,7 +262,7 @@ fn state(word: &str) -> Option<State> {
         "RUNNING" => State::Running,
         "FINALIZE" => State::Finalizing,
         "ABORT" => State::Aborting,
-        // Before 2.26, the second one.
+        // `UNKNOWN` is the word before 2.26.
         "NOCOMM" | "UNKNOWN" => State::Absent,
         _ => return None,
     })
@@ -276,7 +280,7 @@ fn said_of(said: &str) -> Option<Shared> {
     if matches!(said, "has not launched any operations" | "have not launched any operations") {
         return Some(Shared::Launched(0));
     }
-    /// `ncclErrorToString`, by the code.
+    /// The texts of `ncclErrorToString`, indexed by code.
     const ERRORS: [&str; 7] = [
         "",
         "Unhandled CUDA error",
@@ -291,7 +295,7 @@ fn said_of(said: &str) -> Option<Shared> {
     Some(Shared::State(State::Failed(code.unwrap_or(-1))))
 }
 
-/// `GPU 1 (NVML 3) managed by process 3134 on node 127.0.0.1`.
+/// Parses `GPU 1 (NVML 3) managed by process 3134 on node 127.0.0.1`.
 fn place(text: &str) -> Option<Place> {
     let (gpu, rest) = text.strip_prefix("GPU ")?.split_once(" managed by process ")?;
     let (pid, host) = rest.split_once(" on node ")?;
@@ -299,7 +303,7 @@ fn place(text: &str) -> Option<Place> {
     Some(Place { host: host.into(), pid: pid.parse().ok()?, gpu })
 }
 
-/// `Process 3134 on node 127.0.0.1 managing GPU 1`.
+/// Parses `Process 3134 on node 127.0.0.1 managing GPU 1`.
 fn process(line: &str) -> Option<(u32, Host)> {
     let (pid, rest) = line.strip_prefix("Process ")?.split_once(" on node ")?;
     let (host, _) = rest.split_once(" managing ")?;

@@ -11,11 +11,11 @@ use crate::text::{condensed_to, counted, shortened, visible};
 /// The most hosts that a line names for one fault.
 const MOST_HOSTS: usize = 4;
 
-/// The most runs of ranks that are named of a host.
+/// The most runs of ranks that a line names for one host.
 const MOST_RUNS: usize = 8;
 
-/// Returns what the last answer shows; and what two answers show, of which the second came this much
-/// later.
+/// Returns a line about what the last answer shows; with `apart`, about two answers that arrived this far
+/// apart.
 pub(crate) fn line(answer: &Answer, verdict: &Verdict, apart: Option<Duration>, names: &Names) -> String {
     let source = format!("NCCL's RAS ({})", visible(&shortened(&answer.release)));
     if verdict.is_empty() {
@@ -56,14 +56,15 @@ pub(crate) fn line(answer: &Answer, verdict: &Verdict, apart: Option<Duration>, 
     format!("{source}: {}.", parts.join("; "))
 }
 
-/// Ranks of communicators of this size on one host.
+/// Ranks on one host, in communicators of this size.
 struct OnHost<'a> {
     size: u32,
     host: Option<&'a Host>,
     numbers: Vec<String>,
 }
 
-/// `rank 2 of 3 on gpu-17 (GPU 2, process 4711)`, `ranks 8..15 of 64 on gpu-17, rank 20 of 64 on gpu-18`.
+/// Returns the ranks, such as `rank 2 of 3 on gpu-17 (GPU 2, process 4711)` or `ranks 8..15 of 64 on
+/// gpu-17, rank 20 of 64 on gpu-18`.
 fn members(who: &[Member], names: &Names) -> String {
     let mut by_host: Vec<OnHost> = Vec::new();
     let mut others = 0;
@@ -95,7 +96,7 @@ fn members(who: &[Member], names: &Names) -> String {
     parts.join(", ")
 }
 
-/// Processes that no rank stands for.
+/// Returns the processes that have no listed rank.
 fn lost(verdict: &Verdict, names: &Names) -> Option<String> {
     let all = &verdict.lost;
     let name = |process: &LostProcess| {
@@ -119,7 +120,7 @@ fn by_error<'a>(verdict: &Verdict<'a>) -> BTreeMap<i64, Vec<Member<'a>>> {
     errors
 }
 
-/// `ncclResult_t`.
+/// Returns the name of an `ncclResult_t` code.
 fn error(code: i64) -> String {
     let name = match code {
         1 => "ncclUnhandledCudaError",
@@ -133,7 +134,8 @@ fn error(code: i64) -> String {
     format!("{name} (NCCL's error {code})")
 }
 
-/// Returns those of the largest communicator; one that lies below the first is waited for as well.
+/// Returns the ranks that are behind in the largest communicators. If a rank is behind in a smaller
+/// communicator, the largest one waits for it as well.
 fn behind(all: &[Behind], names: &Names) -> Vec<String> {
     let Some(largest) = all.first().map(|first| first.size) else { return Vec::new() };
     let of_largest = all.iter().filter(|behind| behind.size == largest).take(MOST_HOSTS);

@@ -1,4 +1,4 @@
-//! The client with servers that keep to the protocol, and with such that do not.
+//! Tests the client with servers that follow the protocol, and with servers that do not.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ fn server(at: &str, serve: impl FnOnce(TcpStream) + Send + 'static) -> (String, 
     (address, thread::spawn(move || serve(listener.accept().unwrap().0)))
 }
 
-/// Reads the whole question. A server that closes before would reset the connection.
+/// Reads the whole question. A server that closed earlier would reset the connection.
 fn question(stream: &mut TcpStream) -> String {
     let mut question = Vec::new();
     while !question.ends_with(b"STATUS\n") {
@@ -27,7 +27,7 @@ fn question(stream: &mut TcpStream) -> String {
     String::from_utf8(question).unwrap()
 }
 
-/// Sends this to a client that has asked.
+/// Sends these bytes to a client that has asked.
 fn reply(mut stream: TcpStream, bytes: &[u8]) {
     question(&mut stream);
     stream.write_all(bytes).unwrap();
@@ -64,7 +64,7 @@ fn the_name_localhost_leads_to_a_server_of_either_family() {
     served.join().unwrap();
 }
 
-/// The kernel gives a connection to any process that listens there, also to a stopped one.
+/// The kernel gives a connection to any process that listens there, even to a stopped one.
 #[test]
 fn another_process_is_asked_if_one_does_not_greet() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -86,7 +86,7 @@ fn a_server_that_is_silent_slow_or_endless_does_not_hold_the_client() {
         let _ = stream.read_to_end(&mut Vec::new());
     };
     let slow = |mut stream: TcpStream| {
-        // A byte now and then is not an answer.
+        // A single byte from time to time is not an answer.
         while stream.write_all(b"S").is_ok() {
             thread::sleep(Duration::from_millis(20));
         }
@@ -123,7 +123,7 @@ fn why_there_is_no_answer_is_said() {
     let (address, served) = server("127.0.0.1:0", drop);
     let failure = ask(&address, soon(LONG)).unwrap_err();
     served.join().unwrap();
-    // The system reports a reset if the question was not read.
+    // The operating system reports a reset if the question was not read.
     assert!(matches!(failure, Failure::Broken(_) | Failure::Unreadable(Unreadable::Cut)), "{failure:?}");
     assert_eq!(ask("127.0.0.1:1", Instant::now()).unwrap_err(), Failure::TooLate);
 }

@@ -1,4 +1,4 @@
-//! Bytes that NCCL does not send. Nothing panics, and nothing costs more than the bytes do.
+//! Tests bytes that NCCL does not send. Nothing panics, and the cost stays in proportion to the size.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -31,12 +31,12 @@ fn other_programs_and_other_words() {
     assert!(matches!(read(format!("{OF_TEXT}hello\n").as_bytes()), Err(Unreadable::Malformed(_))));
 }
 
-/// A part of an answer would be a job that has lost ranks, or none.
+/// A truncated answer would look like a job that has lost ranks, or that has none.
 #[test]
 fn an_answer_that_is_cut_anywhere_is_no_answer() {
     for release in TEXT.iter().chain(&JSON) {
         let whole = bytes(release, "stopped");
-        // The text's last section, and the end of its line, are enough.
+        // The heading of the text's last section, with the end of its line, is enough.
         let text = String::from_utf8(whole.clone()).unwrap();
         let enough = text.find("\nWarnings").map_or(whole.len() - 2, |place| place + 9);
         for end in 0..enough {
@@ -63,7 +63,7 @@ fn more_ranks_than_any_job_has_are_refused() {
     assert_eq!(read(text.as_bytes()), Err(Unreadable::TooManyRanks));
 }
 
-/// Only if NCCL omits it.
+/// A comma is added only where NCCL omits it.
 #[test]
 fn no_other_comma_is_added() {
     let with = |rank: &str| {
@@ -73,7 +73,7 @@ fn no_other_comma_is_added() {
         read(text.as_bytes()).map(|answer| answer.communicators[0].ranks.len())
     };
     assert_eq!(with("{\"rank\":1,\"nvml_dev\": -1 \n \"status\":{}}"), Ok(1));
-    // A host may have any name, also one that looks like it.
+    // A host may have any name, even one that looks like this pattern.
     assert_eq!(with(r#"{"rank":1,"host":"\"nvml_dev\": 1 \"status\"","nvml_dev":1,"status":{}}"#), Ok(1));
     for wrong in [
         "{\"rank\":1 \"nvml_dev\":1}",
@@ -99,7 +99,7 @@ fn odd_numbers_and_names_are_data() {
     assert_eq!(rank[0].state, State::Failed(99));
 }
 
-/// Recorded answers in which some bytes are others, and bytes after the first lines of an answer.
+/// Reads recorded answers with some bytes changed, and random bytes after the first lines of an answer.
 #[test]
 fn any_bytes_may_come() {
     let mut random = fastrand::Rng::with_seed(28_028);

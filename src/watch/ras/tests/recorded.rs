@@ -1,4 +1,4 @@
-//! What NCCL's answers mean, release by release.
+//! Tests how NCCL's answers are read, version by version.
 
 use super::super::answer::{Collective, Host, Launched, Place, State, Unequal};
 use super::{JSON, TEXT, answer, bytes, only};
@@ -29,7 +29,7 @@ fn json_has_all_ranks_of_all_communicators() {
     }
 }
 
-/// What NCCL 2.28.9 writes is not JSON without the comma; other releases write it.
+/// Without the comma, the output of NCCL 2.28.9 is not JSON. Other versions write the comma.
 #[test]
 fn the_comma_that_a_release_leaves_out_is_put_where_it_belongs() {
     let broken = bytes("2.28.9", "stopped");
@@ -42,7 +42,7 @@ fn the_comma_that_a_release_leaves_out_is_put_where_it_belongs() {
     assert!(serde_json::from_str::<serde_json::Value>(document).is_ok());
 }
 
-/// Text lists only the ranks that differ.
+/// The text lists only the ranks that differ.
 #[test]
 fn text_has_the_ranks_that_differ() {
     use State::{Dead, Missing, Running};
@@ -57,7 +57,7 @@ fn text_has_the_ranks_that_differ() {
     assert_eq!(place.map(|place| (place.host, place.gpu)), Some((Host::from("127.0.0.1"), 2)));
 }
 
-/// Until 2.25, a missing rank has only its number, and its process is listed apart.
+/// Up to 2.25, a missing rank has only its number, and its process is listed separately.
 #[test]
 fn earlier_text_has_numbers_of_missing_ranks_and_their_processes() {
     let stopped = answer("2.25.1", "stopped");
@@ -69,7 +69,8 @@ fn earlier_text_has_numbers_of_missing_ranks_and_their_processes() {
     assert!(dead.lost.iter().all(|lost| lost.is_dead) && dead.lost.len() == 1, "{dead:?}");
 }
 
-/// The same case, whatever the format: 17 by two ranks, of which text does not say which, and 16 by rank 2.
+/// The same case in each format: two ranks, which the text does not name, launched it 17 times, and rank 2
+/// launched it 16 times.
 #[test]
 fn counts_that_differ_are_grouped() {
     let unequal = |collective: &str, most: &[u32]| Unequal {
@@ -82,13 +83,13 @@ fn counts_that_differ_are_grouped() {
     for release in JSON {
         assert_eq!(only(&answer(release, "behind")).unequal, [unequal("AllReduce", &[0, 1])], "{release}");
     }
-    // Until 2.25, all kinds are counted together.
+    // Up to 2.25, all kinds are counted together.
     for (release, collective) in [("2.25.1", "collective"), ("2.27.7", "AllReduce")] {
         assert_eq!(only(&answer(release, "behind")).unequal, [unequal(collective, &[])], "{release}");
     }
 }
 
-/// As NCCL's user guide and `rasClientRunComms` have it, where no recording does.
+/// These sections are not recorded. They follow NCCL's user guide and `rasClientRunComms`.
 #[test]
 fn other_sections_of_the_text() {
     let text = "SERVER PROTOCOL 2\nOK\nERROR: Unknown command set format json\n\

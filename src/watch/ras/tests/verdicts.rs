@@ -1,4 +1,4 @@
-//! What is concluded from answers, and the line about it.
+//! Tests the verdicts about answers, and the line about them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::super::names::Names;
 use super::super::words;
 use super::{JSON, TEXT, answer, only};
 
-/// Returns the line, with the pids of the recordings replaced.
+/// Returns the line, with the PIDs of the recordings replaced.
 fn line(before: Option<&Answer>, now: &Answer) -> String {
     let names = Names::new("gpu-17", &["127.0.0.1", "10.0.0.17"], "10.0.0.18 gpu-18\n");
     let verdict = judge(before, now);
@@ -19,14 +19,14 @@ fn line(before: Option<&Answer>, now: &Answer) -> String {
     pids.iter().fold(text, |text, pid| text.replace(&pid.to_string(), "PID"))
 }
 
-/// As the line, with the release replaced, too.
+/// Returns the line as [`line`] does, with the version replaced as well.
 fn says(release: &str, before: Option<&str>, now: &str) -> String {
     let before = before.map(|before| answer(release, before));
     let text = line(before.as_ref(), &answer(release, now));
     text.replace(&format!("NCCL's RAS ({release})"), "RAS")
 }
 
-/// A job that is well and one whose ranks wait in the same collective for a network look alike.
+/// A healthy job looks the same as one whose ranks all wait in the same collective for a network.
 #[test]
 fn no_answer_says_that_all_is_well() {
     for release in ["2.27.7"].iter().chain(&JSON) {
@@ -51,7 +51,7 @@ fn a_hang_is_two_answers_that_are_alike() {
             says(release, None, "behind"),
             "RAS: rank 2 of 3 on gpu-17 (GPU 2, process PID) is behind: it has launched 16 x AllReduce, others 17; this is normal for a moment, and a hang only if it stays."
         );
-        // Nor do two of which the first was well.
+        // Two answers prove nothing either if the first one was healthy.
         assert!(!judge(Some(&answer(release, "sound")), &answer(release, "behind")).hangs, "{release}");
         assert!(judge(Some(&answer(release, "sound")), &answer(release, "behind")).is_empty(), "{release}");
     }
@@ -67,14 +67,14 @@ fn a_job_that_goes_on_does_not_hang() {
     for release in JSON {
         let before = answer(release, "behind");
         let mut now = before.clone();
-        // The ranks that were behind and ahead have all gone on, and the distance is the same.
+        // All ranks have progressed by the same amount, so the difference is the same.
         let communicator = &mut now.communicators[0];
         for rank in &mut communicator.ranks {
             rank.counts.iter_mut().for_each(|(_, times)| *times += 100);
         }
         communicator.compare_counts();
         assert_eq!(judge(Some(&before), &now), Verdict::default(), "{release}");
-        // One rank has moved in another collective: no hang, but rank 2 is still behind.
+        // One rank has progressed in another collective: this is not a hang, but rank 2 is still behind.
         let mut now = before.clone();
         now.communicators[0].ranks[0].counts[0].1 += 1;
         now.communicators[0].compare_counts();
@@ -110,7 +110,7 @@ fn ranks_that_do_not_answer_are_named() {
     );
 }
 
-/// As many ranks as a large job has, all on one line.
+/// Even the ranks of a large job all fit on one line.
 #[test]
 fn many_ranks_are_one_line() {
     let small = answer("2.32.3", "behind");
@@ -153,7 +153,7 @@ fn errors_and_ranks_that_have_left_are_named() {
         line(None, &now),
         "NCCL's RAS (2.32.3): rank 1 of 3 on gpu-17 (GPU 1, process PID) reports ncclInvalidUsage (NCCL's error 5)."
     );
-    // A rank that is not in the communicator may join, or the others may leave it.
+    // A rank that is not in the communicator may still join, or the others may leave it.
     now.communicators[0].ranks[1].state = State::Absent;
     assert!(judge(None, &now).is_empty());
     let same = now.clone();
