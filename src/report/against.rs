@@ -1,5 +1,5 @@
-//! The errors about the fabric of a plan, so that the headline and the forecast agree
-//! with the errors below them.
+//! Finds what keeps a job from its planned fabric, so that the headline and the forecast agree with the
+//! errors below them.
 
 use crate::finding::{Finding, Id, Severity};
 use crate::libraries::nccl::network;
@@ -7,35 +7,35 @@ use crate::libraries::nccl::predict::{Bootstrap, Fused, GidUse, PortUse, Predict
 use crate::plan::{Fabric, Plan, PortVerdict, SettingOutcome};
 use crate::text::condensed;
 
-/// Why the job gets nothing or only a part of its fabric.
+/// Why the job gets nothing, or only a part, of its fabric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Against {
-    /// The user has asked for TCP.
+    /// The user asked for TCP.
     AsksForTcp,
-    /// No release of NCCL uses the ports.
+    /// No version of NCCL uses the ports.
     NotUsed,
-    /// NCCL fails, whatever its release.
+    /// NCCL fails in every version.
     Ends,
     /// These ports do not connect to other nodes.
     NoConnection(Vec<String>),
-    /// These ports connect to the NVSwitches of the machine.
+    /// These ports connect to the machine's NVSwitches.
     ToNvSwitches(Vec<String>),
-    /// A variable ends the job.
+    /// A variable makes the job fail.
     EndedByVariable,
-    /// RDMA pins memory, and may not.
+    /// RDMA needs to pin memory, but is not allowed to.
     NoMemory,
-    /// NCCL takes the other ports alone.
+    /// NCCL uses only the other ports.
     SomeNotUsed(Vec<String>),
 }
 
-/// Findings that, as errors, mean that ports do not connect.
+/// Finding ids that, at severity error, mean that ports do not connect.
 const NO_CONNECTION: [Id; 3] = [Id::NoOwnGid, Id::GidIndex, Id::Pkey];
 
-/// Findings that, as errors, mean that NCCL fails.
+/// Finding ids that, at severity error, mean that NCCL fails.
 const ENDS: [Id; 3] = [Id::TuningList, Id::MissingFile, Id::EmptyValue];
 
-/// Returns the first thing that the report says of all that speaks against the fabric; `None` if all is well,
-/// and if no fabric is there.
+/// Returns the most important reason against the planned fabric; `None` if there is no reason, or no such
+/// fabric.
 #[must_use]
 pub(super) fn find(plan: &Plan) -> Option<Against> {
     if !plan.fabric.is_lost_over_sockets() {
@@ -89,7 +89,7 @@ fn ends(prediction: &Prediction) -> bool {
         }
 }
 
-/// Returns the used ports that the errors name; an error that names none is about all of them.
+/// Returns the used ports that the errors name; an error that names none applies to all of them.
 fn without_connection<'a>(plan: &Plan, errors: impl Iterator<Item = &'a Finding>) -> Vec<String> {
     let errors: Vec<&Finding> = errors.collect();
     let is_named = |port: &&PortVerdict| {
@@ -99,7 +99,7 @@ fn without_connection<'a>(plan: &Plan, errors: impl Iterator<Item = &'a Finding>
     used(plan).filter(is_named).map(PortVerdict::name).collect()
 }
 
-/// Returns the used ports that no release takes.
+/// Returns the used ports that no version of NCCL takes.
 fn not_used(plan: &Plan) -> Vec<String> {
     let taken: Option<Vec<_>> =
         plan.forecasts.iter().map(|forecast| forecast.prediction.transport.ports()).collect();
@@ -144,7 +144,7 @@ impl Against {
         }
     }
 
-    /// Returns what comes of ports that NCCL tries, after their names: `and fail to connect`.
+    /// Returns what happens to ports that NCCL tries, for use after their names: `and fail to connect`.
     pub(super) fn outcome(&self, plan: &Plan) -> Option<String> {
         Some(match self {
             Against::NoConnection(ports) | Against::ToNvSwitches(ports) if is_all(plan, ports) => {

@@ -1,4 +1,4 @@
-//! `rdma-init compare`, for people and for programs.
+//! Output of `rdma-init compare`, for people and for programs.
 
 use std::io::{self, Write};
 
@@ -8,26 +8,26 @@ use crate::compare::collect::{ReportFault, Unread};
 use crate::compare::comparison::{Compared, Comparison};
 use crate::text::{condensed_to, counted, shortened, visible};
 
-/// `compare --json`.
+/// The document of `compare --json`.
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
     schema: &'static str,
-    /// Whether there is nothing to look at, as the exit code says.
+    /// Whether there is nothing to check, as the exit code reports it.
     pub passed: bool,
-    /// How many nodes should have a report, if that was asked.
+    /// The expected number of nodes with a report, if the user gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<usize>,
-    /// How many of them have none.
+    /// How many of these nodes have no report.
     missing: usize,
     #[serde(flatten)]
     comparison: &'a Comparison<'a>,
     unread: &'a Unread,
 }
 
-/// Names, or runs of names, that a line shows.
+/// The most names, or runs of names, on a line.
 const NAMES: usize = 16;
 
-/// Values of one property that are shown.
+/// The most values shown for one property.
 const VALUES: usize = 16;
 
 impl<'a> Document<'a> {
@@ -86,13 +86,13 @@ pub(crate) fn write(out: &mut impl Write, document: &Document) -> io::Result<()>
     }
 }
 
-/// Returns the nodes on which something could not be read, and why.
+/// Returns the place in a file that could not be read, and why.
 fn sentence(place: &ReportFault) -> String {
     let line = place.line.map(|line| format!(", line {line}")).unwrap_or_default();
     format!("{}{line}: {}", place.file, place.why)
 }
 
-/// Of several reports of one node, which counts, and what it may mean that there are several.
+/// Writes which nodes have several reports, which of these counts, and what the cause may be.
 fn write_repeated(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> {
     let differ = &comparison.contradicted;
     let same: Vec<&str> = comparison.repeated.iter().copied().filter(|node| !differ.contains(node)).collect();

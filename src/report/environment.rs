@@ -1,4 +1,4 @@
-//! Variables in the formats of their readers.
+//! Writes variables in the formats of their readers.
 
 use std::io::{self, Write};
 
@@ -43,13 +43,13 @@ pub(crate) fn write<'a>(
         EnvFormat::Docker => formats::docker,
         EnvFormat::Mpirun => formats::mpirun,
         EnvFormat::Json => {
-            // It holds everything.
+            // JSON can represent every value.
             let in_order: IndexMap<&str, &str> = variables.iter().copied().collect();
             json::write(out, &in_order)?;
             return Ok(Vec::new());
         }
     };
-    // NCCL reads its conf file, and no other library does.
+    // Only NCCL reads its conf file.
     let of_nccl = |name: &str| format != EnvFormat::NcclConf || of_variable(name).is_none();
     let wanted: Vec<(&str, &str)> = variables.iter().copied().filter(|(name, _)| of_nccl(name)).collect();
     let (lines, unfit) = formats::written(&wanted, writer);

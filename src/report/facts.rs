@@ -1,4 +1,4 @@
-//! The facts, for people: `rdma-init inspect`.
+//! Writes the facts for people: `rdma-init inspect`.
 
 use std::io::{self, Write};
 
@@ -12,10 +12,10 @@ use crate::facts::route::MAIN;
 use crate::text::amount;
 use crate::text::{counted, visible};
 
-/// Writes everything that was found.
+/// Writes all facts that were found.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The sink's errors.
 pub(crate) fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     writeln!(out, "RDMA devices: {}", counted(facts.rdma.len(), "HCA"))?;
     for hca in &facts.rdma {
@@ -91,7 +91,7 @@ fn write_hca(out: &mut impl Write, hca: &Hca) -> io::Result<()> {
 
 fn write_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
     let about = [&String::from(port.link_layer.clone()), &port.state, &port.physical_state, &port.rate];
-    // What the kernel does not report it is left out.
+    // Values that the kernel does not report are omitted.
     let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
     writeln!(
         out,
@@ -181,7 +181,7 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     Ok(())
 }
 
-/// What GPUs share memory through.
+/// Writes what GPUs of several machines need to share memory.
 fn write_beyond_the_gpus(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     let imex = &facts.imex;
     for channel in &imex.channels {

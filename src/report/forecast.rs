@@ -1,4 +1,4 @@
-//! What NCCL will do, in a line.
+//! Says in one line what NCCL will do.
 
 use super::against;
 use crate::facts::gid::GidType;
@@ -8,10 +8,10 @@ use crate::libraries::nccl::version::Version;
 use crate::plan::{Fabric, Forecast, Plan};
 use crate::text::{condensed, grouped};
 
-/// What a forecast for all releases is called.
+/// The label of a forecast that applies to all versions.
 pub(super) const ANY: &str = "any release";
 
-/// Returns what NCCL does with our env plugin.
+/// Returns what NCCL does with the env plugin of rdma-init.
 pub(super) fn asks_ours(plan: &Plan) -> String {
     let asks = "ask rdma-init's in every process, so that copies of another node's values do not count";
     match plan.late.is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn asks_ours(plan: &Plan) -> String {
     }
 }
 
-/// For each forecast the releases, and what they will do: `2.27.7`, `use ...`.
+/// Returns for each forecast the NCCL versions, and what they will do: `2.27.7`, `use ...`.
 pub(super) fn lines(plan: &Plan) -> Vec<(String, String)> {
     let next = plan.forecasts.iter().skip(1).map(|forecast| forecast.since);
     let next = next.chain([None]);
@@ -34,7 +34,7 @@ pub(super) fn lines(plan: &Plan) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns what NCCL's own log will say of the HCAs, each line once.
+/// Returns what NCCL's own log will say about the HCAs, each line once.
 pub(super) fn log_lines(plan: &Plan) -> impl Iterator<Item = &str> {
     let lines = plan.forecasts.iter().filter_map(|forecast| forecast.log.as_deref());
     let mut seen: Vec<&str> = Vec::new();
@@ -45,8 +45,8 @@ pub(super) fn log_lines(plan: &Plan) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `2.27.7`, or if the release is not known `any release`, `before 2.21`,
-/// `2.21 to 2.27`, `since 2.28`.
+/// Returns the versions of a forecast: `2.27.7`; or if the version is unknown, `any release`, `before
+/// 2.21`, `2.21 to 2.27`, or `since 2.28`.
 fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> String {
     let minor = |version: Version| format!("{}.{}", version.major, version.minor);
     match (known, forecast.since, next) {
@@ -64,7 +64,7 @@ fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> S
     }
 }
 
-/// `, one NIC of rocep1s0f0+rocep1s0f1`; empty if no NIC has several ports.
+/// Returns a clause such as `, one NIC of rocep1s0f0+rocep1s0f1`; empty if no NIC has several ports.
 fn nics(plan: &Plan, fused: &Fused) -> String {
     let Fused::Nics(nics) = fused else { return String::new() };
     let name = |port: &String| {
@@ -80,7 +80,7 @@ fn nics(plan: &Plan, fused: &Fused) -> String {
     }
 }
 
-/// `use mlx5_1..mlx5_8, RoCE v2, GID index 5, bootstrap on eth0 10.244.1.9`.
+/// Returns a sentence such as `use mlx5_1..mlx5_8, RoCE v2, GID index 5, bootstrap on eth0 10.244.1.9`.
 fn sentence(plan: &Plan, prediction: &Prediction) -> String {
     let without = without_plugin(plan, prediction);
     match &prediction.env_plugin {
@@ -113,7 +113,7 @@ fn without_plugin(plan: &Plan, prediction: &Prediction) -> String {
         Transport::Plugin { file, found: false, .. } => {
             format!("load the net plugin {file}, if the image has it, else use TCP")
         }
-        // The sockets use RDMA that needs no verbs.
+        // On this fabric, sockets themselves use RDMA, without verbs.
         Transport::Sockets { interfaces, .. } if matches!(plan.fabric, Fabric::Interface(_)) => {
             format!("use sockets on {}", condensed(interfaces))
         }
@@ -137,7 +137,7 @@ fn without_plugin(plan: &Plan, prediction: &Prediction) -> String {
     }
 }
 
-/// Ports that are used alike share a description.
+/// Lists the ports. Those that are used in the same way share a description.
 fn ports_used(plan: &Plan, ports: &[PortUse]) -> String {
     let groups = grouped(ports.iter().map(|port| {
         let of_several = plan.ports.iter().any(|known| known.hca == port.hca && known.of_several);
@@ -159,7 +159,7 @@ fn how(port: &PortUse) -> String {
         None if port.link_layer == LinkLayer::InfiniBand => "InfiniBand".to_owned(),
         None => String::from(port.link_layer.clone()),
         Some(GidUse::Fails(why)) => format!("RoCE, but the search for a GID {why}"),
-        // A queue pair keeps only eight bits of it (`ibv_global_route`).
+        // A queue pair keeps only eight bits of the index (`ibv_global_route`).
         Some(GidUse::Slot { index, .. }) if *index > 255 => {
             format!("RoCE, GID index {index}, which a queue pair truncates to {}", index & 255)
         }

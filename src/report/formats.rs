@@ -1,22 +1,22 @@
-//! How each reader of variables wants a variable written. A writer refuses what its reader
-//! would take for something else, and says why.
+//! Writes variables in the syntax of each reader. If a reader would misread a value, its writer rejects the
+//! value and says why.
 
 use crate::facts::environment::is_variable_name;
 use crate::libraries::nccl::conf;
 
 use crate::text::visible;
 
-/// What follows `its value has`.
+/// The end of a sentence that starts with `its value has`.
 pub(crate) type Why = &'static str;
 
-/// Writes a variable, usually as a line without its end.
+/// Writes a variable, usually as a line without a newline.
 pub(crate) type Writer = fn(&str, &str) -> Result<String, Why>;
 
-/// A variable that a format cannot hold.
+/// A variable that a format cannot represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unfit<'a> {
     pub name: &'a str,
-    /// `None` if the name is none.
+    /// `None` if the name itself is invalid.
     pub why: Option<Why>,
 }
 
@@ -29,14 +29,14 @@ impl std::fmt::Display for Unfit<'_> {
     }
 }
 
-/// Returns the variables as a writer has them, and those that it refuses. Nothing else calls a
-/// writer, as each relies on what is ruled out here.
+/// Returns the variables as a writer formats them, and those that it rejects. Only this function calls
+/// writers, because they rely on the checks here.
 pub(crate) fn written<'a>(variables: &[(&'a str, &'a str)], writer: Writer) -> (Vec<String>, Vec<Unfit<'a>>) {
     let mut lines = Vec::new();
     let mut unfit = Vec::new();
     for &(name, value) in variables {
         let line = match value.contains('\0') {
-            // A shell would run what is in it.
+            // A shell would execute what such a name contains.
             _ if !is_variable_name(name) => Err(None),
             true => Err(Some("a NUL")),
             false => writer(name, value).map_err(Some),
@@ -61,19 +61,19 @@ fn without_controls(value: &str) -> Result<(), Why> {
     if value.contains(|c: char| c.is_control() && c != '\t') { Err(CONTROL) } else { Ok(()) }
 }
 
-/// For `eval` in a shell.
+/// Writes a line for `eval` in a shell.
 pub(crate) fn shell(name: &str, value: &str) -> Result<String, Why> {
     Ok(format!("export {name}={}", quoted(value)))
 }
 
-/// For `/etc/profile.d`. If a shell has its own value, that stands.
+/// Writes a line for `/etc/profile.d`. If a shell already has its own value, that value stays.
 pub(crate) fn profile(name: &str, value: &str) -> Result<String, Why> {
-    // A line of its own for each, by which the block is put together.
+    // The block consists of lines, so each variable must fit on one line.
     one_line(value)?;
     Ok(format!("[ -n \"${{{name}+x}}\" ] || export {name}={}", quoted(value)))
 }
 
-/// For POSIX shells and fish, whatever the characters.
+/// Quotes any text for POSIX shells and fish.
 pub(crate) fn quoted(text: &str) -> String {
     if is_word(text) {
         return text.to_owned();
@@ -81,8 +81,8 @@ pub(crate) fn quoted(text: &str) -> String {
     if text.is_empty() {
         return "''".to_owned();
     }
-    // Neither of the two that are left outside is the same in every shell's quotes: fish
-    // knows a backslash there, and zsh (RC_QUOTES) two quotes.
+    // The single quote and the backslash stay outside the quotes, because shells treat them differently
+    // inside: fish interprets a backslash there, and zsh (RC_QUOTES) two quotes.
     let mut quoted = String::new();
     let mut is_open = false;
     for c in text.chars() {
@@ -102,15 +102,15 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Returns whether every shell takes it as it is. zsh looks for a program where a word begins with
-/// an equals sign.
+/// Returns whether every shell takes the text literally. In zsh, a word that starts with an equals sign is
+/// replaced with the path of a program.
 fn is_word(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/:+@%".contains(c);
     !text.is_empty() && text.chars().all(plain)
 }
 
-/// As Compose and the common libraries for Python, Ruby and JavaScript all read it: they differ
-/// in what a backslash does, and in which quotes a dollar is expanded.
+/// Writes a line that Compose and the common Python, Ruby, and JavaScript libraries all read in the same
+/// way. They differ in how they treat a backslash, and in which quotes they expand a dollar sign.
 pub(crate) fn dotenv(name: &str, value: &str) -> Result<String, Why> {
     let has = |chars: &[char]| value.contains(chars);
     if value.contains("${") {
@@ -131,7 +131,7 @@ pub(crate) fn dotenv(name: &str, value: &str) -> Result<String, Why> {
     Err("characters that need two different kinds of quotes")
 }
 
-/// As NCCL reads it, in any release.
+/// Writes a line that every version of NCCL reads correctly.
 pub(crate) fn nccl_conf(name: &str, value: &str) -> Result<String, Why> {
     one_line(value)?;
     match conf::fits(name, value) {
@@ -140,18 +140,18 @@ pub(crate) fn nccl_conf(name: &str, value: &str) -> Result<String, Why> {
     }
 }
 
-/// Docker reads lines up to here (`bufio.MaxScanTokenSize`), and no file with a longer one.
+/// The longest line that Docker reads (`bufio.MaxScanTokenSize`); it rejects a file with a longer one.
 const LONGEST_FOR_DOCKER: usize = 64 * 1024 - 2;
 
-/// For `docker run --env-file`, which takes the rest of the line as it is.
+/// Writes a line for `docker run --env-file`, which takes the rest of the line literally.
 pub(crate) fn docker(name: &str, value: &str) -> Result<String, Why> {
     one_line(value)?;
     let line = format!("{name}={value}");
     if line.len() > LONGEST_FOR_DOCKER { Err("more bytes than Docker reads of a line") } else { Ok(line) }
 }
 
-/// Options for `mpirun $(rdma-init env --format mpirun)`. A shell splits that at white space and
-/// expands patterns, and takes no quote away; in an `eval` it would do far more.
+/// Writes an option for `mpirun $(rdma-init env --format mpirun)`. A shell splits this output at white
+/// space and expands patterns, but does not remove quotes. An `eval` would do much more.
 pub(crate) fn mpirun(name: &str, value: &str) -> Result<String, Why> {
     let harmless: String = value.chars().filter(|c| !"=^".contains(*c)).collect();
     match harmless.is_empty() || is_word(&harmless) {
@@ -160,7 +160,7 @@ pub(crate) fn mpirun(name: &str, value: &str) -> Result<String, Why> {
     }
 }
 
-/// Returns a word of sshd's `SetEnv`. Before 8.7 it knows no escape, and cuts the line at any `#`.
+/// Returns a word for sshd's `SetEnv`. sshd before 8.7 knows no escapes, and cuts the line at any `#`.
 pub(crate) fn sshd(name: &str, value: &str) -> Result<String, Why> {
     without_controls(value)?;
     match value.contains(['"', '\\', '#']) {
@@ -169,17 +169,19 @@ pub(crate) fn sshd(name: &str, value: &str) -> Result<String, Why> {
     }
 }
 
-/// `~/.ssh/environment`, of which sshd (`read_environment_file`) takes the rest of the line.
+/// Writes a line for `~/.ssh/environment`. sshd (`read_environment_file`) takes the rest of the line
+/// literally.
 pub(crate) fn ssh_environment(name: &str, value: &str) -> Result<String, Why> {
     one_line(value)?;
     Ok(format!("{name}={value}"))
 }
 
-/// Bytes of a line: pam_env before 1.4 reads no more, and nothing that follows.
+/// In bytes: pam_env before 1.4 reads no more of a line, and nothing after it.
 const LONGEST_FOR_PAM: usize = 1022;
 
-/// `/etc/environment`, as both pam_env (`_parse_env_file`) and a shell that sources it have it:
-/// the first knows quotes around a value, no escape, and a `#` that cuts in quotes as well.
+/// Writes a line for `/etc/environment` that pam_env (`_parse_env_file`) and a shell that sources the file
+/// read in the same way. pam_env knows quotes around a value but no escapes, and a `#` cuts the value even
+/// inside quotes.
 pub(crate) fn pam(name: &str, value: &str) -> Result<String, Why> {
     without_controls(value)?;
     if value.contains(['"', '\'', '\\', '#']) {
@@ -210,7 +212,7 @@ mod tests {
         assert_eq!(shown("A", Some(LINE_BREAK)), "A (its value has a line break)");
     }
 
-    /// Every line of text is one variable: no value begins another line.
+    /// In line-based formats, each line is one variable: no value can start another line.
     #[test]
     fn no_value_begins_a_line_in_a_format_of_lines() {
         for break_ in ["\n", "\r\n", "\r"] {

@@ -1,4 +1,4 @@
-//! The decision in one line.
+//! Writes the decision in one line.
 
 use super::against;
 use crate::fabric::SkipReason;
@@ -7,12 +7,12 @@ use crate::plan::rule::NoRdmaReason;
 use crate::plan::{Fabric, Plan, PortVerdict};
 use crate::text::{condensed, counted};
 
-/// `RoCE, 8 of 9 ports, profile generic-roce (usable HCAs of link layer Ethernet)`.
+/// Returns a line such as `RoCE, 8 of 9 ports, profile generic-roce (usable HCAs of link layer Ethernet)`.
 pub(crate) fn headline(plan: &Plan) -> String {
     headline_because(plan, true)
 }
 
-/// Returns the same without what the user's own values say.
+/// Returns the same line without the contents of the user's values.
 pub(crate) fn public_headline(plan: &Plan) -> String {
     headline_because(plan, false)
 }
@@ -28,7 +28,7 @@ fn headline_because(plan: &Plan, with_reason: bool) -> String {
             format!("a net plugin over {}{}", condensed(names), against())
         }
         Fabric::Plugin(_) => format!("RDMA through a net plugin, {}{}", ports(), against()),
-        // The ports' own lines say why.
+        // The lines of the ports say why.
         Fabric::None(why) if !plan.ports.is_empty() => match turned_off_by(why, with_reason) {
             Some(by) => format!("no RDMA, because {by} turns it off, {}", ports()),
             None => format!("no RDMA, {}", ports()),

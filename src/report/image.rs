@@ -1,4 +1,4 @@
-//! The libraries of the container's image, for people.
+//! Writes the libraries in the container's image, for people.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ fn write_package(out: &mut impl Write, package: &Package) -> io::Result<()> {
     )
 }
 
-/// Returns the providers that can be loaded, then those that are there or named without effect.
+/// Writes the providers that can be loaded, then those that are present or named without effect.
 fn write_providers(out: &mut impl Write, image: &Image) -> io::Result<()> {
     let (loaded, idle): (Vec<_>, Vec<_>) =
         image.providers.iter().partition(|provider| image.provider(&provider.name) == Some(provider));

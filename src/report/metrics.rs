@@ -1,6 +1,7 @@
-//! The state and the counters of all ports for Prometheus. A metric that node_exporter's collector `infiniband`
-//! has as well has its name and its labels, so that dashboards and rules fit. Unlike that collector, this one has
-//! the counters of every driver, and those of a container that shares the HCAs of the host's network namespace.
+//! Writes the state and the counters of all ports for Prometheus. Metrics that node_exporter's `infiniband`
+//! collector also has use the same names and labels, so that existing dashboards and rules work. Unlike
+//! that collector, this one has the counters of every driver, and works in a container that shares the HCAs
+//! of the host's network namespace.
 
 mod fields;
 
@@ -22,12 +23,14 @@ pub enum Exposition {
     Prometheus,
 }
 
-/// The start of the names.
+/// The start of the metric names.
 const PREFIX: &str = "node_infiniband_";
 
-/// The metric of what the table of fields does not have.
+/// The metric for values that the table of fields does not contain.
 const OTHER: &str = "rdma_init_driver_value";
 
+/// Writes all metrics.
+///
 /// # Errors
 /// The error of the sink.
 pub(crate) fn write(out: &mut impl Write, ports: &[PortSample], how: Exposition) -> io::Result<()> {
@@ -45,7 +48,7 @@ pub(crate) fn write(out: &mut impl Write, ports: &[PortSample], how: Exposition)
     }
 }
 
-/// Returns the values of one field.
+/// Writes the values of one field.
 fn family(
     out: &mut impl Write,
     field: &Field,
@@ -58,7 +61,7 @@ fn family(
         Kind::Gauge => ("gauge", ""),
     };
     let whole = format!("{name}{end}");
-    // Only in OpenMetrics, a family's name is without the end of its counter's.
+    // In OpenMetrics, the family name of a counter has no suffix.
     let family = if how == Exposition::OpenMetrics { &name } else { &whole };
     writeln!(out, "# HELP {family} {}", field.help)?;
     writeln!(out, "# TYPE {family} {kind}")?;
@@ -71,7 +74,8 @@ fn family(
     Ok(())
 }
 
-/// Counters that only some drivers have, by the names that these give them. Some may be no counters but gauges.
+/// Writes counters that only some drivers have, under the drivers' names. Some of them may actually be
+/// gauges.
 fn others(out: &mut impl Write, ports: &[PortSample], how: Exposition) -> io::Result<()> {
     let known: BTreeSet<&str> = FIELDS.iter().flat_map(|field| field.of_hardware).copied().collect();
     let of = |port: &PortSample| -> Vec<(String, u64)> {
@@ -98,7 +102,7 @@ fn others(out: &mut impl Write, ports: &[PortSample], how: Exposition) -> io::Re
     Ok(())
 }
 
-/// Returns the value of a label.
+/// Escapes the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

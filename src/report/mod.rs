@@ -1,5 +1,5 @@
-//! What people and programs read: everything writes to an `impl Write` or
-//! returns text, and nothing here decides anything.
+//! Output for people and for programs. Every function writes to an `impl Write` or returns text, and none
+//! makes a decision.
 
 pub(crate) mod account;
 mod against;

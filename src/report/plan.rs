@@ -1,4 +1,4 @@
-//! The decision, for people: the block at start-up, and `rdma-init plan`.
+//! Writes the decision for people: the block at start-up, and `rdma-init plan`.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::plan::{EnvPlugin, Plan, PortVerdict, SCHEMA, Setting, SettingOutcome}
 use crate::state::run::Run;
 use crate::text::{amount, condensed, grouped, shortened, visible};
 
-/// What was done about pinned memory.
+/// What was done about the limit of pinned memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Memlock {
     pub before: Limit,
@@ -24,7 +24,7 @@ pub(crate) struct Memlock {
 /// How much to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// One line for each thing.
+    /// One line for each item.
     Compact,
     /// With the evidence.
     Full,
@@ -90,7 +90,7 @@ pub(crate) fn write(
     write_findings(out, plan.findings.iter())
 }
 
-/// Writes the first line: who speaks, and what was decided.
+/// Writes the first line: the program's name, its version, and the decision.
 ///
 /// # Errors
 /// The sink's errors.
@@ -98,7 +98,7 @@ pub(crate) fn write_headline(out: &mut impl Write, plan: &Plan) -> io::Result<()
     writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), visible(&headline(plan)))
 }
 
-/// Writes findings, the fix below each.
+/// Writes the findings, each with its fix below it.
 ///
 /// # Errors
 /// The sink's errors.
@@ -117,7 +117,7 @@ pub(crate) fn write_findings<'a>(
     Ok(())
 }
 
-/// A column is not wider than this; a longer name pushes its line to the right.
+/// The widest column; a longer name pushes the rest of its line to the right.
 const WIDEST: usize = 32;
 
 /// Ports with the same rate and verdict, which share a line.
@@ -139,7 +139,7 @@ fn groups(ports: &[PortVerdict]) -> Vec<PortGroup> {
     groups.map(|((used, text), names)| PortGroup { used, text, names: condensed(&names) }).collect()
 }
 
-/// `also` are others of the same library, which share its line.
+/// Writes the line of a setting. `also` contains other settings of the same library, which share the line.
 fn write_setting(out: &mut impl Write, setting: &Setting, also: &[&Setting], width: usize) -> io::Result<()> {
     let verdict = match setting.outcome {
         SettingOutcome::Filled => "set",
@@ -166,7 +166,7 @@ fn write_setting(out: &mut impl Write, setting: &Setting, also: &[&Setting], wid
     writeln!(out, "  {verdict:5}  {:width$}  {value:<8}  {}", visible(&setting.variable), visible(&reason))
 }
 
-/// `64 KiB`, or `unlimited`.
+/// Returns the limit, such as `64 KiB` or `unlimited`.
 pub(crate) fn limit(soft: Amount) -> String {
     match soft {
         Amount::Limited(bytes) => amount(bytes),
@@ -186,7 +186,7 @@ fn memlock_line(memlock: &Memlock) -> String {
     format!("{}{raised}{how}", limit(memlock.after.soft))
 }
 
-/// `plan --json`.
+/// The document of `plan --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     schema: &'static str,
@@ -204,12 +204,12 @@ impl<'a> Document<'a> {
         Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), plan: Some(plan), memlock, run: None }
     }
 
-    /// As the state directory has it.
+    /// Makes the form that the state directory contains.
     pub(crate) fn of_run(self, run: &'a Run) -> Document<'a> {
         Document { run: Some(run), ..self }
     }
 
-    /// With the start alone.
+    /// Makes the form that contains only the start.
     pub(crate) fn without_plan(self) -> Document<'a> {
         Document { plan: None, ..self }
     }

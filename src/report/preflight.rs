@@ -1,4 +1,4 @@
-//! The verdict about all nodes of a job, for people; and the faulty nodes, for a scheduler.
+//! Writes the verdict about all nodes of a job for people, and the faulty nodes for a scheduler.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::preflight::judge::verdict::Verdict;
 use crate::preflight::judge::words::{self, rail_of};
 use crate::text::{counted, visible};
 
-/// Faults, and warnings of each kind, that are shown. The document has all of them.
+/// The most faults, and the most warnings of each kind, that are shown. The document has all of them.
 const SHOWN: usize = 24;
 
 /// Writes the table.
@@ -43,7 +43,7 @@ fn headline(verdict: &Verdict) -> String {
     format!("{word} ({})", extent(verdict))
 }
 
-/// `31 of 32 nodes, 8 rails, 82 pairs (2 of them second tries), 14.2 s`
+/// Returns the extent of the test: `31 of 32 nodes, 8 rails, 82 pairs (2 of them second tries), 14.2 s`.
 pub(super) fn extent(verdict: &Verdict) -> String {
     let evidence = verdict.evidence;
     let (all, gone) = (evidence.members().len(), evidence.gone().len());
@@ -84,7 +84,7 @@ fn write_some<'a>(
     }
 }
 
-/// What is usual on a rail, and the worst pair.
+/// The typical figures of a rail, and the worst pair.
 pub(super) struct RailLine {
     pub name: String,
     pub pairs: usize,
@@ -137,7 +137,7 @@ fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
     })
 }
 
-/// Writes the names of the faulty nodes. If there is none, the file is empty.
+/// Writes the names of the faulty nodes. If there are none, the file is empty.
 ///
 /// # Errors
 /// The sink's errors.

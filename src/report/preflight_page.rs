@@ -1,8 +1,8 @@
-//! The verdict about all nodes of a job as one page: the faulty nodes, and every pair
-//! as a heat map. The page is self-contained, and fetches nothing.
+//! Writes the verdict about all nodes of a job as one page: the faulty nodes, and every pair in a heat map.
+//! The page is self-contained and loads nothing.
 //!
-//! Names and reasons come from other nodes. All of them are escaped, also within the data of the
-//! script; and the page's own policy keeps a browser from loading or sending anything.
+//! Names and reasons come from other nodes. All of them are escaped, even within the data of the script,
+//! and the page's content security policy keeps a browser from loading or sending anything.
 
 use std::io::{self, Write};
 
@@ -21,16 +21,16 @@ use crate::text::visible;
 const STYLE: &str = include_str!("preflight_page/page.css");
 const SCRIPT: &str = include_str!("preflight_page/page.js");
 
-/// Faults, and slow ones, that are listed. The document has all of them.
+/// The most faults, and the most slow nodes and links, that are listed. The document has all of them.
 const LISTED: usize = 200;
 
-/// Warnings that stand open; the others are folded.
+/// How many warnings are visible at first; the others are collapsed.
 const OPEN: usize = 10;
 
-/// The most cells, a pair on one rail each. Beyond it, the page would have more than five MB.
+/// The most cells; each is a pair on one rail. With more, the page would exceed five MB.
 const MOST_CELLS: usize = 800_000;
 
-/// What a rail of a pair has in place of a value.
+/// Stored for a rail of a pair instead of a value.
 const FAILED: u16 = 65_535;
 const UNTRIED: u16 = 65_534;
 
@@ -166,12 +166,13 @@ fn write_maps(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
          <div><canvas id=\"pairs\"></canvas></div>\n<script type=\"application/json\" id=\"data\">"
     )?;
     let json = serde_json::to_string(&data).map_err(io::Error::other)?;
-    // Within a script, `<` alone can end it or begin a comment, and JSON has it in texts only.
+    // Within a script, only `<` can end the script or start a comment, and JSON contains it only in
+    // strings.
     out.write_all(json.replace('<', "\\u003c").as_bytes())?;
     write!(out, "</script>\n<script>\n{SCRIPT}</script>\n")
 }
 
-/// Text as a browser shows it.
+/// Escapes a text, so that a browser shows it literally.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -187,34 +188,35 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// What the script draws.
+/// The data that the script draws.
 #[derive(Serialize)]
 struct PageData {
     names: Vec<String>,
     rails: Vec<String>,
     rounds: u16,
-    /// The rounds before those of second tries.
+    /// The number of rounds before the second tries.
     first: u16,
-    /// Whether each node was to meet each other one.
+    /// Whether every node was scheduled to test with every other one.
     full: bool,
-    /// For each rail the median of bandwidth and latency, in tenths.
+    /// For each rail, the medians of bandwidth and latency, in tenths.
     usual: Vec<[u16; 2]>,
-    /// Nodes and rails that are named; -1 for all rails.
+    /// The faulty nodes that the lists name, with the rail; -1 for all rails.
     marked: Vec<(u32, i32)>,
-    /// Those of them that are slow, and not at fault.
+    /// The nodes that are slow but not faulty, with the rail.
     slow: Vec<(u32, i32)>,
     between: Vec<(u32, u32, i32)>,
     gone: Vec<u32>,
-    /// Base64 of numbers of 16 bits: round, lower and higher node of each pair.
+    /// 16-bit numbers in base64: round, lower node, and higher node of each pair.
     pairs: String,
-    /// For each pair and rail, bandwidth in tenths of Gbit/s, and latency in tenths of microseconds.
+    /// For each pair and rail, bandwidth in tenths of Gbit/s, and latency in tenths of microseconds, in the
+    /// same form.
     figures: String,
     #[serde(skip)]
     is_reduced: bool,
 }
 
 impl PageData {
-    /// With at most this many cells.
+    /// Makes the data, with at most this many cells.
     fn new(verdict: &Verdict, most: usize) -> PageData {
         let evidence = verdict.evidence;
         let all = evidence.rails();
@@ -255,7 +257,7 @@ impl PageData {
             },
             rounds: evidence.tries().iter().map(|one| one.round.saturating_add(1)).max().unwrap_or_default(),
             first: evidence.rounds(),
-            // In fewer rounds no node can have met all others.
+            // With fewer rounds, a node cannot have tested with all others.
             full: came > 3 && usize::from(evidence.rounds()) >= came - 1,
             usual,
             marked: Vec::new(),
@@ -270,7 +272,7 @@ impl PageData {
         data
     }
 
-    /// The nodes and pairs that are named in the lists.
+    /// Marks the nodes and pairs that the lists name.
     fn mark(&mut self, verdict: &Verdict, is_squeezed: bool) {
         for fault in &verdict.faults {
             let rails: Vec<i32> = match &fault.place {
@@ -321,7 +323,7 @@ impl PageData {
     }
 }
 
-/// The worst rail of a pair: one that has failed, or else the one with the least bandwidth.
+/// Returns the worst rail of a pair: one that failed, or otherwise the one with the least bandwidth.
 fn worst(cells: impl Iterator<Item = [u16; 2]>) -> Option<[u16; 2]> {
     cells
         .filter(|[gbps, _]| *gbps != UNTRIED)
@@ -337,7 +339,7 @@ fn half(node: u32) -> u16 {
     u16::try_from(node).unwrap_or(u16::MAX)
 }
 
-/// Numbers of 16 bits, the low byte first, as base64 (RFC 4648).
+/// Returns 16-bit numbers in base64 (RFC 4648), low byte first.
 fn base64(numbers: &[u16]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! `rdma-init plan --in PID`, for people.
+//! Output of `rdma-init plan --in PID`, for people.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use crate::env_plugin::in_process::{Origin, Variable};
 use crate::facts::secret::shown;
 use crate::text::{shortened, visible};
 
-/// Writes the variables of a process, a line each.
+/// Writes the variables of a process, one per line.
 ///
 /// # Errors
 /// The sink's errors.

@@ -1,4 +1,4 @@
-//! What NCCL's RAS says about the ranks, for programs.
+//! Writes what NCCL's RAS reports about the ranks, for programs.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::watch::ras::names::Names;
 pub(crate) struct Report {
     /// The sentence for people.
     pub(crate) message: String,
-    /// Whether RAS has answered. Without an answer, nothing below means anything.
+    /// Whether RAS has answered. If not, the fields below mean nothing.
     answered: bool,
     hangs: bool,
     dead: Vec<RankOfReport>,
@@ -24,7 +24,7 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 struct RankOfReport {
     rank: u32,
-    /// The number of ranks of its communicator.
+    /// The number of ranks in its communicator.
     of: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
@@ -32,7 +32,7 @@ struct RankOfReport {
     gpu: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    /// NCCL's code.
+    /// NCCL's error code.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<i64>,
 }
@@ -42,7 +42,7 @@ struct BehindOfReport {
     collective: String,
     launched: u64,
     others: u64,
-    /// How many ranks these are; the text of older releases does not list all of them.
+    /// How many ranks are behind; the text of older NCCL versions does not list all of them.
     count: usize,
     ranks: Vec<RankOfReport>,
 }

@@ -1,4 +1,4 @@
-//! A self-test, for people: a line for each check, and the fix below each one that did not pass.
+//! Writes a self-test for people: one line for each check, and the fix below each check that did not pass.
 
 use std::io::{self, Write};
 
@@ -8,17 +8,17 @@ use crate::self_test::kinds::{self, KINDS, Level};
 use crate::self_test::report::{Figures, Pair, Report};
 use crate::text::{condensed_to, counted, microseconds, visible};
 
-/// Up to this many checks that do not apply are shown one by one.
+/// Up to this many checks that do not apply are listed one by one.
 const FEW: usize = 3;
 
-/// Checks with the same message, such as one that fails in the same way on all ports.
+/// Checks with the same message, such as a check that fails in the same way on all ports.
 struct Group<'a> {
     check: &'a Check,
     subjects: Vec<&'a str>,
 }
 
 impl Group<'_> {
-    /// `verbs-open mlx5_0:1..mlx5_7:1`
+    /// Returns the name of the group: `verbs-open mlx5_0:1..mlx5_7:1`.
     fn name(&self) -> String {
         match self.subjects[..] {
             [] => self.check.id.clone(),
@@ -27,11 +27,11 @@ impl Group<'_> {
     }
 }
 
-/// How many runs of names are shown for one group.
+/// The most runs of names shown for one group.
 const MOST_RUNS: usize = 8;
 
-/// Groups checks, in the order of the first one of each group. Those that passed stay alone: each has its own
-/// figures.
+/// Groups checks, in the order of each group's first check. Checks that passed are not grouped, because
+/// each has its own figures.
 fn groups<'a>(checks: impl IntoIterator<Item = &'a Check>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group> = Vec::new();
     for check in checks {
@@ -56,7 +56,7 @@ fn groups<'a>(checks: impl IntoIterator<Item = &'a Check>) -> Vec<Group<'a>> {
 pub(crate) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let (program, host) = (visible(&report.program), visible(&report.host));
     writeln!(out, "rdma-init {program} self-test of {host}: {}", verdict(report))?;
-    // What is skipped for one port says something of that port.
+    // A check that was skipped for one port tells something about that port.
     let is_void = |check: &&Check| check.outcome == Outcome::Skipped && check.subject.is_none();
     let void = report.checks.iter().filter(is_void).count();
     let shown = groups(report.checks.iter().filter(|check| void <= FEW || !is_void(check)));
@@ -67,7 +67,7 @@ pub(crate) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for ((group, name), took) in shown.iter().zip(&names).zip(&times) {
         let evidence = match (group.check.outcome, &group.check.message) {
             (Outcome::Skipped, Some(why)) => why.clone(),
-            // What was examined is usually what is right about the others.
+            // The evidence usually describes what is right about the other checks.
             (Outcome::Warning | Outcome::Failed, _) => "see below".to_owned(),
             _ => group.check.evidence.join("; "),
         };
@@ -82,13 +82,14 @@ pub(crate) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     report.pair.as_ref().map_or(Ok(()), |pair| write_rails(out, pair))
 }
 
-/// Returns what a check of a device or of another node took. The others only look at what was read before.
+/// Returns how long a check of a device or of another node took. The other checks only examine facts that
+/// were read before.
 fn took(check: &Check) -> String {
     let is_timed = kinds::find(&check.id).is_none_or(|kind| kind.level > Level::Quick);
     if is_timed && check.took_us > 0 { microseconds(check.took_us) } else { String::new() }
 }
 
-/// A line for each rail to the other node.
+/// Writes a line for each rail to the other node.
 fn write_rails(out: &mut impl Write, pair: &Pair) -> io::Result<()> {
     let names = |figures: &Figures| visible(&format!("{} - {}", figures.near, figures.far));
     let width = pair.rails.iter().map(|figures| names(figures).len()).max().unwrap_or_default().max(4);
@@ -102,8 +103,8 @@ fn write_rails(out: &mut impl Write, pair: &Pair) -> io::Result<()> {
     })
 }
 
-/// Writes a line for it all, and what did not pass unless the plan's report has just
-/// said the same.
+/// Writes one summary line, and the checks that did not pass, unless the plan's report has just shown the
+/// same.
 ///
 /// # Errors
 /// The sink's errors.
@@ -122,7 +123,7 @@ pub(crate) fn write_brief(out: &mut impl Write, report: &Report, level: log::Lev
     shown.iter().filter(|group| !group.check.is_in_plan).try_for_each(|group| explain(out, group))
 }
 
-/// The same as events.
+/// Emits the checks that did not pass as log events.
 pub(crate) fn events(report: &Report) {
     let took_us = report.took_us;
     for check in report.checks.iter().filter(|check| check.outcome > Outcome::Skipped) {
@@ -137,7 +138,7 @@ pub(crate) fn events(report: &Report) {
     tracing::info!(event = "self-test", passed, checks, took_us, "tested");
 }
 
-/// Returns what did not pass, the worst first.
+/// Returns the checks that did not pass, worst first.
 fn bad(report: &Report) -> Vec<Group<'_>> {
     let mut bad = groups(report.checks.iter().filter(|check| check.outcome > Outcome::Skipped));
     bad.sort_by_key(|group| std::cmp::Reverse(group.check.outcome));
@@ -154,7 +155,7 @@ fn explain(out: &mut impl Write, group: &Group) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the checks that there are.
+/// Writes the list of all checks.
 ///
 /// # Errors
 /// The sink's errors.
@@ -170,7 +171,7 @@ pub(crate) fn write_kinds(out: &mut impl Write) -> io::Result<()> {
     })
 }
 
-/// `passed, with 1 warning (24 checks on 2 ports, 3.1 ms)`
+/// Returns the verdict: `passed, with 1 warning (24 checks on 2 ports, 3.1 ms)`.
 fn verdict(report: &Report) -> String {
     let count = |outcome| report.checks.iter().filter(|check| check.outcome == outcome).count();
     let (failed, warned) = (count(Outcome::Failed), count(Outcome::Warning));
@@ -239,7 +240,7 @@ mod tests {
         let text = report(many);
         let lines: Vec<&str> = text.lines().skip(1).collect();
         let all = "  skipped  4 checks do not apply to this host (--json: each with its reason)";
-        // A check that only looks at what was read takes no time.
+        // No time is shown for a check that only examines facts.
         assert_eq!(lines, ["  ok       readable", all]);
         let text = report(["provider", "uverbs"].map(void).to_vec());
         assert!(

@@ -1,5 +1,5 @@
-//! What a start says on standard error, as text or as events: the decision, the outcome of a
-//! self-test, and at the end what has moved over RDMA.
+//! Writes what a start reports on standard error, as text or as log events: the decision, the outcome of a
+//! self-test, and at the end the RDMA traffic.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use crate::plan::{EnvPlugin, Fabric, Plan, SettingOutcome};
 use crate::self_test::report::Report;
 use crate::watch::account::Account;
 
-/// The decision and the findings.
+/// Reports the decision and the findings.
 pub(crate) fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
     match log.format() {
         Format::Json => events(plan, memlock),
@@ -38,7 +38,7 @@ pub(crate) fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
     }
 }
 
-/// The outcome of a self-test, after its plan was shown.
+/// Reports the outcome of a self-test, after its plan was shown.
 pub(crate) fn self_test(log: &Log, report: &Report) {
     match log.format() {
         Format::Json => self_test::events(report),
@@ -88,7 +88,7 @@ fn write_alone(out: &mut Vec<u8>, finding: &Finding) -> std::io::Result<()> {
     finding.fix.iter().try_for_each(|fix| writeln!(out, "      fix: {fix}"))
 }
 
-/// Returns the findings alone, and above them who speaks, and of what.
+/// Writes only the findings, below the first line with the program's name and the decision.
 fn under_the_headline(out: &mut Vec<u8>, plan: &Plan) -> std::io::Result<()> {
     if plan.findings.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The traffic of the HCAs, in MiB and packets per second.
+//! Writes the traffic of the HCAs, in MiB and packets per second.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::facts::traffic::{CounterValue, Traffic};
 use crate::json;
 use crate::text::visible;
 
-/// A port, and its traffic.
+/// A port and its traffic.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     pub hca: &'a str,
@@ -17,12 +17,14 @@ pub(crate) struct Row<'a> {
     pub moved: Traffic,
 }
 
+/// Writes a table with a row for each port.
+///
 /// # Errors
 /// The sink's errors.
 pub(crate) fn write(out: &mut impl Write, rows: &[Row], time: Duration) -> io::Result<()> {
     let names: Vec<String> = rows.iter().map(|row| visible(&format!("{}:{}", row.hca, row.port))).collect();
     let width = names.iter().map(String::len).max().unwrap_or_default();
-    // A port that shows only this would have no figures at all without it.
+    // Without this column, a port that counts only requests would have no figures at all.
     let shows_requests = rows.iter().any(|row| row.moved.requests.is_some());
     let head = if shows_requests { "   requests/s" } else { "" };
     writeln!(
@@ -48,12 +50,12 @@ pub(crate) fn write(out: &mut impl Write, rows: &[Row], time: Duration) -> io::R
 
 const MEBIBYTE: f64 = (1 << 20) as f64;
 
-/// Per second; `None` if it is not counted.
+/// Returns the rate per second; `None` if the value is not counted.
 fn rate(count: Option<u64>, time: Duration) -> Option<f64> {
     count.map(|count| count as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE))
 }
 
-/// `stat --json`: one on each line, with what has moved in this many seconds.
+/// A line of `stat --json`: the traffic of one port within this many seconds.
 #[derive(Serialize)]
 struct Line<'a> {
     schema: &'static str,
@@ -67,6 +69,8 @@ struct Line<'a> {
     served_requests: Option<u64>,
 }
 
+/// Writes one line for each port.
+///
 /// # Errors
 /// The sink's errors.
 pub(crate) fn write_json(out: &mut dyn Write, rows: &[Row], time: Duration) -> io::Result<()> {

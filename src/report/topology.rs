@@ -1,4 +1,4 @@
-//! Which HCA is near which GPU, as a matrix in the manner of `nvidia-smi topo -m`.
+//! Writes which HCA is near which GPU, as a matrix in the style of `nvidia-smi topo -m`.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,10 @@ use crate::facts::Facts;
 use crate::facts::rdma::Hca;
 use crate::text::{condensed, visible};
 
-/// What is written if the place of a GPU or of an HCA is not known.
+/// Written if the location of a GPU or of an HCA is unknown.
 const UNKNOWN: &str = "-";
 
-/// All distances, with what they mean.
+/// All distances and their meanings.
 const MEANINGS: [(Distance, &str); 5] = [
     (Distance::Pix, "behind one PCIe switch"),
     (Distance::Pxb, "behind several PCIe switches"),
@@ -19,8 +19,8 @@ const MEANINGS: [(Distance, &str); 5] = [
     (Distance::Sys, "across NUMA nodes"),
 ];
 
-/// Writes a line for each GPU and a column for each HCA that is a PCI device; nothing if the
-/// place of no GPU or of no HCA is known. `used` are the HCAs of the job, if that is decided.
+/// Writes a line for each GPU and a column for each HCA that is a PCI device; nothing if no GPU or no HCA
+/// has a known location. `used` contains the HCAs of the job, if they are decided.
 ///
 /// # Errors
 /// The sink's errors.
@@ -67,7 +67,7 @@ fn row(name: &str, cells: impl Iterator<Item = String>, node: &str, nearest: &st
     std::iter::once(name.to_owned()).chain(cells).chain(ends).collect()
 }
 
-/// Returns the number of a NUMA node.
+/// Returns the number of a NUMA node as text.
 fn node(number: Option<i32>) -> String {
     number.filter(|number| *number >= 0).map_or(UNKNOWN.to_owned(), |number| number.to_string())
 }

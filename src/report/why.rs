@@ -1,4 +1,4 @@
-//! `rdma-init plan --why VARIABLE`, for people.
+//! Output of `rdma-init plan --why VARIABLE`, for people.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::plan::env_plugin::ForProcess;
 use crate::plan::{Plan, SettingOutcome, Why};
 use crate::text::visible;
 
-/// Writes the chain.
+/// Writes the chain of reasons.
 ///
 /// # Errors
 /// The sink's errors.
@@ -47,7 +47,7 @@ pub(crate) fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<
     let library = plan.library;
     let as_it_is = lines(&why.forecasts, plan);
     nccl.extend(as_it_is.iter().map(|(whom, what)| format!("{library} {} will {what}", of(whom))));
-    // The errors are those of the plan as it is.
+    // The errors apply to the plan as it is, not to the plan without the variable.
     let without = lines(&why.without, &Plan { findings: Vec::new(), ..plan.clone() });
     nccl.extend(
         without.iter().map(|(whom, what)| format!("without it, {library} {} would {what}", of(whom))),

@@ -1,4 +1,4 @@
-//! The table of metrics: what each one is called, and where its value comes from.
+//! The table of metrics: the name of each one, and where its value comes from.
 
 use crate::facts::port_sample::PortSample;
 
@@ -9,11 +9,11 @@ pub(super) enum Kind {
 
 /// A metric of a port.
 pub(super) struct Field {
-    /// Without the start that all have, and without `_total`.
+    /// Without the common prefix, and without `_total`.
     pub name: &'static str,
     pub kind: Kind,
     pub help: &'static str,
-    /// What is not a counter of one name.
+    /// Reads a value that is not simply a counter with one name.
     value: Option<fn(&PortSample) -> Option<u64>>,
     /// The kernel's names; the first one that exists counts.
     of_port: &'static [&'static str],
@@ -21,7 +21,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// `None` if the port does not show it.
+    /// Returns the value; `None` if the port does not report it.
     pub(super) fn of(&self, port: &PortSample) -> Option<u64> {
         let of_port = || self.of_port.iter().find_map(|name| port.of_port.get(*name).copied());
         let of_hardware = || self.of_hardware.iter().find_map(|name| port.of_hardware.get(*name).copied());
@@ -76,7 +76,7 @@ pub(super) const FIELDS: &[Field] = &[
     Field::told("port_packets_transmitted", Kind::Counter, "Packets that the port has sent.", |port| {
         port.look.traffic.sent.packets
     }),
-    // Soft-RoCE counts it with the counters of the hardware.
+    // Soft-RoCE counts this among its hardware counters.
     Field::counter("link_downed", "Times that the link went down.", &["link_downed"], &["link_downed"]),
     Field::counter(
         "excessive_buffer_overrun_errors",

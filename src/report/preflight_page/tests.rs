@@ -8,7 +8,7 @@ use crate::preflight::judge::verdict::{Asked, judge};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 
-/// Returns a job with these names, in which `of` gives a pair's result on a rail.
+/// Returns a job with these names. `of` returns a pair's result on a rail.
 fn job(
     nodes: u32,
     rails: usize,
@@ -77,7 +77,7 @@ fn the_page_stays_some_megabytes_at_most() {
     assert!(!PageData::new(&judge(&evidence, &Asked::default()), MOST_CELLS).full);
     let page = page(&evidence);
     let cells = 256 / 2 * 8 * 4;
-    // Four bytes for each cell, and six for its pair, as base64.
+    // In base64: four bytes for each cell, and six for its pair.
     assert!(page.len() < 20_000 + cells * 6 + cells / 4 * 8 + 256 * 16, "{}", page.len());
     assert!(!page.contains("too many pairs"));
 }
@@ -90,7 +90,7 @@ fn of_too_many_pairs_the_worst_rail_is_shown_and_then_only_what_is_not_well() {
     let verdict = judge(&evidence, &Asked::default());
     assert!(PageData::new(&verdict, 480).full);
     let figures = |most| PageData::new(&verdict, most).figures.len();
-    // 120 pairs with 4 rails of 4 bytes.
+    // 120 pairs with 4 rails, 4 bytes each.
     assert_eq!(figures(480), 120 * 4 * 4 / 3 * 4);
     assert_eq!(figures(479), 120 * 4 / 3 * 4);
     let least = PageData::new(&verdict, 100);
