@@ -1,4 +1,4 @@
-//! Tests a container that has no room for a second process, or for a descriptor: the command takes
+//! Tests a container in which no second process can be started, or no descriptor is free: the command takes
 //! the place of the program.
 
 use std::fs;
@@ -40,7 +40,7 @@ fn the_command_starts_in_place_as_it_is() {
     }
 }
 
-/// The kernel's own limit, for a user who may not pass over it.
+/// Tests the kernel's own limit with a user who may not exceed it.
 #[test]
 fn at_the_limit_of_processes_of_a_user_the_command_starts_in_place() {
     let first = "exec prlimit --nproc=1 setpriv --reuid 65532 --clear-groups";
@@ -49,7 +49,7 @@ fn at_the_limit_of_processes_of_a_user_the_command_starts_in_place() {
     assert!(ended.stderr.contains("limit of processes or open files may be too low"), "{ended:#?}");
 }
 
-/// Signals are as the command would have had them without the program.
+/// The command gets the signal state that it would have without the program.
 #[test]
 fn the_command_inherits_what_it_would_have_inherited() {
     for (flags, start) in WAYS {
@@ -87,7 +87,7 @@ fn commands_of_our_own_need_no_second_process() {
 
 #[test]
 fn without_a_descriptor_the_command_starts_in_place_too() {
-    // The command is a static program: the loader of others needs a descriptor.
+    // The command is a static program, because the dynamic loader needs a descriptor.
     let program = binary();
     let mut ours = rdma_init(["--", program.to_str().unwrap(), "--version"]);
     ours.env_remove("RDMA_INIT_CONFIG");
@@ -97,7 +97,7 @@ fn without_a_descriptor_the_command_starts_in_place_too() {
     assert!(ended.stderr.contains("as it would have been without rdma-init"), "{ended:#?}");
 }
 
-/// The init has a preparation, which is killed, and can start no process in its place.
+/// The init's preparation is killed, and the init cannot start a process in its place.
 #[test]
 fn a_command_that_cannot_have_a_process_of_its_own_starts_in_place() {
     for (flags, is_pid_1) in [(&[][..], true), (&["--supervise"], false)] {
@@ -110,7 +110,7 @@ fn a_command_that_cannot_have_a_process_of_its_own_starts_in_place() {
     }
 }
 
-/// An orphan goes where it would go without the program: the command would never reap it.
+/// An orphan gets the same parent as without the program, because the command would never reap it.
 #[test]
 fn a_command_that_starts_in_place_adopts_no_orphans() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn a_command_that_starts_in_place_adopts_no_orphans() {
         kill $orphan; [ $parent = $$ ] && echo adopted; echo done";
     let ours = rdma_init(["--supervise", "--", "sh", "-c", script, "sh", fifo.to_str().unwrap()]);
     let ended = without_a_process(ours, false, |group| {
-        // This opens when the command does, which can have processes from then on.
+        // Opening this succeeds once the command opens it; from then on, the command can start processes.
         let mut go = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
         fs::write(group.join("pids.max"), "max").unwrap();
         go.write_all(b"go\n").unwrap();
@@ -130,8 +130,8 @@ fn a_command_that_starts_in_place_adopts_no_orphans() {
     assert_eq!(ended.expect_code(0).stdout, "done\n");
 }
 
-/// Runs the program in a control group that has room for one process from the time of its preparation on,
-/// which is killed. `None` if this machine has no such group to make.
+/// Runs the program in a control group that allows one process from its preparation on; the preparation is
+/// killed. `None` if this machine cannot make such a group.
 fn without_a_process(ours: Command, is_pid_1: bool, then: impl FnOnce(&Path)) -> Option<Ended> {
     let hang = Hang::interruptible("/sys/class/infiniband");
     let folder = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn without_a_process(ours: Command, is_pid_1: bool, then: impl FnOnce(&Path)) ->
     Some(ended)
 }
 
-/// Makes its own control group; `None` if this machine has none to make.
+/// Makes a control group; `None` if this machine cannot.
 fn limit_of_processes(name: &str) -> Option<std::path::PathBuf> {
     for root in ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"] {
         let group = Path::new(root).join(name);

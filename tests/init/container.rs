@@ -1,5 +1,5 @@
-//! A container of a host with one HCA of InfiniBand, whose root is a directory of this machine, so that what a start
-//! leaves there can be looked at when it has ended.
+//! A container on a host with one InfiniBand HCA. Its root is a directory of this machine, so that tests
+//! can examine what a start leaves there.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use crate::support::copy_of_binary;
 use crate::support::running::from_scratch;
 
-/// What all containers see: the program, a busybox, and a host with one HCA of InfiniBand.
+/// What all containers see: the program, a busybox, and a host with one InfiniBand HCA.
 static HOST: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {
@@ -51,7 +51,7 @@ static HOST: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     folder
 });
 
-/// Files of a container before the start, all of which the start amends.
+/// Files that a container has before the start; the start amends all of them.
 pub const FILES: [(&str, &str); 6] = [
     ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
     ("etc/nccl.conf", "NCCL_DEBUG=WARN\n"),
@@ -81,8 +81,8 @@ pub fn program() -> PathBuf {
     HOST.path().join("opt/rdma-init")
 }
 
-/// Makes the command that runs the program with these arguments in a container with this root, in a mount namespace
-/// that is its own already, or is made. `chroot` is the command that enters the root.
+/// Makes the command that runs the program with these arguments in a container with this root, either in
+/// the current mount namespace or in a new one. `chroot` is the command that enters the root.
 pub fn command(root: &Path, is_own: bool, chroot: &str, arguments: &[&str]) -> Command {
     let mounts = format!(
         "for place in opt sys dev; do mount --bind {}/$place {root}/$place; done

@@ -1,5 +1,5 @@
-//! Tests a preparation that crashes where no PID 1 watches: the command starts nevertheless, once,
-//! in the place of the preparation.
+//! Tests a preparation that crashes where no PID 1 monitors it: the command still starts, once, in the
+//! place of the preparation.
 
 use std::fs;
 use std::process::Command;
@@ -20,17 +20,16 @@ const SIGNALS: [(i32, &str); 5] = [
     (libc::SIGFPE, "SIGFPE"),
 ];
 
-/// Makes a command that prints a variable. The variable is set only if the preparation came to
-/// its end.
+/// Makes a command that prints a variable. The variable is set only if the preparation finished.
 fn command() -> Command {
     let script = "echo \"ran $$ ${T_X:-unprepared}\"; exit 7";
     rdma_init(["--set", "T_X=prepared", "--", "sh", "-c", script])
 }
 
-/// Sends a signal that names the process itself as its sender, as its own fault does.
+/// Sends a signal that names the process itself as its sender, as a real fault does.
 pub fn fault(pid: i32, signal: i32) {
-    // SAFETY: the structure is plain data, as `struct siginfo` begins: three numbers, and after
-    // what aligns the rest, the process and user of the sender.
+    // SAFETY: the structure is plain data that starts as `struct siginfo` does: three numbers, then
+    // padding, and then the sender's process and user.
     let sent = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         info.si_signo = signal;
@@ -41,7 +40,7 @@ pub fn fault(pid: i32, signal: i32) {
     assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Lets the preparation hang, and crash there.
+/// Lets the preparation hang, and makes it crash there.
 fn crashed(mut command: Command, path: &str, signal: i32, change: impl FnOnce(&mut Command)) -> (Ended, i32) {
     change(&mut command);
     let hang = Hang::interruptible(path);
@@ -66,7 +65,7 @@ fn the_command_starts_in_place() {
     }
 }
 
-/// A real crash: there is little room on the stack.
+/// Causes a real crash: the stack is too small.
 #[test]
 fn a_stack_that_is_too_small_does_not_keep_the_command_from_its_start() {
     for start in [in_place, as_pid_1] {
@@ -111,7 +110,7 @@ fn it_refuses_where_a_key_asks_for_it() {
     assert_eq!(fs::read_to_string(&log).unwrap(), format!("rdma-init: {reason}"));
 }
 
-/// The parent of the program may have blocked all signals, and the kernel kills for a fault whose
+/// The parent of the program may have blocked all signals, and the kernel kills a process for a fault whose
 /// signal is blocked.
 const BLOCKED: &str = "exec env --block-signal=SEGV --block-signal=ABRT";
 
@@ -122,7 +121,8 @@ fn a_signal_that_is_blocked_is_a_crash_nevertheless() {
     assert_eq!(ended.stdout.matches("ran ").count(), 1, "{ended:#?}");
 }
 
-/// A signal that another process sent meanwhile waits for the command, which inherits the mask.
+/// A signal that another process sends in the meantime stays pending for the command, which inherits the
+/// mask.
 #[test]
 fn a_signal_that_is_blocked_waits_for_the_command() {
     for signal in [libc::SIGSEGV, libc::SIGABRT] {
@@ -139,7 +139,7 @@ fn a_signal_that_is_blocked_waits_for_the_command() {
     }
 }
 
-/// The parser of the flags is what needs more stack than there is.
+/// The parser of the flags needs more stack than there is.
 #[test]
 fn a_flag_is_obeyed_that_could_not_be_parsed() {
     for start in [in_place, as_pid_1] {
@@ -151,7 +151,7 @@ fn a_flag_is_obeyed_that_could_not_be_parsed() {
     }
 }
 
-/// Such a signal of another process is for the command, as without rdma-init.
+/// Such a signal from another process is for the command, as without rdma-init.
 #[test]
 fn a_signal_of_somebody_else_is_no_crash() {
     for (signal, name) in SIGNALS {
@@ -168,7 +168,7 @@ fn a_signal_of_somebody_else_is_no_crash() {
     }
 }
 
-/// glibc's getifaddrs(3) and if_nameindex(3) end the process at such an error.
+/// After such an error, glibc's getifaddrs(3) and if_nameindex(3) would end the process.
 #[test]
 fn an_odd_error_of_the_netlink_socket_is_no_crash() {
     for errno in [libc::ENOTCONN, libc::ECONNREFUSED, libc::EBADF] {

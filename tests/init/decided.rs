@@ -1,5 +1,4 @@
-//! Tests a preparation that hangs after it has decided: the command gets the variables that
-//! were decided.
+//! Tests a preparation that hangs after it has decided: the command gets the decided variables.
 
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use nix::libc;
 use crate::support::hang::Hang;
 use crate::support::running::{after, hanging, rdma_init, send};
 
-/// The last part of the path to the state's directory, as the program opens it.
+/// The last part of the state directory's path, as the program opens it.
 const STATE: &str = "a-state-that-hangs";
 
 /// This is long enough for the decision, even on a busy machine.
@@ -69,14 +68,13 @@ fn the_limit_of_pinned_memory_is_raised_all_the_same() {
         let running = hanging(after("ulimit -l 64; ulimit -S -l 32; exec", ours), true, &hang);
         hang.wait();
         let ended = running.end().expect_code(0);
-        // The limit was raised to the hard one, or is unlimited if this machine's root may do
-        // that.
+        // The limit was raised to the hard limit, or is unlimited if this machine's root may do that.
         let raised = ["64\n", "unlimited\n"].contains(&ended.stdout.as_str());
         assert_eq!((raised, ended.stdout == "32\n"), (is_raised, !is_raised), "{mode}: {ended:#?}");
     }
 }
 
-/// If the kernel has no room for the variables, the command starts as without a decision.
+/// If the variables do not fit into the kernel's limits, the command starts as without a decision.
 #[test]
 fn variables_that_have_no_room_do_not_keep_the_command_from_its_start_or_refuse_it() {
     let place = tempfile::tempdir().unwrap();
@@ -97,7 +95,7 @@ fn variables_that_have_no_room_do_not_keep_the_command_from_its_start_or_refuse_
     }
 }
 
-/// The state's directory answers at once, so even the default time, which is long, delays nothing.
+/// The state directory answers at once, so even the default timeout, which is long, delays nothing.
 #[test]
 fn a_state_that_answers_changes_nothing() {
     let place = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Tests how the container ends: with the command's code, by a signal, and by a stop that comes
-//! early.
+//! Tests how the container ends: with the command's code, by a signal, and by an early stop signal.
 
 use std::time::Duration;
 
@@ -83,7 +82,7 @@ fn is_in_main(running: &Running) -> bool {
     blocks || !children(running.pid).is_empty()
 }
 
-/// No stop is lost once PID 1 has reached its `main`.
+/// No stop signal is lost once PID 1 has reached its `main`.
 #[test]
 fn a_stop_is_kept_from_the_first_moment_on() {
     for _ in 0..100 {
@@ -94,8 +93,8 @@ fn a_stop_is_kept_from_the_first_moment_on() {
     }
 }
 
-/// The container ends, whenever the stop comes. Before `main`, the kernel drops a signal that
-/// is sent to a PID 1 without a handler. Then a second stop must end it.
+/// The container ends, whenever the stop signal arrives. Before `main`, the kernel drops a signal to a PID
+/// 1 without a handler. In this case, a second stop signal must end it.
 #[test]
 fn a_stop_at_any_moment_ends_the_container() {
     let mut lost = Vec::new();
@@ -114,8 +113,7 @@ fn a_stop_at_any_moment_ends_the_container() {
     println!("{} of 150 were sent before `main` and lost, after microseconds: {lost:?}", lost.len());
 }
 
-/// Many signals come at once while the command starts: the first one ends it, and the others do
-/// no harm.
+/// Many signals arrive at once while the command starts: the first one ends it, and the others do no harm.
 #[test]
 fn a_storm_of_stops_ends_the_container() {
     for _ in 0..20 {
@@ -148,7 +146,7 @@ fn it_needs_no_privilege() {
     assert_eq!(ended.expect_code(3).stdout, "65533\n1\n");
 }
 
-/// The command starts even without /proc, /sys, /dev and standard input.
+/// The command starts even without /proc, /sys, /dev, and standard input.
 #[test]
 fn it_needs_no_file_system() {
     let first = "for folder in /sys /dev /proc; do mount -t tmpfs none $folder; done; exec <&-; exec";

@@ -42,8 +42,8 @@ fn the_signal_that_was_forwarded_is_named() {
     assert!(last_line(&ended.stderr).contains("SIGTERM was forwarded"), "{ended:#?}");
 }
 
-/// A signal that asks for no end is named only if it kills the command. A window that was
-/// resized an hour ago is not a cause of the end.
+/// A signal that does not ask for the end is named only if it kills the command. A window that was resized
+/// an hour ago is not the cause of the end.
 #[test]
 fn other_signals_are_named_only_where_they_kill() {
     let script = "trap : WINCH; trap 'exit 3' HUP; echo ready; while :; do sleep 0.02; done";

@@ -1,4 +1,4 @@
-//! Tests `rdma-init exec` in a container whose preparation still runs.
+//! Tests `rdma-init exec` in a container whose preparation is still running.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::support::{binary, poll_until};
 const HANGS: &str = "/sys/class/infiniband";
 const ENTERS: [&str; 4] = ["exec", "--", "env", "ENTERED=1"];
 
-/// Starts a PID 1 whose preparation hangs, and a process that enters its container. Both have
-/// `timeout` as the time for the preparation.
+/// Starts a PID 1 whose preparation hangs, and a process that enters its container. `timeout` is the
+/// preparation timeout of both.
 fn start(state: &Path, hang: &Hang, timeout: &str) -> (Running, Child) {
     let mut init = shell("echo ready; exec sleep 1000");
     init.env("RDMA_INIT_STATE_DIR", state).env("RDMA_INIT_PREPARE_TIMEOUT", timeout);
@@ -33,19 +33,19 @@ fn enter(init: &Running, state: &Path, variables: &[(&str, &str)], arguments: &[
     enter.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Puts a shell before the program, which stays and is PID 1, as tini and others do.
+/// Starts the program below a shell that stays as PID 1, as tini and others do.
 fn below_another(command: Command) -> Command {
     after("run() { \"$@\"; true; }; run", command)
 }
 
-/// Waits for the first line of what a process says.
+/// Waits for the first line of a process's messages.
 fn first_line(enters: &mut Child) -> String {
     let mut said = String::new();
     BufReader::new(enters.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
     said
 }
 
-/// Returns the answer of `rdma-init status`, which is that the container is not ready.
+/// Returns the answer of `rdma-init status`, and expects that the container is not ready.
 fn not_ready(init: &Running, state: &Path) -> String {
     let asked = enter(init, state, &[], &["status"]).wait_with_output().unwrap();
     let said = String::from_utf8(asked.stdout).unwrap();
@@ -77,7 +77,7 @@ fn it_waits_for_a_start_that_is_not_done() {
         hang.release();
         let (variables, said) = end(enters);
         assert_eq!(variables, ["NCCL_IB_TC=106"]);
-        // On a busy machine, it takes long enough for this to be said.
+        // On a busy machine, it takes long enough to print this line.
         let is_fine = |line: &str| line.contains("is waiting until the container is prepared");
         assert!(said.lines().all(is_fine), "{said}");
         init.wait_for("ready");
@@ -100,7 +100,7 @@ fn it_waits_no_longer_than_it_is_asked_to_and_says_for_what() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("state");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    // Node 1 does not come.
+    // Node 1 does not join.
     let mut init = shell("echo ready; exec sleep 1000");
     init.env("RDMA_INIT_STATE_DIR", &state).env("RDMA_INIT_SET", "NCCL_IB_TC=106").envs([
         ("RDMA_INIT_PREFLIGHT", "warn"),
@@ -118,7 +118,7 @@ fn it_waits_no_longer_than_it_is_asked_to_and_says_for_what() {
     assert!(said.contains(&format!("not ready: the start is under way: {phase}")), "{said}");
     let (variables, said) = end(inside(&["exec", "--wait", "1s", "--", "env"]));
     let waits = format!("is waiting until the container is prepared, for 1s at most (--wait): {phase}");
-    // What it has waited for, how long, and what to do.
+    // The message says what the process waited for, how long, and what to do.
     let late = format!("the start of the container is still under way after 1s (--wait): {phase}");
     assert!(said.contains(&waits) && said.contains(&late), "{said}");
     assert!(said.contains("enter again when rdma-init status reports that the command is running"), "{said}");
@@ -132,8 +132,8 @@ fn it_waits_no_longer_than_it_is_asked_to_and_says_for_what() {
     }
 }
 
-/// The options of the start are flags of PID 1, or of a process below another PID 1, which the process
-/// that enters does not know.
+/// The options of the start are flags of PID 1, or of a process below another PID 1. The entering process
+/// does not know them.
 #[test]
 fn it_waits_for_a_preflight_whose_options_it_does_not_know() {
     for below in [|command| command, below_another] {
@@ -157,7 +157,7 @@ fn it_waits_for_a_preflight_whose_options_it_does_not_know() {
         zero.wait_for_error("1 of 2 nodes have joined");
         let phase = "the start is under way: preflight: 1 of 2 nodes have joined";
         assert!(not_ready(&zero, &state).contains(phase));
-        // By its own options, it would not wait.
+        // With its own options, it would not wait.
         let mut enters =
             enter(&zero, &state, &[("RDMA_INIT_PREPARE_TIMEOUT", "1ms")], &["exec", "--", "env"]);
         let said = first_line(&mut enters);
@@ -173,8 +173,8 @@ fn it_waits_for_a_preflight_whose_options_it_does_not_know() {
     }
 }
 
-/// A self-test is over here, and the state is not written yet: a start waits where it looks into its
-/// directory.
+/// At this point, the self-test is over, and the state is not written yet: the start waits when it opens
+/// the state directory.
 #[test]
 fn what_a_start_is_at_is_told_until_its_state_is_there() {
     for is_pid_1 in [true, false] {
@@ -202,8 +202,8 @@ fn what_a_start_is_at_is_told_until_its_state_is_there() {
     }
 }
 
-/// A start that only decides is seen below another PID 1, too, and can be waited for longer than starts
-/// usually take.
+/// A start that only decides is found even below another PID 1, and a process can wait longer for it than
+/// starts usually take.
 #[test]
 fn it_waits_as_long_as_it_is_asked_to() {
     for (is_below, flag) in [(false, "--memlock=warn"), (true, "--memlock=warn"), (true, "--supervise")] {
@@ -228,12 +228,12 @@ fn it_waits_as_long_as_it_is_asked_to() {
     }
 }
 
-/// Without an init, a process that crashes becomes the command, with its number and its start.
+/// Without an init, a crashed process becomes the command, and keeps its PID and its start time.
 #[test]
 fn a_preparation_that_has_crashed_is_not_waited_for() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("state");
-    // The state is about to be written, and what the self-test has left is there.
+    // The state is about to be written, and the phase file of the self-test exists.
     let hang = Hang::interruptible("env.sh");
     let script = "echo ready; exec sleep 1000";
     let mut start = rdma_init(["--self-test=warn", "--prepare-timeout=1000s", "--", "sh", "-c", script]);

@@ -38,7 +38,7 @@ fn a_program_that_ends_with_126_or_127_did_run() {
     }
 }
 
-/// `remap-exit` changes only codes of the command, and not those of the program itself.
+/// `remap-exit` changes only codes of the command, not those of the program itself.
 #[test]
 fn codes_of_our_own_are_not_remapped() {
     let all = ["--remap-exit", "127", "--remap-exit", "126", "--remap-exit", "125", "--remap-exit", "121"];
@@ -54,8 +54,7 @@ fn codes_of_our_own_are_not_remapped() {
     }
 }
 
-/// The error is told apart from the command's code in the same way if PID 1 starts the command
-/// itself.
+/// The error and the command's code are also kept apart if PID 1 starts the command itself.
 #[test]
 fn it_is_told_apart_without_the_preparation() {
     for (command, code, message) in [
@@ -64,7 +63,7 @@ fn it_is_told_apart_without_the_preparation() {
     ] {
         let hang = Hang::interruptible("/sys/class/infiniband");
         let running = hanging(rdma_init(["--remap-exit", "127", "--", command]), true, &hang);
-        // By now, PID 1 has its orders. It starts the command in place of the process that is killed.
+        // By now, PID 1 has its orders. It starts the command in place of the killed process.
         send(hang.wait(), libc::SIGKILL);
         let ended = running.end().expect_code(code);
         assert!(ended.stderr.contains(message), "{ended:#?}");

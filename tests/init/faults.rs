@@ -1,6 +1,6 @@
-//! Makes each system call of a start fail, one in each start, with the errors that its manual page names. The
-//! command starts, or the program refuses with a sentence and one of its codes; it neither hangs nor crashes, and
-//! each file that it leaves is whole.
+//! Makes each system call of a start fail, one in each start, with the errors that its manual page lists.
+//! Either the command starts, or the program refuses with a sentence and one of its codes. It never hangs
+//! or crashes, and each file that it leaves is complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn start(root: &Path, is_pid_1: bool, fails: Option<(Place, i32)>) -> (Ended, Ve
     (ended, seen.recv_timeout(DEADLINE).expect("no process has the filter any more"))
 }
 
-/// The last lines of the files that a start writes, or of what was there before.
+/// The last lines of the files after a start: those that it writes, or what was there before.
 struct Whole(Vec<(PathBuf, Option<String>)>);
 
 /// Returns all files below a directory, with their paths from it.
@@ -51,13 +51,13 @@ fn all_files(root: &Path) -> Vec<PathBuf> {
 }
 
 impl Whole {
-    /// By a start that no fault meets.
+    /// Reads the files after a start without a fault.
     fn of(root: &Path) -> Whole {
         let last = |path: &PathBuf| last_line(&fs::read(root.join(path)).unwrap());
         Whole(all_files(root).into_iter().map(|path| (path.clone(), last(&path))).collect())
     }
 
-    /// Returns what is wrong with the files of a start.
+    /// Returns what is wrong with the files after a start.
     fn wrong(&self, root: &Path) -> Vec<String> {
         let mut wrong = Vec::new();
         for path in all_files(root) {
@@ -88,7 +88,7 @@ impl Whole {
     }
 }
 
-/// Where a file usually is: a start that cannot use `/run` leaves its state in `/tmp`.
+/// Returns where a file usually is: a start that cannot use `/run` saves its state in `/tmp`.
 fn as_usual(path: &Path) -> PathBuf {
     let of_state = path.strip_prefix("tmp").ok().and_then(|path| path.to_str()?.strip_prefix("rdma-init-0"));
     let name = of_state.and_then(|state| Path::new(state).file_name());
@@ -96,13 +96,13 @@ fn as_usual(path: &Path) -> PathBuf {
 }
 
 fn last_line(bytes: &[u8]) -> Option<String> {
-    // The order of variables is that of their names, and a variable may be left out.
+    // Variables are sorted by name, and one may be missing, so the last line may be any variable.
     let line = String::from_utf8_lossy(bytes).lines().last()?.to_owned();
     let is_variable = line.contains('=');
     Some(if is_variable { "a variable".to_owned() } else { line })
 }
 
-/// Returns what is wrong with a start that a fault has met.
+/// Returns what is wrong with a start in which a call failed.
 fn wrong(ended: &Ended, root: &Path, whole: &Whole, may_be_late: bool) -> Vec<String> {
     let mut wrong = whole.wrong(root);
     let has_run = ended.stdout.starts_with("ran ") && ended.stdout.lines().count() == 1;
@@ -116,7 +116,7 @@ fn wrong(ended: &Ended, root: &Path, whole: &Whole, may_be_late: bool) -> Vec<St
             wrong.push(format!("it says {word:?}"));
         }
     }
-    // The command and those who enter have the same.
+    // The command and processes that enter get the same values.
     if let Ok(plan) = fs::read(root.join("run/rdma-init/plan.json")) {
         let plan: serde_json::Value = serde_json::from_slice(&plan).unwrap_or_default();
         let filled = plan["run"]["filled"]["NCCL_IB_HCA"].as_str();
@@ -127,7 +127,8 @@ fn wrong(ended: &Ended, root: &Path, whole: &Whole, may_be_late: bool) -> Vec<St
     wrong
 }
 
-/// Starts the program once for each fault, and expects that nothing is wrong. Returns how many starts were refused.
+/// Starts the program once for each fault, and expects that nothing is wrong. Returns how many starts were
+/// refused.
 #[track_caller]
 fn expect_all_well(is_pid_1: bool, choose: impl Fn(&[Place]) -> Vec<(Place, i32)>) {
     let root = container::root();
@@ -167,13 +168,14 @@ fn expect_all_well(is_pid_1: bool, choose: impl Fn(&[Place]) -> Vec<(Place, i32)
     assert!(count > 50, "{count}");
 }
 
-/// Whether the C library makes the call before the program begins: it protects its own memory, or ends the process.
+/// Returns whether the C library makes the call before the program begins: it protects its own memory, or
+/// ends the process.
 fn is_before_main(place: Place) -> bool {
     (place.process, place.call, place.nth) == (0, libc::SYS_mprotect, 0)
 }
 
-/// Whether the preparation asks here whether it may go on. If it cannot read the answer, PID 1 starts the command when
-/// the time for the preparation is over.
+/// Returns whether the preparation asks here whether it may continue. If it cannot read the answer, PID 1
+/// starts the command when the preparation timeout expires.
 fn is_permit(place: Place, places: &[Place]) -> bool {
     place.process == 1 && place.call == libc::SYS_read && is_last(place, places)
 }
@@ -183,13 +185,13 @@ fn is_last(place: Place, places: &[Place]) -> bool {
     !places.iter().any(is_later)
 }
 
-/// The first and the last call of each kind in each process, with the likeliest error.
+/// Returns the first and the last call of each kind in each process, with the most likely error.
 fn some(places: &[Place]) -> Vec<(Place, i32)> {
     let is_edge = |place: &&Place| place.nth == 0 || is_last(**place, places);
     places.iter().filter(is_edge).map(|place| (*place, call_of(*place).2[0])).collect()
 }
 
-/// Each call with each error.
+/// Returns each call with each of its errors.
 fn all(places: &[Place]) -> Vec<(Place, i32)> {
     let errors = |place: Place| call_of(place).2.iter().map(move |errno| (place, *errno));
     places.iter().copied().flat_map(errors).collect()

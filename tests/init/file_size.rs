@@ -29,7 +29,7 @@ fn a_limit_of_nothing_does_not_keep_the_command_from_its_start() {
     }
 }
 
-/// What an earlier start has left is ours. It goes, because it is not what the command gets.
+/// What an earlier start left is removed, because the command gets other values.
 #[test]
 fn a_state_that_cannot_be_replaced_is_not_called_somebody_else_s() {
     for (flags, start) in WAYS {
@@ -49,8 +49,7 @@ fn a_state_that_cannot_be_replaced_is_not_called_somebody_else_s() {
     }
 }
 
-/// The command inherits the disposition of SIGXFSZ from the program's parent, and not from the
-/// program.
+/// The command inherits the disposition of SIGXFSZ from the program's parent, not from the program.
 #[test]
 fn the_command_inherits_what_there_was() {
     let place = tempfile::tempdir().unwrap();
@@ -71,8 +70,8 @@ fn the_command_inherits_what_there_was() {
     }
 }
 
-/// The messages of PID 1 go beyond the limit. The signal that this raises must end neither PID
-/// 1 nor the command.
+/// The messages of PID 1 exceed the limit. The signal that this raises must end neither PID 1 nor the
+/// command.
 #[test]
 fn words_that_have_no_room_end_nobody() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,8 +16,8 @@ use crate::support::running::{
 use crate::support::signal_states::{STATES, State, inherit, shown};
 use crate::support::{poll_until, status_field};
 
-/// The differences between the state of a command that the program has started and one that was
-/// started directly, for each of [`STATES`].
+/// Returns the differences between the state of a command that the program started and one that was started
+/// directly, for each of [`STATES`].
 pub fn differences(options: &[&str], start: fn(Command) -> Running) -> Vec<String> {
     let difference = |state: &State| {
         let mut direct = Command::new("/bin/cat");
@@ -39,8 +39,7 @@ fn the_command_gets_the_mask_and_dispositions_that_pid_1_had() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Whatever signal state PID 1 has inherited, it notices the end of the command and reaps
-/// orphans.
+/// Whatever signal state PID 1 inherits, it notices the end of the command and reaps orphans.
 #[test]
 fn no_inherited_state_makes_pid_1_hang() {
     for state in STATES {
@@ -134,9 +133,9 @@ fn standard_descriptors_that_are_closed_stay_closed() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What PID 1 and the preparation open for themselves must never take the place of a closed
-/// standard descriptor, because a message would then be written into it. (An eventfd there
-/// makes Linux before 6.9 take a message for a number.)
+/// Files that PID 1 and the preparation open must never take the place of a closed standard descriptor,
+/// because a message would then be written into it. (Before Linux 6.9, an eventfd there would interpret a
+/// message as a number.)
 #[test]
 fn our_own_descriptors_never_take_the_place_of_standard_ones() {
     let mut wrong = Vec::new();
@@ -164,7 +163,7 @@ fn nobody_at_standard_error_does_not_matter() {
     assert_eq!(as_pid_1(command).end().expect_code(0).stdout, "started 1\n");
 
     let (_reader, writer) = nix::unistd::pipe().unwrap();
-    // SAFETY: fcntl sets a flag of our own pipe; it is cleared once the pipe is full.
+    // SAFETY: fcntl sets a flag on this test's own pipe; it is cleared once the pipe is full.
     unsafe {
         libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK);
         while nix::unistd::write(&writer, &[b'.'; 4096]).is_ok() {}
@@ -178,7 +177,7 @@ fn nobody_at_standard_error_does_not_matter() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
-/// PID 1 writes a message into a broken pipe, and nothing ends by that.
+/// PID 1 writes a message into a broken pipe, and no process ends because of it.
 #[test]
 fn pid_1_may_speak_into_a_broken_pipe() {
     let mut command = rdma_init(["--prepare-timeout", "1ns", "--", "sh", "-c", "echo started"]);

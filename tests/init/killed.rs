@@ -1,5 +1,5 @@
-//! Tests a child that is killed after PID 1 has permitted it to become the command. If it was
-//! not the command yet, PID 1 starts the command; if it was, PID 1 never starts it again.
+//! Tests a child that is killed after PID 1 has permitted it to become the command. If it was not the
+//! command yet, PID 1 starts the command; if it was, PID 1 never starts it again.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -42,17 +42,17 @@ fn the_command_is_started_with_what_was_decided() {
     }
 }
 
-/// The deadline passes while the child is on its way to the exec.
+/// The deadline passes while the child is about to exec.
 #[test]
 fn a_deadline_does_not_change_what_was_decided() {
     for signal in [libc::SIGKILL, libc::SIGSEGV] {
         let in_time = [100, 500, 2500, 12500].map(Duration::from_millis).into_iter().find_map(|deadline| {
             let flags = ["--prepare-timeout", &format!("{}ms", deadline.as_millis())];
             let started = about_to_exec(&flags, true);
-            // PID 1 counts from an earlier moment on.
+            // PID 1 measures the time from an earlier moment.
             std::thread::sleep(deadline);
             let ended = killed(started, signal);
-            // A busy machine may not get to the exec in time.
+            // A busy machine may not reach the exec in time.
             (!ended.stderr.contains("(prepare-timeout)")).then_some(ended)
         });
         let ended = in_time.expect("the preparation comes to its end").expect_code(7);
@@ -60,7 +60,7 @@ fn a_deadline_does_not_change_what_was_decided() {
     }
 }
 
-/// Kills the child that hangs, and lets all others go on.
+/// Kills the hanging child, and lets all other processes continue.
 fn killed((_folder, hang, running): (tempfile::TempDir, Hang, Running), signal: i32) -> Ended {
     let child = running.child();
     send(child, signal);
@@ -102,10 +102,10 @@ fn a_command_that_is_killed_is_not_started_again() {
     }
 }
 
-/// The child is killed at different moments of its way to the exec.
+/// The child is killed at different moments before the exec.
 #[test]
 fn a_kill_at_any_time_starts_nothing_twice() {
-    // The command runs long enough that the kill comes before its own end.
+    // The command runs long enough that the kill happens before it ends on its own.
     let script = "echo ran; exec sleep 0.2";
     let mut untouched = 0;
     for microseconds in (0..10_000).step_by(200) {
@@ -117,7 +117,7 @@ fn a_kill_at_any_time_starts_nothing_twice() {
         let ran = ended.stdout.matches("ran").count();
         assert!(ran <= 1, "{microseconds}: {ended:#?}");
         let code = ended.status.code();
-        // A command that PID 1 has started in place of the killed child comes to its own end.
+        // A command that PID 1 started in place of the killed child ends on its own.
         assert!(code == Some(137) || code == Some(0) && ran == 1, "{microseconds}: {ended:#?}");
         untouched += usize::from(code == Some(0));
     }

@@ -1,10 +1,10 @@
-//! Tests a start with few rights, and which rights its own processes keep.
+//! Tests a start with few privileges, and which privileges its own processes keep.
 
 use super::container;
 use crate::support::running::{as_pid_1, children, descriptors, has_descriptors, status};
 use crate::support::{poll_until, status_field};
 
-/// What takes rights away and enters the container.
+/// Commands that drop privileges and enter the container.
 const RESTRICTIONS: [&str; 6] = [
     "chroot",
     "setpriv --bounding-set=-all,+sys_chroot --inh-caps=-all chroot",

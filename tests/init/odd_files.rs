@@ -1,5 +1,5 @@
-//! Tests files of the image that are something else: a FIFO without a writer, a device, a
-//! directory, or a file without end. None of them delays a start.
+//! Tests files of the image that are something else: a FIFO without a writer, a device, a directory, or an
+//! endless file. None of them delays a start.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -82,7 +82,7 @@ fn nccl_conf_may_be_anything() {
     }
 }
 
-/// The files that `propagate` reads and writes may be odd, too.
+/// The files that `propagate` reads and writes may be odd as well.
 #[test]
 fn so_may_the_files_of_other_programs() {
     for what in ODD {
@@ -108,7 +108,7 @@ fn so_may_the_files_of_other_programs() {
     }
 }
 
-/// Where something else has the name of a file of the state, the file replaces it.
+/// If something else has the name of a state file, the state file replaces it.
 #[test]
 fn so_may_the_files_of_the_state() {
     for what in ODD {

@@ -1,4 +1,4 @@
-//! Tests a kernel that lacks what is newer than Linux 4.18, which RHEL 8 has.
+//! Tests kernels without features that are newer than Linux 4.18, the kernel of RHEL 8.
 
 use std::process::Command;
 
@@ -8,8 +8,8 @@ use crate::support::poll_until;
 use crate::support::refused_call::refuse;
 use crate::support::running::{Ended, Way, as_pid_1, children, in_place, rdma_init, shell};
 
-/// System calls that Linux 4.18 lacks, and that this program, its libc, or a library in it uses or
-/// may come to use.
+/// System calls that Linux 4.18 lacks, and that this program, its libc, or one of its libraries uses or may
+/// use in the future.
 const NEWER: [(&str, libc::c_long); 13] = [
     ("pidfd_send_signal, of Linux 5.1", libc::SYS_pidfd_send_signal),
     ("io_uring_setup, of Linux 5.1", libc::SYS_io_uring_setup),
@@ -26,12 +26,11 @@ const NEWER: [(&str, libc::c_long); 13] = [
     ("fchmodat2, of Linux 6.6", libc::SYS_fchmodat2),
 ];
 
-/// From Linux 5.1 on, a new system call has the same number on every architecture, and the first
-/// of these is 424.
+/// Since Linux 5.1, a new system call has the same number on every architecture. The first of these is 424.
 const FIRST_NEWER: libc::c_long = 424;
 const AFTER_LAST: libc::c_long = 480;
 
-/// Each of the calls alone, and all that are newer together.
+/// Returns each of the calls alone, and all newer calls together.
 fn kernels() -> Vec<(&'static str, Vec<libc::c_long>)> {
     let each = NEWER.into_iter().map(|(name, call)| (name, vec![call]));
     each.chain([("all of them", (FIRST_NEWER..AFTER_LAST).collect())]).collect()
@@ -68,7 +67,7 @@ fn the_command_is_started_and_ended_and_orphans_are_reaped() {
     }
 }
 
-/// Without the figures, among which are durations, and their units.
+/// Removes the figures with their units, because they include durations.
 fn said(ended: Ended) -> (Option<i32>, String, String) {
     let is_figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     let words = |text: &str| {
@@ -85,7 +84,7 @@ fn said(ended: Ended) -> (Option<i32>, String, String) {
 fn the_commands_say_the_same() {
     for command in [&["plan", "--evidence"][..], &["self-test"], &["inspect"]] {
         for (name, calls) in kernels() {
-            // On a machine where containers come and go, so do interfaces.
+            // On a machine where containers start and stop, interfaces change as well.
             poll_until(&format!("{command:?} says the same, {name}"), || {
                 let now = said(in_place(rdma_init(command)).end());
                 let then = said(in_place(on(&calls, rdma_init(command))).end());

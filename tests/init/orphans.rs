@@ -39,7 +39,7 @@ fn orphans_that_come_and_go_do_not_disturb_the_command() {
     running.end().expect_code(4);
 }
 
-/// The container ends with the command, whatever processes are left.
+/// The container ends with the command, whatever processes remain.
 #[test]
 fn orphans_that_stay_do_not_hold_the_end_up() {
     as_pid_1(shell("(sleep 1000 >/dev/null 2>&1 &); (setsid sleep 1000 >/dev/null 2>&1 &); exit 6"))
@@ -47,7 +47,7 @@ fn orphans_that_stay_do_not_hold_the_end_up() {
         .expect_code(6);
 }
 
-/// The exit code is that of the command, even if an orphan gets the command's process number.
+/// The exit code is that of the command, even if an orphan gets the command's PID.
 #[test]
 fn only_the_command_s_own_end_counts() {
     let running =

@@ -1,4 +1,4 @@
-//! Tests a container whose PID 1 is a shell, and the program is a child of the shell.
+//! Tests a container whose PID 1 is a shell that starts the program as its child.
 
 use std::io::Write;
 use std::path::Path;
@@ -40,13 +40,13 @@ fn a_shell_that_runs_us_is_told_of_and_one_that_becomes_us_is_not() {
         assert_eq!(told(&ended), 1, "{words:?}: {ended:#?}");
         assert!(ended.stderr.contains(&format!("{NOTE}{name}), and rdma-init is its child.")), "{ended:#?}");
         assert!(ended.stderr.contains("fix: Start rdma-init in place of the shell, with exec"), "{ended:#?}");
-        // With another rdma-init in between, signals do not reach that one, either.
+        // If another rdma-init runs in between, signals do not reach that one, either.
         let ended = run("$0 --supervise -- echo started; true");
         assert_eq!(told(&ended), 1, "{words:?}: {ended:#?}");
         for script in [
             "exec $0 -- echo started",
             "exec $0 --supervise -- echo started",
-            // The shell has a trap, which may pass signals on.
+            // The shell has a trap that may forward signals.
             "trap 'kill $child' TERM; $0 -- echo started & child=$!; wait $child",
             "trap 'kill $child' TERM; $0 --supervise -- echo started & child=$!; wait $child",
             // `plan` starts no command that could miss a signal.
@@ -86,7 +86,7 @@ fn a_script_is_a_shell_and_one_at_a_terminal_is_none_of_those() {
     assert_eq!(told(&as_pid_1(command).end().expect_code(0)), 0);
 }
 
-/// This shell has entered the container, as with `docker exec CONTAINER sh -c ...`.
+/// This shell entered the container, as with `docker exec CONTAINER sh -c ...`.
 #[test]
 fn a_shell_that_enters_is_not_pid_1() {
     let mut init = as_pid_1(shell(&["/bin/sh"], "echo ready; sleep 1000; true"));

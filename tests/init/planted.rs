@@ -8,7 +8,7 @@ use super::pod::{Pod, beside};
 
 const NCCL_CONF: &str = "NCCL_NET_PLUGIN=/tmp/evil.so\n";
 
-/// An emptyDir lets all users write to it.
+/// All users can write to an emptyDir.
 #[test]
 fn what_is_not_ours_in_a_folder_of_ours_goes() {
     let pod = Pod::sharing(&["/run/rdma-init"]);
@@ -29,7 +29,7 @@ fn what_is_not_ours_in_a_folder_of_ours_goes() {
     assert_eq!(fs::metadata(&shared).unwrap().mode() & 0o7777, 0o755);
 }
 
-/// The directory belongs to another user, and holds files that a shell or NCCL may have been told
+/// The directory belongs to another user, and contains files that a shell or NCCL may have been configured
 /// to read.
 #[test]
 fn a_folder_that_is_not_ours_is_an_error_and_not_used() {

@@ -1,6 +1,6 @@
-//! A container with a root file system of its own, the victim, and another container beside it.
-//! Root of the other one has no capability, and it shares directories with the victim, as the
-//! containers of a Pod may.
+//! A container with its own root file system, the victim, and another container beside it. Root of the
+//! other container has no capabilities, and it shares directories with the victim, as the containers of a
+//! Pod may.
 
 use std::fs;
 use std::io::Write;
@@ -14,8 +14,8 @@ use crate::support::hang::Hang;
 use crate::support::running::{Running, after, as_pid_1, children, hanging, in_place, rdma_init};
 use crate::support::{binary, poll_until};
 
-/// What the victim's start is told to set. The first variable is harmless. The second one is
-/// not, because it names a file.
+/// What the victim's start is configured to set. The first variable is harmless. The second one is not,
+/// because it names a file.
 pub const SET: &str = "NCCL_IB_TC=106\nNCCL_TOPO_FILE=/topology.xml";
 
 /// The variables that the other container tries to give to the victim's processes.
@@ -64,8 +64,7 @@ impl Pod {
         Pod { is_read_only: true, ..self }
     }
 
-    /// Puts the victim into a user namespace, like a container that a user other than root
-    /// has started.
+    /// Puts the victim into a user namespace, like a container that an unprivileged user started.
     pub fn rootless(self) -> Pod {
         Pod { is_rootless: true, ..self }
     }
@@ -119,8 +118,8 @@ impl Pod {
         }
     }
 
-    /// Returns a script that makes the victim's root and enters it. The program's path outside
-    /// and its arguments follow the script.
+    /// Returns a script that makes the victim's root and enters it. Its arguments are the program's path
+    /// outside and the program's arguments.
     fn setup(&self) -> String {
         let root = self.folder.path().display();
         let mut script = format!(
@@ -152,11 +151,11 @@ impl Pod {
     }
 }
 
-/// Where the container has the program: outside the directories that containers share, which may have been
-/// where it was built, such as `/tmp`.
+/// The program's path in the container. It is outside the directories that containers share, because the
+/// build directory may be one of them, such as `/tmp`.
 pub const PROGRAM: &str = "/opt/rdma-init";
 
-/// Returns this command with the program where the container has it.
+/// Returns this command with the program's path in the container.
 fn inside(command: &Command) -> Command {
     let mut inside = Command::new(PROGRAM);
     let environment = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
@@ -172,7 +171,7 @@ pub struct Victim<'a> {
     pub pid: i32,
 }
 
-/// The variables that an entering process has got, and its messages.
+/// The variables that an entering process got, and its messages.
 #[derive(Debug)]
 pub struct Got {
     pub variables: Vec<String>,
@@ -180,8 +179,7 @@ pub struct Got {
 }
 
 impl Got {
-    /// Checks that the process has got exactly these of the variables that the tests look at,
-    /// sorted by name.
+    /// Checks that, of the variables that the tests examine, the process got exactly these, sorted by name.
     #[track_caller]
     pub fn expect(self, wanted: &[&str]) -> Got {
         assert_eq!(self.variables, wanted, "{self:#?}");
@@ -197,7 +195,7 @@ impl Got {
 }
 
 impl Victim<'_> {
-    /// Returns what `exec` gives to a process of this user that enters the container.
+    /// Returns what `exec` gives to an entering process of this user.
     #[track_caller]
     pub fn exec(&self, user: u32) -> Got {
         got(self.enter(user, &["exec", "--", "/bin/busybox", "env"]))
@@ -229,8 +227,8 @@ impl Victim<'_> {
         PathBuf::from(format!("/proc/{}/root{path}", self.pid))
     }
 
-    /// Returns a forged state. It has everything by which a start knows its own state, and the
-    /// evil variables.
+    /// Returns a forged state. It has everything by which a start recognizes its own state, and the evil
+    /// variables.
     pub fn forged(&self) -> Value {
         let link = |kind: &str| {
             let link = fs::read_link(format!("/proc/{}/ns/{kind}", self.pid)).unwrap();
@@ -255,8 +253,8 @@ impl Victim<'_> {
         }})
     }
 
-    /// Lets the other container put this state into every directory of the shared places where it
-    /// may be looked for.
+    /// Lets the other container put this state into every directory in the shared places where the program
+    /// may look for it.
     pub fn plant(&self, state: &Value) {
         let mounts = fs::read_link(format!("/proc/{}/ns/mnt", self.pid)).unwrap();
         let number: String = mounts.to_str().unwrap().chars().filter(char::is_ascii_digit).collect();
@@ -271,8 +269,7 @@ impl Victim<'_> {
                     .collect(),
             };
             for name in names {
-                // Existing files are overwritten in place, if the other container may write to
-                // them.
+                // Existing files are overwritten in place if the other container may write to them.
                 let script = "mkdir -p \"$0\" && chmod 755 \"$0\"; cat >\"$0/plan.json\" && chmod 644 \"$0/plan.json\"";
                 beside(script, &shared.join(name), state.to_string().as_bytes());
             }
@@ -292,7 +289,7 @@ pub fn beside(script: &str, path: &Path, input: &[u8]) {
     child.wait().unwrap();
 }
 
-/// Runs an entering process to its end. Returns what it has got.
+/// Runs an entering process to its end. Returns what it got.
 #[track_caller]
 pub fn got(mut command: Command) -> Got {
     let output = command.output().unwrap();

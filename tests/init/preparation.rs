@@ -1,5 +1,5 @@
-//! Tests a preparation that hangs, crashes, or is stopped. The command starts nevertheless,
-//! once, and a stop of the container still stops it.
+//! Tests a preparation that hangs, crashes, or is stopped. The command still starts, once, and stopping the
+//! container still stops it.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -17,8 +17,7 @@ use crate::support::signal_states::{State, inherit};
 /// The program opens this path in every preparation; the command never does.
 const HANGS: &str = "/sys/class/infiniband";
 
-/// Makes a command that prints a variable. The variable is set only if the preparation came to
-/// its end.
+/// Makes a command that prints a variable. The variable is set only if the preparation finished.
 fn command(timeout: &str) -> Command {
     let script = "echo \"ran $$ ${T_X:-unprepared}\"; exit 7";
     rdma_init(["--prepare-timeout", timeout, "--set", "T_X=prepared", "--", "sh", "-c", script])
@@ -34,7 +33,7 @@ fn expect_untouched(ended: Ended, message: &str) -> Ended {
     ended
 }
 
-/// Only the time ends what hangs, also if it is up before the preparation comes to the hang.
+/// Only the timeout ends a hang, even if it expires before the preparation reaches the hang.
 #[test]
 fn after_the_timeout_pid_1_starts_the_command() {
     for hang in [Hang::interruptible(HANGS), Hang::killable(HANGS)] {
@@ -56,8 +55,8 @@ fn after_the_timeout_the_command_starts_in_place() {
     assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
 }
 
-/// The time counts from the start, even if reading the configuration hangs. A flag that sets
-/// the time holds then as well.
+/// The time counts from the start, even if reading the configuration hangs. A flag for the timeout then
+/// applies as well.
 #[test]
 fn a_configuration_that_hangs_does_not_outlast_the_flag() {
     for as_pid_1 in [true, false] {
@@ -88,8 +87,8 @@ fn a_stop_while_the_preparation_hangs_ends_the_container() {
     }
 }
 
-/// Starts a program whose preparation hangs and is stopped. This is close to an uninterruptible
-/// call, because signals that PID 1 forwards stay pending.
+/// Starts a program whose preparation hangs and is stopped. This is similar to an uninterruptible call,
+/// because signals that PID 1 forwards stay pending.
 fn stopped(timeout: &str) -> (Hang, Running, i32) {
     let hang = Hang::interruptible(HANGS);
     let script = "echo started; exec sleep 1000";
@@ -109,7 +108,7 @@ fn forward(running: &Running, signals: &[i32]) {
     }
 }
 
-/// PID 1 has forwarded a stop that the preparation could not take. When the time is up, PID 1
+/// PID 1 has forwarded a stop signal that the preparation could not receive. When the time is up, PID 1
 /// still obeys the stop, whatever signals came after it.
 #[test]
 fn a_stop_is_not_forgotten_when_the_time_is_up() {
@@ -133,7 +132,7 @@ fn a_signal_that_is_ignored_is_no_stop() {
     expect_untouched(running.end(), "prepare-timeout");
 }
 
-/// A preparation that ends by a forwarded stop is not reported as crashed, whatever else was
+/// A preparation that ends because of a forwarded stop is not reported as crashed, whatever else was
 /// forwarded.
 #[test]
 fn a_stop_among_other_signals_is_a_stop() {
@@ -152,7 +151,7 @@ fn a_stop_among_other_signals_is_a_stop() {
 #[test]
 fn a_preparation_that_is_stopped_is_given_up_after_the_timeout() {
     let hang = Hang::interruptible(HANGS);
-    // Long enough to stop the preparation while it hangs, on a busy machine, too.
+    // Long enough to stop the preparation while it hangs, even on a busy machine.
     let running = hanging(command("5s"), true, &hang);
     hang.wait();
     send(running.child(), libc::SIGSTOP);
@@ -207,7 +206,7 @@ fn the_command_runs_once_wherever_the_timeout_falls_in_place() {
     runs_once("in place", |command| hanging(command, false, &hang));
 }
 
-/// The program's own commands have no other command to start instead, so no timeout ends them.
+/// For the program's own commands there is no other command to start instead, so no timeout ends them.
 #[test]
 fn a_command_of_our_own_has_no_timeout_and_can_be_stopped() {
     const CONFIG: &str = "/a/dead/mount/config.toml";

@@ -1,5 +1,4 @@
-//! Tests a command that must not start without the checks: it does not start, however the
-//! preparation ends.
+//! Tests a command that must not start without the checks: it does not start, however the preparation ends.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -13,8 +12,8 @@ use crate::support::running::{Ended, after, as_pid_1, hanging, in_place, rdma_in
 
 const HANGS: &str = "/sys/class/infiniband";
 
-/// Returns how a run ended whose preparation took too long, and the content of its termination
-/// log. Only the time ends what hangs, also if it is up before the preparation comes to the hang.
+/// Returns how a run ended in which the preparation took too long, and the content of its termination log.
+/// Only the timeout ends a hang, even if it expires before the preparation reaches the hang.
 fn timed_out(as_pid_1: bool, keys: &[(&str, &str)]) -> (Ended, String) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -61,7 +60,7 @@ fn a_timeout_refuses_where_the_self_test_is_enforced() {
     }
 }
 
-/// The reason goes to the termination log of the kubelet if no other file is named.
+/// Without another file name, the reason goes to the kubelet's default termination log.
 #[test]
 fn the_reason_goes_to_dev_termination_log() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,7 +80,7 @@ fn the_reason_goes_to_dev_termination_log() {
     }
 }
 
-/// A termination log that hangs as well does not keep the container from ending.
+/// A termination log that also hangs does not keep the container from ending.
 #[test]
 fn a_termination_log_that_hangs_or_fails_does_not_outlast_its_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +109,7 @@ fn a_termination_log_that_hangs_or_fails_does_not_outlast_its_time() {
     }
 }
 
-/// Without a descriptor or a process for it, nothing takes long.
+/// If no descriptor or process is available for the log, the refusal is still quick.
 #[test]
 fn where_no_process_can_write_the_reason_the_error_says_so() {
     for errno in [libc::EMFILE, libc::ENFILE] {
@@ -144,13 +143,13 @@ fn a_crash_refuses_where_pinned_memory_is_enforced() {
     );
 }
 
-/// Without a key that asks for a refusal, the command starts without the variables for which
-/// the kernel has no room.
+/// Without a key that asks for a refusal, the command starts without the variables that do not fit into the
+/// kernel's limits.
 #[test]
 fn no_room_in_the_environment_refuses_where_a_key_asks_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let (config, log) = (folder.path().join("c.toml"), folder.path().join("log"));
-    // The value is longer than the kernel takes for one variable (MAX_ARG_STRLEN), in bytes.
+    // The value is longer, in bytes, than one variable may be (MAX_ARG_STRLEN).
     fs::write(&config, format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000))).unwrap();
     for is_pid_1 in [true, false] {
         let start = |enforced: bool| {
@@ -176,8 +175,7 @@ fn no_room_in_the_environment_refuses_where_a_key_asks_for_it() {
     }
 }
 
-/// The deadline may come at the moment when the preparation ends. Only one of the two must
-/// count.
+/// The deadline may expire at the moment when the preparation ends. Only one of the two must take effect.
 #[test]
 fn a_refused_command_is_not_started_at_the_timeout() {
     for micros in (0..6000).step_by(300) {

@@ -1,4 +1,4 @@
-//! Tests that each signal is forwarded, every time that it is sent, with its value.
+//! Tests that each signal is forwarded each time it is sent, with its value.
 
 use std::io;
 use std::mem::zeroed;
@@ -21,7 +21,7 @@ fn collector() -> (Running, Tracee) {
     (running, tracee)
 }
 
-/// A traced process that is stopped. Its pending signals can be read without taking them.
+/// A traced process that is stopped. Its pending signals can be read without consuming them.
 struct Tracee(i32);
 
 /// A signal that arrived: its number, how it was sent, and its value.
@@ -29,7 +29,7 @@ type Arrived = (i32, i32, usize);
 
 impl Tracee {
     fn stop(pid: i32) -> Tracee {
-        // SAFETY: ptrace with plain numbers, on a process that is not our own child.
+        // SAFETY: ptrace with plain numbers, on a process that is not a child of this one.
         unsafe {
             assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0), 0, "{}", io::Error::last_os_error());
             assert_eq!(libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0, 0), 0, "{}", io::Error::last_os_error());
@@ -65,8 +65,7 @@ impl Tracee {
         }
     }
 
-    /// Waits until this many signals have arrived, and a moment longer for those that must not
-    /// come.
+    /// Waits until this many signals have arrived, and a moment longer for signals that must not arrive.
     #[track_caller]
     fn expect(&self, number: usize) -> Vec<Arrived> {
         poll_until(&format!("{number} signals arrive"), || (self.pending().len() >= number).then_some(()));
@@ -89,7 +88,7 @@ fn every_signal_is_forwarded() {
     let stops = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
     let not = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, 32, 33];
     let all: Vec<i32> = (1..=64).filter(|signal| !not.contains(signal) && !stops.contains(signal)).collect();
-    // The kernel discards a pending SIGCONT when a stop signal comes, and the other way round.
+    // The kernel discards a pending SIGCONT when a stop signal arrives, and the other way around.
     for signals in [all, stops.to_vec()] {
         let (running, tracee) = collector();
         for (sent, signal) in signals.iter().enumerate() {
@@ -101,7 +100,8 @@ fn every_signal_is_forwarded() {
     }
 }
 
-/// SIGCHLD tells PID 1 of its own children, so it is never forwarded, even if another process sends it.
+/// SIGCHLD informs PID 1 about its own children, so it is never forwarded, even if another process sends
+/// it.
 #[test]
 fn sigchld_is_not_forwarded() {
     let (running, tracee) = collector();
@@ -147,7 +147,7 @@ fn a_burst_of_real_time_signals_arrives_whole() {
     assert_eq!(tracee.expect(1000).iter().filter(|arrived| arrived.0 == 41).count(), 500);
 }
 
-/// Signals are forwarded from the first moment on, even while the command is prepared.
+/// Signals are forwarded from the first moment, even while the command is being prepared.
 #[test]
 fn a_burst_during_the_preparation_arrives_whole() {
     for _ in 0..20 {

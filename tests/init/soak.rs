@@ -1,4 +1,4 @@
-//! Starts and stops the program again and again, with commands of all kinds and signals at any moment.
+//! Starts and stops the program repeatedly, with commands of all kinds and signals at any moment.
 
 use std::fs;
 use std::path::Path;
@@ -14,18 +14,19 @@ use crate::support::running::{
 };
 use crate::support::{poll_until, status_field};
 
-/// How long, such as `10m`.
+/// How long to run, such as `10m`.
 const TIME: &str = "RDMA_INIT_TEST_SOAK";
-/// The seed of a run that is to be repeated.
+/// The seed of a run to repeat.
 const SEED: &str = "RDMA_INIT_TEST_SOAK_SEED";
 
 const AT_ONCE: u64 = 4;
 
-/// A command, and the codes that it may end with when no signal is sent; a signal adds its own.
+/// A command, and the codes that it may end with if no signal is sent; a signal adds its own code.
 struct Job {
     script: String,
     codes: Vec<i32>,
-    /// It does not end by itself, and says "ready" when all its processes run.
+    /// Whether it keeps running until it is stopped. Such a command prints "ready" when all its processes
+    /// are running.
     stays: bool,
 }
 
@@ -57,7 +58,7 @@ fn job(random: &mut Rng) -> Job {
     }
 }
 
-/// What is sent, and ends a shell that does not trap it.
+/// The signals that are sent. They end a shell that does not trap them.
 const SIGNALS: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1];
 
 #[track_caller]
@@ -82,7 +83,7 @@ fn one(random: &mut Rng, state: &Path) {
         codes.push(128 + sent);
     }
     if job.stays {
-        // A shell may ignore this one, or interrupt only what it waits for.
+        // A shell may ignore this signal, or interrupt only the process it is waiting for.
         if !running.ends_within(Duration::from_millis(random.u64(0..50))) {
             running.kill(libc::SIGTERM);
             codes.push(143);
@@ -93,7 +94,7 @@ fn one(random: &mut Rng, state: &Path) {
     }
     let pid = running.pid;
     let ended = running.end();
-    // Before it supervises, a process that is not PID 1 ends by the signal itself.
+    // A process that is not PID 1 and does not supervise yet is killed by the signal itself.
     let code =
         ended.status.code().or(signal_of(ended.status).filter(|_| !is_pid_1).map(|signal| 128 + signal));
     assert!(code.is_some_and(|code| codes.contains(&code)), "{codes:?}: {}: {ended:#?}", job.script);
@@ -105,19 +106,19 @@ fn one(random: &mut Rng, state: &Path) {
     assert!(odd.is_empty(), "{odd:?}: {}: {ended:#?}", job.script);
 }
 
-/// Whether this is the temporary name of a file that a start was writing when it was stopped. Later starts remove it
-/// when it is a minute old.
+/// Returns whether this is the temporary name of a file that a start was writing when it was stopped. Later
+/// starts remove such files when they are a minute old.
 fn is_recent(name: &str) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let made = name.strip_prefix('.').and_then(|name| name.rsplit('.').next()?.parse().ok());
     made.is_some_and(|made| now.saturating_sub(Duration::from_nanos(made)) < Duration::from_secs(120))
 }
 
-/// The files of a state. A start that was stopped may leave what it was doing.
+/// The files of a state. A start that was stopped may leave unfinished ones.
 const OURS: [&str; 7] =
     ["env.sh", "nccl.conf", "plan.json", "facts.json", "libnccl-env.so", "nccl-env", "phase.json"];
 
-/// Looks at a program whose command runs. Returns the processes below it.
+/// Checks a program whose command is running. Returns the processes below it.
 fn at_rest(running: &Running, is_pid_1: bool) -> Vec<i32> {
     let command = running.command();
     has_descriptors(command, &[0, 1, 2]).unwrap();

@@ -1,5 +1,5 @@
-//! Tests a standard error that is a pipe of another user, as behind su, gosu and setpriv: the
-//! program cannot open it anew, so it has to write without waiting in another way.
+//! Tests a standard error that is a pipe of another user, as behind su, gosu, and setpriv: the program
+//! cannot reopen it, so it must write without waiting in another way.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -22,16 +22,16 @@ fn by_other(program: &Path, ours: &Command) -> Command {
     command
 }
 
-/// Another writer takes the room of the pipe between the look and the write, and no process reads.
+/// Another writer fills the pipe between the check and the write, and no process reads from it.
 #[test]
 fn a_pipe_that_another_writer_has_filled_delays_nothing() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = copy_of_binary(folder.path());
-    // Who writes first: the preparation its report, or PID 1 the line about the end.
+    // These flags select the first writer: the preparation with its report, or PID 1 with the end line.
     let report = ["--prepare-timeout", "1h"];
     let end = ["--log-level", "warn"];
-    // Before Linux 6.4, a pipe does not know the simplest way of writing.
+    // Before Linux 6.4, a pipe does not support the simplest way to write.
     let kernels: [&[libc::c_long]; 2] = [&[], &[libc::SYS_pwritev2]];
     for (is_pid_1, flags) in [(true, report), (true, end), (false, report)] {
         for unknown in kernels {

@@ -1,5 +1,5 @@
-//! Tests the two deadlines: one for a command that does not follow a stop, and one for
-//! processes that outlive the command. Each test runs with PID 1 and with a subreaper.
+//! Tests the two deadlines: one for a command that ignores a stop signal, and one for processes that
+//! outlive the command. Each test runs with PID 1 and with a subreaper.
 
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,7 @@ fn stopped(options: &[&str], script: &str, code: i32) -> [Ended; 2] {
     })
 }
 
-/// All processes, including a worker in its own session, ignore the signals that ask for
-/// the end.
+/// All processes, including a worker in its own session, ignore the stop signals.
 const STUBBORN: &str = "trap '' TERM INT QUIT
     (setsid sh -c 'sleep 1000 & exec sleep 1000' &)
     sleep 1000 &
@@ -62,7 +61,7 @@ fn after_the_stop_timeout_everything_is_killed() {
     }
 }
 
-/// torchrun takes a second signal as a reason to abandon its workers.
+/// torchrun abandons its workers if it receives a second signal.
 #[test]
 fn a_stop_is_forwarded_once() {
     let script = "trap 'echo stopped' TERM; echo ready; while :; do sleep 0.02; done";
@@ -99,8 +98,7 @@ fn other_signals_start_no_deadline() {
     }
 }
 
-/// The stop deadline counts from the signal that PID 1 was sent, even if the command gets
-/// another one.
+/// The stop deadline counts from the signal that PID 1 received, even if the command gets another one.
 #[test]
 fn a_stop_that_is_rewritten_is_a_stop() {
     let script = "trap 'echo checkpoint' USR1; echo ready; while :; do sleep 0.02; done";
@@ -109,7 +107,7 @@ fn a_stop_that_is_rewritten_is_a_stop() {
     }
 }
 
-/// A stop may come before the command runs. Then it ends the preparation.
+/// A stop signal may arrive before the command runs. In this case, it ends the preparation.
 #[test]
 fn a_stop_during_the_preparation_needs_no_deadline() {
     let hang = crate::support::hang::Hang::interruptible("/sys/class/infiniband");
@@ -121,7 +119,7 @@ fn a_stop_during_the_preparation_needs_no_deadline() {
     assert!(ended.stderr.contains("the preparation of the command was killed by SIGTERM"), "{ended:#?}");
 }
 
-/// A preparation that cannot even receive the stop is killed, and no command is started.
+/// A preparation that cannot even receive the stop signal is killed, and no command is started.
 #[test]
 fn a_preparation_that_does_not_stop_is_killed() {
     let hang = crate::support::hang::Hang::interruptible("/sys/class/infiniband");
@@ -136,12 +134,12 @@ fn a_preparation_that_does_not_stop_is_killed() {
     assert_eq!(ended.stdout, "", "{ended:#?}");
 }
 
-/// A worker in its own session, which saves something when it is asked to end.
+/// A worker in its own session that saves something when it is asked to end.
 const SAVER: &str = "setsid sh -c 'trap \"sleep 0.5; echo saved; exit\" TERM; echo ready; \
                      while :; do sleep 0.02; done' &
                      read -r line";
 
-/// A worker that says when it is asked to end, and does not end.
+/// A worker that reports when it is asked to end, but does not end.
 const ASKED: &str = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
                      read -r line; exit 4";
 
@@ -237,7 +235,7 @@ fn a_stop_during_the_drain_starts_its_own_deadline() {
     }
 }
 
-/// Processes that are started while the others are killed do not survive, either.
+/// Processes that start while the others are being killed do not survive, either.
 #[test]
 fn a_fork_bomb_does_not_outlast_the_kill() {
     let script = "trap '' TERM; echo ready; b() { while :; do (sleep 0.01; setsid sleep 1000) & sleep 0.002; done; }; b";
@@ -251,7 +249,7 @@ fn a_fork_bomb_does_not_outlast_the_kill() {
     }
 }
 
-/// The end line names what led to the end, and not a signal that came after it.
+/// The end line names the signal that caused the end, not one that came after it.
 #[test]
 fn a_stop_during_the_drain_is_not_behind_the_end() {
     let options = ["--drain-timeout", "700ms"];
@@ -265,8 +263,7 @@ fn a_stop_during_the_drain_is_not_behind_the_end() {
     }
 }
 
-/// The message gives the right reason, and the program does not wait for an end that cannot
-/// come.
+/// The message gives the right reason, and the program does not wait for an end that cannot happen.
 #[test]
 fn a_command_that_may_not_be_killed_is_not_waited_for() {
     let ours = rdma_init(

@@ -1,5 +1,4 @@
-//! Tests a command that is supervised by a process that is not PID 1, and options for both
-//! cases.
+//! Tests a command whose supervisor is not PID 1, and options for both cases.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -60,9 +59,9 @@ fn the_file_and_the_variable_ask_for_it_as_well() {
     assert!(ended.stderr.contains("RDMA_INIT_REMAP_EXIT") && ended.stdout.is_empty(), "{ended:#?}");
 }
 
-/// The child of a supervisor that is gone has another parent. If that is PID 1, it is not ours.
-/// The first process reads the configuration before it becomes the supervisor; its child reads it
-/// again, and is stopped there.
+/// If a supervisor is gone, its child has another parent. If that is PID 1, it is not a supervisor of
+/// rdma-init. The first process reads the configuration before it becomes the supervisor; its child reads
+/// it again, and is stopped there.
 #[test]
 fn a_supervisor_that_is_killed_during_the_preparation_leaves_no_pid_1_of_ours() {
     let place = tempfile::tempdir().unwrap();
@@ -86,8 +85,7 @@ fn a_supervisor_that_is_killed_during_the_preparation_leaves_no_pid_1_of_ours() 
     running.end();
 }
 
-/// If an option needs an init and there is none, the program says that the option has no
-/// effect.
+/// If an option needs an init and there is none, the program reports that the option has no effect.
 #[test]
 fn in_place_what_takes_an_init_is_said_to_be_lost() {
     for option in [
@@ -123,8 +121,7 @@ fn the_supervisor_keeps_nothing_that_is_the_command_s() {
     running.end().expect_code(143);
 }
 
-/// The command gets the signal when the parent of its init ends, whether or not that init is
-/// PID 1.
+/// If the parent of the init ends, the command gets the signal, whether or not that init is PID 1.
 #[test]
 fn the_parent_death_signal_reaches_the_command() {
     for option in [&["--supervise"][..], &[]] {
@@ -143,8 +140,8 @@ fn the_parent_death_signal_reaches_the_command() {
         );
         let mut parent = Command::new("/bin/sh");
         parent.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        // The program is not the shell's last command, because the shell would execute that one
-        // in its own place.
+        // The program is not the last command of the script, because the shell would exec that one in its
+        // own place.
         parent.args(["-c", "\"$@\"; exit 1", "sh"]).arg(ours.get_program()).args(ours.get_args());
         parent.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         from_scratch(&mut parent);
@@ -158,7 +155,7 @@ fn the_parent_death_signal_reaches_the_command() {
 
 #[test]
 fn an_orphan_is_told_of_only_where_that_is_asked_for() {
-    // The orphan ends only when PID 1 has adopted it, so that no shell can reap it before.
+    // The orphan ends only after PID 1 has adopted it, so that no shell can reap it before.
     let orphan = "until [ $(ps -o ppid= -p $$) -eq 1 ]; do :; done; exit 3";
     let script =
         format!("(sh -c '{orphan}' & :); until [ \"$(ps -o pid= --ppid 1 | tr -d ' ')\" = $$ ]; do :; done");

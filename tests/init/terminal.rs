@@ -15,9 +15,8 @@ fn on_a_terminal(command: &[&str]) -> (Running, Screen) {
     screen::on_a_terminal(rdma_init(flags.iter().chain(command)))
 }
 
-/// A script that counts the signals that it gets, and ends with the counts when a line is
-/// typed. It wakes up every 20 ms, because perl runs a handler only between two of its own
-/// steps.
+/// A script that counts the signals that it receives, and ends with the counts when a line is typed. It
+/// wakes up every 20 ms, because perl runs a handler only between two of its own operations.
 const COUNTER: &[&str] = &[
     "perl",
     "-e",
@@ -59,7 +58,7 @@ fn a_new_size_of_the_window_arrives() {
         screen.resize(rows);
         screen.shows("got-WINCH");
     }
-    // If a container engine sends the signal to PID 1, it arrives as well.
+    // If a container engine sends the signal to PID 1, it reaches the command as well.
     running.kill(libc::SIGWINCH);
     screen.shows("got-WINCH");
     screen.types("\n");
@@ -79,8 +78,8 @@ fn interrupting_a_plain_command_gives_130() {
 fn the_end_of_the_terminal_is_the_end_of_the_command() {
     let (running, mut screen) = on_a_terminal(&["sh", "-c", "echo ready; exec sleep 1000"]);
     screen.shows("ready");
-    // SAFETY: the request takes no argument; the descriptor is the master's, where a hang-up
-    // can be made.
+    // SAFETY: the request takes no argument; the descriptor is the terminal's master, where a hang-up can
+    // be triggered.
     unsafe { libc::ioctl(screen.master.as_raw_fd(), libc::TIOCVHANGUP) };
     running.kill(libc::SIGHUP);
     running.end().expect_code(129);
@@ -138,8 +137,7 @@ fn a_terminal_for_the_output_alone_is_no_hang() {
     running.end().expect_code(3);
 }
 
-/// Standard input is redirected from the start. ^C still comes from the terminal, and only
-/// once.
+/// Standard input is redirected from the start. ^C still comes from the terminal, and only once.
 #[test]
 fn without_it_on_standard_input_the_terminal_is_the_command_s_too() {
     let script = "trap 'echo got-INT' INT; trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done";
@@ -149,8 +147,7 @@ fn without_it_on_standard_input_the_terminal_is_the_command_s_too() {
     running.rests();
     screen.types("\x03");
     screen.shows("got-INT");
-    // If PID 1 had forwarded the signal a second time, that one would have come before this
-    // one.
+    // If PID 1 had forwarded ^C a second time, that signal would have arrived before this one.
     running.kill(libc::SIGTERM);
     running.end().expect_code(5);
     assert!(!screen.text.contains("got-INT"), "{}", screen.text);

@@ -1,4 +1,4 @@
-//! Tests who gets the token of a job from PID 1: rdma-init itself, and no other program.
+//! Tests that PID 1 gives the token of a job only to rdma-init itself, and to no other program.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use crate::support::running::{Running, as_pid_1, rdma_init};
 
 const TOKEN: &str = "a secret of all nodes";
 
-/// A node of a job of two, behind a PID 1 with the token. `between` stands before its command.
+/// Starts a node of a job of two behind a PID 1 with the token. `between` precedes its command.
 fn node(port: u16, node: u32, between: &[&str]) -> Running {
     let own = binary().into_os_string().into_string().unwrap();
     let (node, meet) = (node.to_string(), format!("127.0.0.1:{port}"));
@@ -25,7 +25,7 @@ fn free_port() -> u16 {
 fn a_preflight_that_is_the_command_has_the_token() {
     let port = free_port();
     let own = binary().into_os_string().into_string().unwrap();
-    // Directly, and through one more rdma-init.
+    // One node gets the token directly, the other one through a second rdma-init.
     let nodes = [node(port, 0, &[]), node(port, 1, &[&own, "--"])];
     for node in nodes {
         let ended = node.end().expect_code(0);

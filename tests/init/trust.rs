@@ -1,6 +1,5 @@
-//! Tests whose state `exec` and `env` believe. A process of another container, which is root
-//! without any capability and shares directories with this container, tries to decide what runs
-//! here.
+//! Tests whose state `exec` and `env` trust. A process of another container, which is root without any
+//! capability and shares directories with this container, tries to decide what runs here.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -23,7 +22,7 @@ const EVERYWHERE: [&str; 3] = ["/dev/shm", "/run", "/tmp"];
 fn what_is_on_the_root_file_system_is_believed_by_everybody() {
     for shared in [&["/dev/shm"][..], &["/dev/shm", "/tmp"], &["/dev/shm", "/run"]] {
         let pod = Pod::sharing(shared);
-        // If others may write to /run, then /run/rdma-init is not believed.
+        // If others may write to /run, then /run/rdma-init is not trusted.
         if shared.contains(&"/run") {
             pod.make("/run", 0o777);
         }
@@ -72,7 +71,7 @@ fn where_nothing_can_be_written_pid_1_has_it() {
     victim.exec(1234).expect(&[]).expect_said(&["decided anew"]);
 }
 
-/// A user who may not look into PID 1 has only the state in the directory.
+/// A user who may not examine PID 1 has only the state in the directory.
 #[test]
 fn others_get_only_what_is_harmless_and_are_told() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
@@ -88,7 +87,7 @@ fn others_get_only_what_is_harmless_and_are_told() {
     victim.exec(0).expect(&OWN);
 }
 
-/// Root must not run code that another user of the same container has named.
+/// Root must not run code that another user of the same container has specified.
 #[test]
 fn root_takes_no_code_of_another_user() {
     for pod in [Pod::sharing(&["/dev/shm"]), Pod::sharing(&EVERYWHERE).read_only()] {
@@ -100,16 +99,15 @@ fn root_takes_no_code_of_another_user() {
     }
 }
 
-/// A user who can write to a directory on the way to the state decides which state is found,
-/// whichever user owns it.
+/// A user who can write to a directory above the state decides which state is found, whoever owns the
+/// state.
 #[test]
 fn a_folder_below_one_of_another_user_counts_as_that_users() {
     let pod = Pod::sharing(&[]).user(1234);
     let victim = pod.start();
     let run = victim.file("/run");
     let folder = run.join("rdma-init");
-    // The state belongs to root, and another user, who owns the directory above it, may have moved
-    // it here.
+    // The state belongs to root, but another user, who owns the directory above it, may have moved it here.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("plan.json"), victim.forged().to_string()).unwrap();
@@ -127,7 +125,7 @@ fn the_start_says_what_those_who_enter_will_not_get() {
         "processes of any user but uid 0 that enter the container later will not get NCCL_TOPO_FILE",
     );
     victim.init.wait_for_error("Give the container a root file system that it may write to");
-    // The advice must not tell users to read files that others may write.
+    // The advice must not suggest reading files that others may write.
     victim.init.wait_for_error("cannot be written to /etc/nccl.conf");
     victim.init.kill(nix::libc::SIGKILL);
     let said = victim.init.end().stderr;
@@ -164,9 +162,8 @@ fn what_is_planted_before_ours_is_written_is_not_believed() {
     }
 }
 
-/// Several containers share a PID namespace, so PID 1 belongs to another container. That PID 1
-/// even runs the same program and holds its own state, and its container forges a state of
-/// this one.
+/// Several containers share a PID namespace, so PID 1 belongs to another container. That PID 1 even runs
+/// the same program and holds its own state, and its container forges a state of this one.
 #[test]
 fn the_pid_1_of_another_container_vouches_for_nobody() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
@@ -216,7 +213,7 @@ fn a_state_of_another_start_is_none() {
         victim.plant(&state);
         victim.env(1234).expect(&[]);
     }
-    // Now the directory holds the state of the previous start.
+    // Now the directory contains the state of the previous start.
     drop(victim);
     let again = pod.start();
     again.exec(0).expect(&OWN);

@@ -27,7 +27,7 @@ fn watcher(supervisor: i32) -> i32 {
     })
 }
 
-/// Makes a program of these lines for the shell, for the key `on-finding`.
+/// Makes a shell script with these lines for the key `on-finding`.
 fn script(place: &TempDir, lines: &str) -> String {
     let script = place.path().join("tell");
     fs::write(&script, format!("#!/bin/sh\n{lines}\n")).unwrap();
@@ -279,7 +279,7 @@ fn it_asks_ras_when_nothing_moves() {
 fn a_command_gets_each_warning() {
     let host = Host::new();
     let place = tempfile::tempdir().unwrap();
-    // The second word on standard output is not the job's.
+    // What the command prints must not reach the job's standard output.
     let script = script(&place, "echo \"$1 $(cat)\"");
     let mut running = host.job(&["--on-finding", &format!("{script} told:")]);
     host.port("state", "1: DOWN");
@@ -287,7 +287,7 @@ fn a_command_gets_each_warning() {
     running.wait_for_error(json);
     host.port("state", "4: ACTIVE");
     running.wait_for_error("mlx5_0 is active again");
-    // Nothing of it is left.
+    // None of its processes remain.
     let watcher = watcher(running.pid);
     poll_until("the command is reaped", || children(watcher).is_empty().then_some(()));
     let said = stop(running);
@@ -309,7 +309,7 @@ fn the_failure_of_that_command_is_told_once() {
     assert_eq!(said.matches("on-finding").count(), 1, "{said}");
 }
 
-/// Below another PID 1, a process that enters looks for starts by the name of their program.
+/// Below another PID 1, an entering process looks for starts by the name of their program.
 #[test]
 fn a_process_that_enters_does_not_take_it_for_a_start() {
     let host = Host::new();
@@ -330,8 +330,8 @@ fn a_process_that_enters_does_not_take_it_for_a_start() {
     running.end();
 }
 
-/// The watcher has no exit signal, so it is reaped when another child ends, and at the latest at the end. PID 1
-/// reaps nothing here.
+/// The watcher has no exit signal, so the supervisor reaps it when another child ends, and at the latest at
+/// its own end. PID 1 reaps nothing here.
 #[test]
 fn a_supervisor_leaves_no_zombie_of_it() {
     let host = Host::new();
@@ -366,8 +366,8 @@ fn a_supervisor_leaves_no_zombie_of_it() {
     }
 }
 
-/// Root gets its capabilities again with each program that it executes, and the kernel then forgets that the program
-/// was to end with the watcher.
+/// Root regains its capabilities with each program that it executes, and the kernel then clears the setting
+/// that ends the program with the watcher.
 #[test]
 fn the_command_of_a_finding_ends_with_the_job() {
     let host = Host::new();
