@@ -1,5 +1,5 @@
-//! Keeps the CPUs from falling asleep while the benchmark runs. In a virtual machine, waking a
-//! sleeping CPU takes longer than what is measured here.
+//! Keeps the CPUs awake while the benchmark runs. In a virtual machine, waking a sleeping CPU takes longer
+//! than the times measured here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use nix::libc;
 
-/// One busy thread for each CPU. The scheduler runs it only when that CPU has nothing else to
-/// do.
+/// One busy thread for each CPU. The scheduler runs it only if that CPU has nothing else to do.
 pub struct Awake {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

@@ -17,7 +17,7 @@ const HCAS: usize = 8;
 const CHECKS: usize = 40;
 const ROUNDS: usize = 5;
 
-/// The benchmark fails when `compare` needs more time or memory than this.
+/// The benchmark fails if `compare` needs more time or memory than this.
 const LONGEST: Duration = Duration::from_secs(2);
 const LARGEST_MB: i64 = 500;
 
@@ -44,8 +44,8 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Writes all reports into one log, with the tags that mpirun puts before each line, and each
-/// report into its own file. Returns how many bytes the reports have together.
+/// Writes all reports into one log, with the tags that mpirun puts before each line, and each report into
+/// its own file. Returns the total size of the reports in bytes.
 fn write_all(log: &Path, each: &Path) -> std::io::Result<usize> {
     fs::create_dir(each)?;
     let mut log = BufWriter::new(File::create(log)?);
@@ -60,8 +60,8 @@ fn write_all(log: &Path, each: &Path) -> std::io::Result<usize> {
     Ok(bytes)
 }
 
-/// Makes the report of a node. One node in a hundred has other firmware, and another one in a
-/// hundred fails a check.
+/// Makes the report of a node. One node in a hundred has different firmware, and another one in a hundred
+/// fails a check.
 fn report(node: usize) -> Report {
     let firmware = if node.is_multiple_of(100) { "28.36.1010" } else { "28.39.1002" };
     let rail = |hca: usize| Rail {
@@ -114,7 +114,7 @@ fn compare(path: &Path) -> Duration {
     start.elapsed()
 }
 
-/// The peak resident memory of the largest child process so far.
+/// Returns the peak resident memory of the largest child process so far.
 fn peak_mb() -> i64 {
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(i64::MAX, |usage| usage.max_rss() / 1024)
 }

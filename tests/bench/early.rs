@@ -1,5 +1,5 @@
-//! Sends SIGTERM shortly after the clone and counts how often it is lost. The kernel drops a
-//! signal for PID 1 that PID 1 neither blocks nor handles yet.
+//! Sends SIGTERM shortly after the clone, and counts how often it is lost. The kernel drops a signal for
+//! PID 1 that PID 1 neither blocks nor handles yet.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ const ROUNDS: usize = 50;
 const DELAYS: std::ops::RangeInclusive<u64> = 0..=1200;
 const STEP: usize = 100;
 
-/// Every init ends sooner than this after a SIGTERM. One that still runs has lost the signal,
-/// and would run forever.
+/// Every init ends sooner than this after a SIGTERM. One that is still running has lost the signal, and
+/// would run forever.
 const LOST: Duration = Duration::from_millis(60);
 
 pub fn measure(peers: &[Peer]) -> String {

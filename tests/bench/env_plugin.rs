@@ -1,5 +1,5 @@
 //! Measures what the env plugin costs a process: its preparation, an answer, and system calls. `make bench`
-//! runs it, `make bench BENCHES=env_plugin` it alone.
+//! runs it, and `make bench BENCHES=env_plugin` runs only this.
 
 use std::fmt::Write;
 use std::fs;
@@ -17,11 +17,11 @@ const INTERFACES: usize = 20;
 const PROCESSES: usize = 101;
 const ANSWERS: usize = 100_000;
 
-/// The benchmark fails when more is needed, in nanoseconds.
+/// The benchmark fails if either takes longer, in nanoseconds.
 const LONGEST_INIT: f64 = 1e6;
 const LONGEST_ANSWER: f64 = 1e3;
 
-/// What a start on another node filled in. The marker lists as much as that of a large host.
+/// What a start on another node filled in. The marker lists as many entries as that of a large host.
 const COPY: &str = "=mlx5_10,mlx5_11,mlx5_12,mlx5_13,mlx5_14,mlx5_15,mlx5_16,mlx5_17";
 
 fn marker() -> String {
@@ -30,7 +30,7 @@ fn marker() -> String {
     format!("1:ffff:{others}IB_HCA={hash}")
 }
 
-/// One that the process has as a copy, one that only the decision has, one that neither has.
+/// A variable that the process has as a copy, one that only the decision has, and one that neither has.
 const VARIABLES: [&str; 3] = ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_ALGO"];
 
 fn main() -> ExitCode {
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Makes a node, with the client that asks as NCCL does. Returns the client.
+/// Makes a node, with a client that asks as NCCL does. Returns the client.
 fn make(node: &Path) -> PathBuf {
     fs::write(node.join(LIBRARY_FILE), LIBRARY).unwrap();
     let mut decision = format!(
@@ -108,7 +108,7 @@ fn arguments(command: &mut Command, node: &Path, times: usize) {
     command.env("NCCL_ENV_PLUGIN", library).env("NCCL_IB_HCA", COPY).env(MARKER, marker());
 }
 
-/// Returns the nanoseconds of the preparation and of an answer.
+/// Returns the nanoseconds for the preparation and for one answer.
 fn run(node: &Path, client: &Path) -> (f64, f64) {
     let mut command = Command::new(client);
     arguments(&mut command, node, ANSWERS);
@@ -126,7 +126,7 @@ fn run(node: &Path, client: &Path) -> (f64, f64) {
 fn system_calls(node: &Path, client: &Path, times: usize) -> Option<usize> {
     let trace = node.join("trace");
     let mut command = Command::new("strace");
-    // Without its children: when they end is up to the kernel.
+    // The children are not traced, because the kernel decides when they end.
     command.arg("-o").arg(&trace).arg(client);
     arguments(&mut command, node, times);
     command.output().ok()?.status.success().then_some(())?;

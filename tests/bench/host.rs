@@ -1,5 +1,5 @@
-//! A host with nine RDMA devices: the demo host, laid out as directories that stand in for /sys and /dev, and
-//! as interfaces of a network namespace.
+//! A host with nine RDMA devices: the demo host as directories that replace /sys and /dev, and as
+//! interfaces of a network namespace.
 
 use std::fs::{self, File};
 use std::io::{Error, Write};
@@ -19,10 +19,10 @@ use rdma_init::facts::gid::Gid;
 use rdma_init::facts::net::Interface;
 use rdma_init::facts::rdma::{Hca, Port};
 
-/// A captured host that `rdma-init plan --facts demo:cce-roce` shows.
+/// The captured host that `rdma-init plan --facts demo:cce-roce` shows.
 const DEMO: &str = "cce-roce";
 
-/// The directories that stand in for those of the kernel.
+/// The directories that replace those of the kernel.
 pub struct Host {
     pub sys: PathBuf,
     pub dev: PathBuf,
@@ -34,7 +34,7 @@ pub fn captured() -> Facts {
 }
 
 impl Host {
-    /// Lays out the devices of these facts in a directory.
+    /// Creates the devices of these facts in a directory.
     ///
     /// # Errors
     /// A file cannot be made.
@@ -53,7 +53,7 @@ impl Host {
         for (file, text) in dmi {
             host.write(&format!("class/dmi/id/{file}"), text.as_deref().unwrap_or_default())?;
         }
-        // A plain container has these, and programs expect them.
+        // A plain container has these devices, and programs expect them.
         for (name, major, minor) in [("null", 1, 3), ("zero", 1, 5), ("urandom", 1, 9)] {
             node(&host.dev.join(name), major, minor)?;
         }
@@ -99,7 +99,7 @@ impl Host {
         let uverbs = &hca.uverbs.as_ref().expect("a uverbs node").name;
         self.write(&format!("class/infiniband_verbs/{uverbs}/ibdev"), &hca.name)?;
         self.write(&format!("class/infiniband_verbs/{uverbs}/abi_version"), "1")?;
-        // Opening it is all that a start does.
+        // A start only opens the device.
         node(&self.dev.join("infiniband").join(uverbs), 1, 3)
     }
 
@@ -113,14 +113,15 @@ impl Host {
         ] {
             self.write(&format!("{folder}/{file}"), &text)?;
         }
-        // Every driver for such devices has them. Without them, a start asks for the names of other drivers.
+        // Every driver for such devices has these counters. Without them, a start asks for the counters of
+        // other drivers.
         for counter in ["port_xmit_data", "port_xmit_packets", "port_rcv_data", "port_rcv_packets"] {
             self.write(&format!("{folder}/counters/{counter}"), "0")?;
         }
         for index in 0..port.gids.size {
             let slot = port.gids.slots.iter().find(|slot| slot.index == index);
             self.write(&format!("{folder}/gids/{index}"), &written(slot))?;
-            // The kernel has these files for empty slots, too, and gives an error when they are read.
+            // The kernel has these files for empty GID entries as well, but reading them fails.
             if let Some(slot) = slot {
                 let kind = String::from(slot.kind.clone());
                 self.write(&format!("{folder}/gid_attrs/types/{index}"), &kind)?;
@@ -131,8 +132,8 @@ impl Host {
         Ok(())
     }
 
-    /// Links the interface of an HCA to the PCI device of both, as the kernel does. A start that knows which
-    /// interface is the HCA's does not read the whole GID table.
+    /// Links the interface of an HCA to the PCI device of both, as the kernel does. If a start knows which
+    /// interface belongs to the HCA, it does not read the whole GID table.
     fn interface_of(&self, hca: &Hca) -> Result<(), Error> {
         let pci = hca.pci_address.as_deref().expect("a PCI device");
         let mut slots = hca.ports.iter().flat_map(|port| &port.gids.slots);
@@ -152,7 +153,7 @@ impl Host {
     }
 }
 
-/// Returns a GID as the kernel writes it, with all zeros.
+/// Returns a GID with all leading zeros, as the kernel writes it.
 fn written(slot: Option<&Gid>) -> String {
     let gid = slot.map_or(Ipv6Addr::UNSPECIFIED, |slot| slot.gid);
     gid.segments().map(|part| format!("{part:04x}")).join(":")
@@ -165,11 +166,11 @@ fn node(path: &Path, major: u32, minor: u32) -> Result<(), Error> {
     Ok(mknod(path, SFlag::S_IFCHR, Mode::from_bits_truncate(0o666), device)?)
 }
 
-/// Moves this thread into a network namespace with the interfaces of these facts. What the thread starts is
-/// there, too.
+/// Moves this thread into a network namespace with the interfaces of these facts. Processes that the thread
+/// starts are in it as well.
 ///
 /// # Errors
-/// A sentence: the interfaces cannot be made.
+/// A sentence that says why the interfaces cannot be made.
 pub fn enter_network(facts: &Facts) -> Result<(), String> {
     let made = |error: Error| format!("a network namespace cannot be made: {error}");
     let own = network_namespace().map_err(made)?;
@@ -203,7 +204,7 @@ fn network_namespace() -> Result<File, Error> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Returns lines to ip(8).
+/// Passes these lines to ip(8).
 fn ip(lines: impl Iterator<Item = String>) -> Result<(), String> {
     let ip = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn();
     let mut ip = ip.map_err(|error| format!("ip(8) cannot be started: {error}"))?;

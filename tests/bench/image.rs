@@ -1,8 +1,8 @@
-//! What a container has for a root directory: an image, and its own writable layer on top.
+//! A container's root directory: an image, and a writable layer on top.
 //!
-//! The image is this machine's root file system with a directory of files added, and the layer is an
-//! overlay. So a start writes its state where a container's start does, and nothing on this
-//! machine changes.
+//! The image is this machine's root file system with an added directory of files, and the layer is an
+//! overlay. So a start writes its state where a start in a container does, and nothing on this machine
+//! changes.
 
 use std::ffi::CString;
 use std::fs;
@@ -15,7 +15,7 @@ use rdma_init::facts::Facts;
 
 use super::host::Host;
 
-/// What a start leaves in a layer.
+/// What a start writes into a layer.
 const STATE: &str = "run/rdma-init";
 const NCCL_CONF: &str = "etc/nccl.conf";
 
@@ -23,7 +23,7 @@ const NCCL_CONF: &str = "etc/nccl.conf";
 const ADDED: &str = "/added";
 
 pub struct Image {
-    /// With the files in `added`. It is its own mount, below which all the others are.
+    /// Has the files in `added`. It is a separate mount, and all other mounts are below it.
     folder: PathBuf,
     /// For layers on a tmpfs.
     memory: PathBuf,
@@ -36,8 +36,8 @@ pub struct Root {
 }
 
 impl Image {
-    /// An image with these files. Call it once, and before anything else: mounts of this process
-    /// are its own from then on, and go with it.
+    /// Makes an image with these files. Call it once, before anything else: from then on, the mounts of
+    /// this process are private, and disappear with it.
     ///
     /// # Errors
     /// The process is not root, or the kernel has no overlay.
@@ -47,7 +47,7 @@ impl Image {
             return Err(Error::last_os_error());
         }
         mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_PRIVATE, "")?;
-        // On the disk of the repository: `/tmp` may be in memory.
+        // On the repository's disk, because `/tmp` may be in memory.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
         let path = folder.path().to_str().expect("a plain path");
         mount(Some(path), folder.path(), None, libc::MS_BIND, "")?;
@@ -55,8 +55,8 @@ impl Image {
         let added = image.added();
         fs::create_dir(&added)?;
         for (name, file) in files {
-            // What the linker has written lies in the page cache in small pieces, each of which
-            // costs at every start. What an image is unpacked to does not.
+            // A file that the linker wrote is in the page cache in small pieces, each of which slows down
+            // every start. A file that was unpacked from an image is not.
             fs::copy(file, added.join(name))?;
         }
         fs::create_dir(&image.memory)?;
@@ -68,24 +68,24 @@ impl Image {
         self.folder.join("added")
     }
 
-    /// With a layer in memory.
+    /// Makes a root with a layer in memory.
     pub fn on_tmpfs(&self) -> Result<Root, Error> {
         self.layered(&self.memory.join("layer"), [Path::new("/sys"), Path::new("/dev")])
     }
 
-    /// With a layer on the disk.
+    /// Makes a root with a layer on the disk.
     pub fn on_disk(&self, name: &str) -> Result<Root, Error> {
         self.layered(&self.folder.join(name), [Path::new("/sys"), Path::new("/dev")])
     }
 
-    /// With a layer in memory, and the devices of these facts instead of this machine's.
+    /// Makes a root with a layer in memory, and with the devices of these facts instead of this machine's.
     pub fn on_host(&self, facts: &Facts) -> Result<Root, Error> {
         let place = self.memory.join("host");
         let host = Host::make(facts, &place)?;
         self.layered(&place.join("layer"), [&host.sys, &host.dev])
     }
 
-    /// `devices` are the directories that stand for /sys and /dev.
+    /// Makes a root. `devices` are the directories to mount at /sys and /dev.
     fn layered(&self, place: &Path, devices: [&Path; 2]) -> Result<Root, Error> {
         let [upper, work, path] = ["upper", "work", "root"].map(|name| place.join(name));
         for folder in [&upper, &work, &path] {
@@ -111,7 +111,7 @@ impl Drop for Image {
         let folder = c_string(self.folder.as_os_str().as_bytes());
         // SAFETY: a C string.
         let is_detached = unsafe { libc::umount2(folder.as_ptr(), libc::MNT_DETACH) } == 0;
-        // The machine's own devices are mounted there, and must not be removed.
+        // If it is still attached, the machine's own devices are mounted there, and must not be removed.
         if is_detached {
             let _ = fs::remove_dir_all(&self.folder);
         }
@@ -119,17 +119,17 @@ impl Drop for Image {
 }
 
 impl Root {
-    /// For chroot(2).
+    /// Returns the path for chroot(2).
     pub fn path(&self) -> &CString {
         &self.c_path
     }
 
-    /// The path outside of a path in this root.
+    /// Returns the path outside of a path in this root.
     pub fn inside(&self, path: &str) -> PathBuf {
         self.path.join(path.trim_start_matches('/'))
     }
 
-    /// Takes away what a start has left, as if no container had been started with this layer.
+    /// Removes what starts have written, as if no container had started with this layer.
     pub fn forget_starts(&self) {
         let state = fs::remove_dir_all(self.path.join(STATE));
         let nccl_conf = fs::remove_file(self.path.join(NCCL_CONF));
@@ -144,7 +144,7 @@ fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).expect("no NUL")
 }
 
-/// mount(2).
+/// Calls mount(2).
 fn mount(
     source: Option<&str>,
     target: &Path,

@@ -1,5 +1,5 @@
-//! Measures how long node 0 of a preflight judges ten thousand nodes, and how that grows. `make bench` runs it, and
-//! `make bench BENCHES=judge` it alone.
+//! Measures how long node 0 of a preflight takes to judge ten thousand nodes, and how this grows. `make
+//! bench` runs it, and `make bench BENCHES=judge` runs only this.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ use rdma_init::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailR
 const NODES: [u32; 3] = [2500, 5000, 10_000];
 const RAILS: u16 = 8;
 
-/// What sound rails have, what slow ones have, and what the user wants, in Gbit/s.
+/// The bandwidth of healthy rails, that of slow rails, and the one that the user wants, in Gbit/s.
 const SOUND: f32 = 390.0;
 const SLOW: f32 = 100.0;
 const WANTED: f32 = 300.0;
 
-/// The benchmark fails if one step takes longer: node 0 says nothing to the nodes meanwhile.
+/// The benchmark fails if one step takes longer, because node 0 sends nothing to the nodes in the meantime.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What comes of a pair on a rail: `None` if it fails, or else its bandwidth.
+/// The result of a pair on a rail: `None` if it fails, or else its bandwidth.
 type Comes = fn(u32, u32, u16) -> Option<f32>;
 
 const JOBS: [(&str, Option<f32>, Comes); 3] = [
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A job whose nodes have tried the pairs of the schedule.
+/// Makes the evidence of a job whose nodes have tested the pairs of the schedule.
 fn evidence(nodes: u32, comes: Comes) -> Evidence {
     let schedule = Schedule { nodes, extent: Extent::Doubling };
     let member = |node: u32| Member {
@@ -99,7 +99,7 @@ fn evidence(nodes: u32, comes: Comes) -> Evidence {
     evidence
 }
 
-/// A number below 1,000 that is always the same for these three.
+/// Returns a number below 1,000 that depends only on these three.
 fn drawn(a: u32, b: u32, salt: u64) -> u64 {
     let mut mixed = (u64::from(a) << 40) ^ (u64::from(b) << 16) ^ salt;
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! From the kill of PID 1 to the signal in the command.
+//! Measures the time from the kill of PID 1 until the signal reaches the command.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
@@ -10,15 +10,15 @@ use super::peers::{OWN_PATH, Peer};
 use super::table::{median, table};
 use super::trial::{Sink, Trial};
 
-/// The argument that makes this program the command: it answers each signal.
+/// The argument that makes this program the command, which answers each signal.
 pub const ECHO: &str = "--echo-signals";
 
 const ROUNDS: usize = 60;
 const SIGNALS: usize = 200;
 
-/// Answers on standard input, which is a socket here, as no init touches it.
+/// Answers on standard input, because no init touches it. It is a socket here.
 pub fn echo() -> ! {
-    // Not every init hands the mask on.
+    // Not every init passes the mask on.
     let wanted = block();
     let stdin = std::io::stdin();
     let answer = || nix::unistd::write(stdin.as_fd(), b".");
@@ -44,7 +44,7 @@ pub fn measure(peers: &[Peer]) -> String {
         for &peer in &order {
             let (near, far) = std::os::unix::net::UnixStream::pair().expect("sockets");
             let stdin = nix::unistd::dup(std::io::stdin()).expect("standard input is open");
-            // SAFETY: standard input is ours to replace and to put back.
+            // SAFETY: this test owns standard input, and may replace and restore it.
             unsafe { libc::dup2(far.as_raw_fd(), 0) };
             let trial = Trial::start(&peers[peer].start(&[OWN_PATH, ECHO]), &sink);
             // SAFETY: as above.

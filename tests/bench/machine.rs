@@ -1,9 +1,9 @@
-//! On what a benchmark was run.
+//! Describes the machine on which a benchmark ran.
 
 use std::fs;
 use std::process::Command;
 
-/// The title, the processors and the kernel, and the programs that were measured.
+/// Returns the title, the processors, the kernel, and the programs that were measured.
 pub fn machine(title: &str, programs: &str) -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
@@ -18,13 +18,13 @@ pub fn machine(title: &str, programs: &str) -> String {
     )
 }
 
-/// The load of the last minute: a run on a busy machine is not worth keeping.
+/// Returns the load of the last minute: a run on a busy machine is not worth keeping.
 fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
-/// What was measured, as far as git tells.
+/// Returns the measured commit, as far as git knows it.
 fn commit() -> String {
     let git = |arguments: &[&str]| output(Command::new("git").args(arguments));
     match git(&["rev-parse", "--short", "HEAD"]).as_str() {
@@ -36,7 +36,7 @@ fn commit() -> String {
     }
 }
 
-/// What a program writes to standard output.
+/// Returns what a program writes to standard output.
 pub fn output(command: &mut Command) -> String {
     let output = command.output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).trim().to_owned()

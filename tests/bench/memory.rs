@@ -18,8 +18,8 @@ pub fn measure(peers: &[Peer]) -> String {
     let mut order: Vec<usize> = (0..peers.len()).collect();
     for _ in 0..ROUNDS {
         fastrand::shuffle(&mut order);
-        // All peers run at the same time, so that Pss divides a page that several share among
-        // the same sharers.
+        // All peers run at the same time, so that Pss divides a shared page among the same number of
+        // sharers for each of them.
         let trials: Vec<(usize, Trial)> = order
             .iter()
             .map(|&peer| (peer, Trial::start(&peers[peer].start(&["/bin/sleep", "1000"]), &sink)))

@@ -12,16 +12,16 @@ use super::trial::Start;
 /// A way to start a command as the first process of a container.
 pub struct Peer {
     pub name: &'static str,
-    /// The words before the command; none for the command alone.
+    /// The words before the command; empty for the command alone.
     program: &'static [&'static str],
-    /// `NAME=VALUE`.
+    /// Entries of the form `NAME=VALUE`.
     environment: &'static [&'static str],
     root: Rc<Root>,
-    /// Whether the layer has what an earlier start has left.
+    /// Whether the layer contains what an earlier start left.
     is_restart: bool,
 }
 
-/// Those to compare with, and the Debian package of each.
+/// The programs to compare with, and the Debian package of each.
 const OTHERS: &[(&str, &[&str], &str)] = &[
     ("tini", &["/usr/bin/tini", "--"], "tini"),
     ("tini-static", &["/usr/bin/tini-static", "--"], "tini"),
@@ -29,8 +29,8 @@ const OTHERS: &[(&str, &[&str], &str)] = &[
     ("catatonit", &["/usr/bin/catatonit", "--"], "catatonit"),
 ];
 
-/// What people have who do by hand what rdma-init does: a script below tini, in the shell that Debian starts
-/// scripts with and in the one that most images have.
+/// What people use who do by hand what rdma-init does: a script below tini, once in the shell that Debian
+/// uses for scripts and once in the shell that most images have.
 const SCRIPTS: &[(&str, &[&str], &str)] = &[
     ("tini, script in dash", &["/usr/bin/tini", "--", "/bin/dash", SCRIPT_PATH], "dash"),
     ("tini, script in bash", &["/usr/bin/tini", "--", "/bin/bash", SCRIPT_PATH], "bash"),
@@ -41,27 +41,27 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/entrypoin
 pub const BARE: &str = "bare";
 pub const OURS: &str = "rdma-init";
 
-/// The program that is measured, in the image.
+/// The measured program's path in the image.
 const OURS_WORDS: &[&str] = &["/added/rdma-init", "--"];
 
-/// This very program, which is the command of some measurements.
+/// This benchmark program, which is the command in some measurements.
 pub const OWN_PATH: &str = "/added/bench";
 
-/// Where it lies outside the image.
+/// Returns the path of the measured program outside the image.
 fn ours() -> PathBuf {
     std::env::var_os("RDMA_INIT_TEST_BINARY")
         .map_or_else(|| env!("CARGO_BIN_EXE_rdma-init").into(), PathBuf::from)
 }
 
-/// Where a file of the image lies outside of it.
+/// Returns where the source of a file in the image is.
 fn in_image(path: &str) -> PathBuf {
     if path == SCRIPT_PATH { SCRIPT.into() } else { path.into() }
 }
 
-/// The image that all of them are started in.
+/// Makes the image in which all of them start.
 ///
 /// # Errors
-/// A sentence: what is missing.
+/// A sentence that says what is missing.
 pub fn image() -> Result<Image, String> {
     for (_, words, package) in OTHERS.iter().chain(SCRIPTS) {
         if let Some(path) = words.iter().find(|word| word.starts_with('/') && !in_image(word).exists()) {
@@ -76,7 +76,7 @@ pub fn image() -> Result<Image, String> {
 }
 
 impl Peer {
-    /// The command alone, ours, and the others.
+    /// Returns the command alone, rdma-init, and the other inits.
     pub fn all(root: &Rc<Root>) -> Vec<Peer> {
         let peer = |name, program| Peer::plain(name, program, root);
         let others = OTHERS.iter().map(|(name, words, _)| peer(name, words));
@@ -106,8 +106,8 @@ impl Peer {
         Peer { name, program, environment: &[], root: Rc::clone(root), is_restart: false }
     }
 
-    /// Ours again: with its state on a disk, with the state of an earlier start there, and without
-    /// any.
+    /// Returns rdma-init in other setups: with its state on a disk, with the state of an earlier start
+    /// there, and without state.
     pub fn more_of_ours(image: &Image, root: &Rc<Root>) -> Result<Vec<Peer>, std::io::Error> {
         let ours = |name, environment, root, is_restart| Peer {
             name,
@@ -125,7 +125,7 @@ impl Peer {
         ])
     }
 
-    /// How to start `command`.
+    /// Returns how to start `command`.
     pub fn start(&self, command: &[&str]) -> Start {
         let c_string = |text: &str| CString::new(text).expect("no NUL");
         let path = "PATH=/usr/local/bin:/usr/bin:/bin";
@@ -136,7 +136,7 @@ impl Peer {
         )
     }
 
-    /// Makes the layer what it is before a start of this kind.
+    /// Resets the layer to its contents before a start of this kind.
     pub fn before_start(&self) {
         if !self.is_restart {
             self.root.forget_starts();
@@ -144,7 +144,7 @@ impl Peer {
     }
 }
 
-/// Names, versions and sizes, for the record.
+/// Returns names, versions, and sizes for the record.
 pub fn versions() -> Vec<String> {
     let version = output(Command::new(ours()).arg("--version"));
     let version = version.split_whitespace().next_back().unwrap_or_default().to_owned();

@@ -1,9 +1,7 @@
-//! Compares the cost of rdma-init as PID 1 with that of the inits that people use. `make bench`
-//! runs it.
+//! Compares the cost of rdma-init as PID 1 with that of other common inits. `make bench` runs it.
 //!
-//! All inits are measured within one run, in an order that is shuffled for each round, and
-//! shown as ratios, because absolute figures depend on the machine and on its load at that
-//! hour.
+//! All inits are measured within one run, in an order that is shuffled for each round. The results are
+//! ratios, because absolute figures depend on the machine and on its current load.
 
 mod awake;
 mod early;
@@ -50,7 +48,7 @@ fn main() -> ExitCode {
         peers.extend(Peer::more_of_ours(&image, &root).expect("an overlay can be mounted"));
         print!("{}", startup::measure(&peers));
     }
-    // Only if it is asked for: it measures nothing.
+    // This part runs only on request, because it measures nothing.
     if let Some(at) = wanted.iter().position(|part| *part == "profiles") {
         let folder = wanted.get(at + 1).expect("profiles FOLDER");
         return match profiles(&image, &root, Path::new(folder)) {
@@ -93,8 +91,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Does something in the root of a host with nine HCAs, in a thread, because its network is another one. Gets the
-/// host's name, too.
+/// Calls a function in the root of a host with nine HCAs, in a separate thread because it needs another
+/// network. The function also gets the host's name.
 fn on_nine_hcas<T: Send>(image: &Image, work: impl FnOnce(&str, &Rc<Root>) -> T + Send) -> Result<T, String> {
     let in_network = || {
         let facts = host::captured();
@@ -105,7 +103,7 @@ fn on_nine_hcas<T: Send>(image: &Image, work: impl FnOnce(&str, &Rc<Root>) -> T 
     std::thread::scope(|scope| scope.spawn(in_network).join().expect("the work"))
 }
 
-/// Profiles starts: those first that are most frequent or whose time counts most.
+/// Profiles starts: the most frequent ones first, and those whose time matters most.
 fn profiles(image: &Image, root: &Root, folder: &Path) -> Result<(), String> {
     let error = |error: std::io::Error| error.to_string();
     profile::write(root, folder, "1-running", &[], Some("/bin/true")).map_err(error)?;

@@ -1,6 +1,6 @@
-//! Measures how the preflight grows with the number of nodes, on this machine: nodes as processes
-//! that prove the fabric over TCP, and thin nodes that only meet. `make bench` runs it, and
-//! `make bench BENCHES=preflight` it alone.
+//! Measures how the preflight grows with the number of nodes, on this machine: nodes as processes that test
+//! the fabric over TCP, and thin nodes that only join and report. `make bench` runs it, and `make bench
+//! BENCHES=preflight` runs only this.
 
 mod machine;
 
@@ -27,21 +27,21 @@ use serde_json::json;
 
 const TOKEN: &str = "a secret of the benchmark";
 
-/// How many nodes are processes, and how many are thin.
+/// The numbers of nodes that are processes, and of thin nodes.
 const PROCESSES: [u32; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
 const THIN: [u32; 4] = [256, 1024, 2048, 4096];
 
-/// The benchmark fails where these do not hold.
+/// The benchmark fails if these are exceeded.
 const LONGEST: Duration = Duration::from_secs(60);
 const LARGEST_KB: u64 = 100 * 1024;
 
-/// One of these words after `--` leaves out the other part.
+/// One of these words after `--` selects one part.
 const PARTS: [&str; 2] = ["processes", "thin"];
 
-/// Makes a process of this program node 0 of thin nodes.
+/// The argument that makes a process of this program node 0 of thin nodes.
 const ZERO: &str = "--zero";
 
-/// The threads that the thin nodes share.
+/// The number of threads that the thin nodes share.
 const THREADS: u32 = 16;
 
 fn main() -> ExitCode {
@@ -91,8 +91,8 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Below the range from which the kernel takes ports for connections (`net.ipv4.ip_local_port_range`): one of
-/// thousands of nodes would have it at times.
+/// Returns a free port below the range from which the kernel takes ports for connections
+/// (`net.ipv4.ip_local_port_range`): within that range, one of thousands of nodes might take it.
 fn free_port() -> u16 {
     (20_000..32_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
 }
@@ -106,7 +106,7 @@ fn node(port: u16, nodes: u32, node: u32) -> Command {
     command
 }
 
-/// How long a job of processes takes, and the peak of the memory of node 0 in kB.
+/// Returns how long a job of processes takes, and the peak memory of node 0 in kB.
 fn processes(nodes: u32) -> (Duration, u64) {
     let port = free_port();
     let start = Instant::now();
@@ -128,7 +128,8 @@ struct First {
 }
 
 impl First {
-    /// Each debug message of node 0 comes while it still lives, and the last one may be read afterwards.
+    /// Starts node 0. It writes its debug messages while it is still running, so its memory and time can be
+    /// read after the last one.
     fn start(mut command: Command) -> First {
         command.args(["--log-level", "debug"]).stderr(Stdio::piped());
         let mut child = command.spawn().expect("node 0 starts");
@@ -151,14 +152,14 @@ impl First {
     }
 }
 
-/// `None` where the process has ended.
+/// Returns the peak memory; `None` if the process has ended.
 fn peak_kb(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line?.trim().trim_end_matches(" kB").parse().ok()
 }
 
-/// The processor time in seconds.
+/// Returns the CPU time in seconds.
 fn processor(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -167,7 +168,7 @@ fn processor(pid: u32) -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// How long a job of thin nodes takes, with processor time and memory of node 0.
+/// Returns how long a job of thin nodes takes, and the CPU time and memory of node 0.
 fn thin(nodes: u32) -> (Duration, f64, u64) {
     let port = free_port();
     let start = Instant::now();
@@ -202,12 +203,12 @@ fn thin(nodes: u32) -> (Duration, f64, u64) {
     (start.elapsed(), processor.parse().expect("seconds"), peak.parse().expect("kB"))
 }
 
-/// Node 0 of thin nodes: only what hears, judges and tells.
+/// Runs node 0 of thin nodes: only the parts that receive, judge, and send.
 fn thin_zero(nodes: u32, port: u16) {
     let wait = Duration::from_secs(300);
     let until = Instant::now() + wait;
     let listener = Listener::on_port(port).expect("a port");
-    // No process writes to it.
+    // No process writes to this socket.
     let (own, _other) = UnixStream::pair().expect("a pair");
     let terms = Terms {
         nodes,
@@ -271,7 +272,7 @@ fn join(port: u16, nodes: u32, node: u32) -> Channel {
         nodes,
         job: None,
         address: Some([127, 0, 0, 1].into()),
-        // No process listens there: what node 0 itself would try fails at once.
+        // No process listens on this port, so that node 0's own attempts fail at once.
         port: 1,
         rails: (0..8).map(|hca| format!("mlx5_{hca}:1")).collect(),
         rates: vec![400.0; 8],
@@ -283,7 +284,7 @@ fn join(port: u16, nodes: u32, node: u32) -> Channel {
     channel
 }
 
-/// Says for all nodes of a thread that they are there, now and then.
+/// Reports from time to time that all nodes of a thread are alive.
 fn stay(all: &mut [(u32, Channel)], told: &mut Instant) {
     if told.elapsed() > Duration::from_secs(5) {
         for (_, channel) in all {
@@ -293,7 +294,7 @@ fn stay(all: &mut [(u32, Channel)], told: &mut Instant) {
     }
 }
 
-/// Says that all pairs passed.
+/// Reports that all pairs passed.
 fn prove(node: u32, channel: &mut Channel) {
     loop {
         match channel.receive(Duration::from_secs(120)) {

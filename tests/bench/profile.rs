@@ -1,4 +1,4 @@
-//! What a start executes, found by callgrind: `make order` makes a linker script of it.
+//! Finds with callgrind what a start executes. `make order` derives a linker script from it.
 
 use std::fs;
 use std::io::Error;
@@ -10,11 +10,11 @@ use super::image::Root;
 /// A command that cannot be run: valgrind writes no profile of a process that becomes another program.
 const NO_COMMAND: &str = "/nonexistent";
 
-/// Starts rdma-init in this root, as PID 1, and leaves a profile of each of its processes in the folder, in files
-/// that begin with the name.
+/// Starts rdma-init in this root as PID 1, and writes a profile of each of its processes into the
+/// directory. The file names start with the given name.
 ///
 /// # Errors
-/// A program cannot be started, or a file not be written.
+/// A program cannot be started, or a file cannot be written.
 pub fn write(
     root: &Root,
     folder: &Path,
@@ -28,7 +28,7 @@ pub fn write(
     fs::create_dir_all(&out)?;
     Command::new("unshare")
         .args(["--fork", "--pid", "chroot"])
-        // Variables of ours that it does not know would take it elsewhere.
+        // Variables from the environment of this process would change what the start does.
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .arg(root.inside("/"))

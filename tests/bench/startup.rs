@@ -6,10 +6,10 @@ use super::trial::{Sink, Trial};
 
 const ROUNDS: usize = 2000;
 
-/// A script takes longer than everything else.
+/// Fewer rounds, because a script takes longer than everything else.
 const ROUNDS_OF_SCRIPTS: usize = 200;
 
-/// The median of each, in microseconds.
+/// Returns the median of each peer, in microseconds.
 fn medians(peers: &[Peer], rounds: usize) -> Vec<f64> {
     let mut times = vec![Vec::with_capacity(rounds); peers.len()];
     let arguments: Vec<_> = peers.iter().map(|peer| peer.start(&["/bin/true"])).collect();
@@ -28,7 +28,7 @@ fn medians(peers: &[Peer], rounds: usize) -> Vec<f64> {
     times.iter_mut().map(|times| median(times)).collect()
 }
 
-/// Ours and other inits.
+/// Measures rdma-init and other inits.
 pub fn measure(peers: &[Peer]) -> String {
     let medians = medians(peers, ROUNDS);
     let added = |peer: usize| medians[peer] - medians[0];
@@ -60,7 +60,7 @@ pub fn measure(peers: &[Peer]) -> String {
     )
 }
 
-/// Ours and scripts that do its work.
+/// Measures rdma-init and scripts that do its work.
 pub fn measure_scripts(host: &str, peers: &[Peer]) -> String {
     let medians = medians(peers, ROUNDS_OF_SCRIPTS);
     let of = |name: &str| medians[peers.iter().position(|peer| peer.name == name).expect("a peer")];

@@ -1,8 +1,8 @@
-//! Markdown, for people and for the record.
+//! Writes Markdown, for people and for the record.
 
 use std::fmt::Write;
 
-/// A table; the first column is aligned to the left.
+/// Returns a table whose first column is left-aligned.
 pub fn table(title: &str, note: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     let mut text = format!("\n## {title}\n\n{note}\n\n");
     let _ = writeln!(text, "| {} |", head.join(" | "));

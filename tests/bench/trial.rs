@@ -1,4 +1,4 @@
-//! One process as PID 1 of a PID namespace of its own.
+//! A process as PID 1 of a new PID namespace.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -10,7 +10,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
-/// What the programs print is read and thrown away, as by a container engine.
+/// Reads and discards what the programs print, as a container engine would.
 pub struct Sink(File, OwnedFd);
 
 impl Sink {
@@ -27,7 +27,7 @@ impl Sink {
     }
 }
 
-/// What is started, laid out in advance.
+/// What to start, laid out in memory in advance.
 pub struct Start {
     root: CString,
     arguments: Vec<CString>,
@@ -47,7 +47,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Clones and executes.
+    /// Clones, and executes the program in the child.
     pub fn start(start: &Start, output: &Sink) -> Trial {
         let pointers = |texts: &[CString]| -> Vec<_> {
             texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
@@ -57,8 +57,8 @@ impl Trial {
         let (mut pidfd, output) = (-1i32, output.1.as_raw_fd());
         let flags = libc::CLONE_NEWPID | libc::CLONE_PIDFD | libc::SIGCHLD;
         let started = Instant::now();
-        // SAFETY: without CLONE_VM this is a fork; the child makes only system calls,
-        // with data that was laid out before.
+        // SAFETY: without CLONE_VM this is a fork; the child makes only system calls, with data that was
+        // laid out before.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0) };
         if pid == 0 {
             // SAFETY: as above.
@@ -72,7 +72,7 @@ impl Trial {
             }
         }
         assert!(pid > 0, "clone: {}; this has to run as root", std::io::Error::last_os_error());
-        // SAFETY: the kernel has just made this descriptor for us.
+        // SAFETY: the kernel has just created this descriptor for this process.
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
         Trial { pid: i32::try_from(pid).expect("a process number"), pidfd, started }
     }
@@ -82,17 +82,17 @@ impl Trial {
         unsafe { libc::kill(self.pid, signal) };
     }
 
-    /// Whether it ends in time.
+    /// Returns whether the process ends in time.
     pub fn ends_within(&self, time: Duration) -> bool {
         let mut fds = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(time).expect("a short time");
         matches!(poll(&mut fds, timeout), Ok(1))
     }
 
-    /// Waits for the end; gives the time from the clone on, and the wait status.
+    /// Waits for the end. Returns the time since the clone, and the wait status.
     pub fn end(self) -> (Duration, i32) {
         let mut status = 0;
-        // SAFETY: the place is valid, the child is ours.
+        // SAFETY: the pointer is valid, and the process is a child of this one.
         let waited = unsafe { libc::waitpid(self.pid, &mut status, 0) };
         assert_eq!(waited, self.pid);
         (self.started.elapsed(), status)
