@@ -16,8 +16,7 @@ use serde_json::Value;
 use super::one::run;
 use crate::support::golden::{Case, Host, hosts};
 
-/// Where the start-up does not need to read the network, it decides the same as if it had read
-/// it.
+/// If the start does not need to read the network, it decides the same as if it had read it.
 pub fn what_is_not_read_decides_nothing() {
     let mut without_need = Vec::new();
     for Case { name, facts: all, profiles, config } in hosts().iter().map(Host::read) {
@@ -49,11 +48,11 @@ const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 7] = [
 ];
 
 /// Hosts whose job may need no network between nodes, so that the self-test passes. `require-rdma` refuses
-/// them all the same.
+/// them anyway.
 const MAY_DO_WITHOUT: [&str; 1] = ["gb200-nvlink-alone"];
 
-/// The self-test passes exactly where the job gets RDMA, and `require-rdma` agrees with it but
-/// for the listed hosts.
+/// The self-test passes exactly if the job gets RDMA, and `require-rdma` agrees with it except for the
+/// listed hosts.
 pub fn the_self_test_and_require_rdma_agree() {
     let mut wrong = Vec::new();
     let mut refused = Vec::new();
@@ -69,16 +68,15 @@ pub fn the_self_test_and_require_rdma_agree() {
             report.checks.iter().find(|check| check.outcome == Outcome::Failed && check.fix.is_none());
         assert!(unfixed.is_none(), "{name}: {unfixed:?}");
 
-        // Whether the job gets no RDMA follows from the model of NCCL here, and not from the
-        // program's findings.
+        // Whether the job gets no RDMA is derived from the model of NCCL here, not from the program's
+        // findings.
         let none = |forecast: &plan::Forecast| match &forecast.prediction.transport {
-            // Where the fabric has no verbs, the job uses it through sockets, and that is
-            // right.
+            // If the fabric has no verbs, the job correctly uses it through sockets.
             Transport::Sockets { .. } => !matches!(plan.fabric, Fabric::Interface(_)),
             Transport::Fails(_) => true,
             Transport::Verbs(ports) => ports.iter().any(|port| match port.gid {
-                // Only old releases of NCCL read a negative index as a slot. Where the release
-                // is not known, the job may have a newer one.
+                // Only old versions of NCCL accept a negative index. If the version is unknown, the job may
+                // have a newer one.
                 Some(GidUse::Slot { index: ..0, gid: None }) => plan.nccl.is_some(),
                 Some(GidUse::Fails(_) | GidUse::Slot { gid: None, .. }) => true,
                 _ => false,
@@ -101,7 +99,7 @@ pub fn the_self_test_and_require_rdma_agree() {
             let check = failed.iter().find(|check| check.id == kind.id);
             assert!(check.is_some(), "{name}: {obstacle:?}, and the check has not failed");
         }
-        // Each error is told by a check that failed.
+        // A failed check reports each error.
         for finding in plan.findings.iter().filter(|finding| finding.severity == Severity::Error) {
             let is_told = |check: &&Check| {
                 check.message.as_ref().is_some_and(|message| message.contains(&finding.message))
@@ -130,7 +128,7 @@ pub fn every_finding_has_a_check() {
     assert_eq!(without, OF_A_START, "add them to a check in src/self_test/kinds.rs");
 }
 
-/// Each kind of finding is found on some golden host.
+/// Each kind of finding occurs on at least one golden host.
 pub fn every_finding_has_a_case() {
     let mut seen = BTreeSet::new();
     for host in hosts() {
@@ -143,8 +141,8 @@ pub fn every_finding_has_a_case() {
     assert!(without.is_empty(), "no golden host has these: {without:?}");
 }
 
-/// Findings that name NCCL on a host with RCCL, too: about what only NVIDIA's machines have, and about what is
-/// known only of NCCL.
+/// Findings that name NCCL even on a host with RCCL, because they concern what only NVIDIA machines have,
+/// or what is known only about NCCL.
 const OF_NCCL: [Id; 3] = [Id::NoLibibverbs, Id::OtherArchitecture, Id::UnknownVariable];
 
 /// With RCCL in place of NCCL, the findings name RCCL.
@@ -158,7 +156,7 @@ pub fn findings_name_the_library_of_the_job() {
             let loads_as = vec!["librccl.so.1".to_owned()];
             image.rccl = vec![Library { version, loads_as, ..Library::default() }];
         }
-        // What NVIDIA's machines have stays with NCCL.
+        // Facts that only NVIDIA machines have would keep the name NCCL.
         facts.gpu.models.clear();
         facts.gpu.driver = None;
         facts.imex = Default::default();
@@ -191,10 +189,10 @@ const OF_A_START: [Id; 10] = [
     Id::NcclConfNotWritten,
 ];
 
-/// What words in capitals with a `_` begin with that are not the names of variables.
+/// Prefixes of words in capitals with a `_` that are not names of variables.
 const NO_VARIABLES: [&str; 5] = ["AF_", "CAP_", "FABRIC_", "RLIMIT_", "SW_MNG"];
 
-/// These name HCAs or interfaces that a value or a path holds, or that there are besides.
+/// Findings that name HCAs or interfaces from a value or a path, or additional ones.
 const OF_OTHERS: [Id; 9] = [
     Id::ConfLine,
     Id::LibraryDevices,
@@ -207,8 +205,8 @@ const OF_OTHERS: [Id; 9] = [
     Id::VllmMapping,
 ];
 
-/// Who asks for the findings about a variable, a port or an interface gets those that name it,
-/// and no program has to look into a message for that.
+/// A query for the findings about a variable, a port, or an interface returns those that name it, so no
+/// program must parse messages for this.
 pub fn a_finding_is_about_what_its_message_names() {
     let mut wrong = Vec::new();
     let mut seen = [0; 3];
@@ -222,7 +220,7 @@ pub fn a_finding_is_about_what_its_message_names() {
             let mut fail = |what: String| wrong.push(format!("{name}: it {what}: {message}"));
 
             let named = named_variables(&facts, message);
-            // These are names that nothing can read.
+            // Findings with this id name variables that no program can read.
             if named != variables && finding.id != Id::VariableName {
                 fail(format!("is about {variables:?}, and names {named:?}"));
             }
@@ -283,12 +281,12 @@ fn named_interfaces(facts: &Facts, message: &str) -> BTreeSet<String> {
     names.filter(|name| of_message(&text).any(|word| word == *name)).map(str::to_owned).collect()
 }
 
-/// The words of a message, as they are, without what stands around them.
+/// Returns the words of a message without punctuation around them.
 fn of_message(message: &str) -> impl Iterator<Item = &str> {
     message.split([' ', ',', ';', ':', '(', ')', '\'']).map(|word| word.trim_end_matches('.'))
 }
 
-/// The message with each range, such as `eth0..eth2`, as the names that it stands for.
+/// Returns the message with each range, such as `eth0..eth2`, expanded to the names in it.
 fn expanded(message: &str) -> String {
     let number = |name: &str| {
         name.trim_end_matches(':').rsplit(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
@@ -306,7 +304,7 @@ fn expanded(message: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A value of the user's may name anything.
+/// Returns the message without the user's values, because they may name anything.
 fn without_values(facts: &Facts, message: &str) -> String {
     facts.settings.0.iter().fold(message.to_owned(), |text, setting| {
         text.replace(&format!("{}={}", setting.variable, setting.value), "")

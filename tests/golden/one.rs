@@ -1,4 +1,4 @@
-//! Compares what the program says about one golden host with what the files of its directory say.
+//! Compares the program's output for one golden host with the files in the host's directory.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::support::golden::Host;
 use crate::support::{process, repository};
 
-/// The files that a golden host's directory may hold. Any other name is a typing error, because
-/// no test reads the file.
+/// The files that a golden host's directory may contain. Any other name is a typo, because no test reads
+/// that file.
 const FILES: &[&str] = &[
     "about.txt",
     "checks.txt",
@@ -23,7 +23,7 @@ const FILES: &[&str] = &[
 /// Checks one golden host.
 ///
 /// # Errors
-/// Lists everything that is wrong, with what was wanted and what was found.
+/// A list of everything that is wrong, with what was expected and what was found.
 pub fn comes_out_as_written(host: &Host) -> Result<(), String> {
     let mut wrong = unknown_files(host);
     wrong.extend(variables(host));
@@ -65,8 +65,8 @@ fn variables(host: &Host) -> Option<String> {
     (wanted != found).then(|| format!("The variables differ.\n--- wanted\n{wanted}\n--- found\n{found}"))
 }
 
-/// Runs a command of the program with the environment of the host alone. Panics unless it ends
-/// with one of these exit codes.
+/// Runs a command of the program with only the environment of the host. Panics unless it ends with one of
+/// these exit codes.
 pub fn run(host: &Host, arguments: &[&str], codes: &[i32]) -> String {
     let facts = host.facts();
     let mut command = process::rdma_init(arguments);
@@ -80,15 +80,14 @@ pub fn run(host: &Host, arguments: &[&str], codes: &[i32]) -> String {
     String::from_utf8(output.stdout).unwrap().replace(facts.to_str().unwrap(), "facts.json")
 }
 
-/// Replaces the version in the title, which changes with each release.
+/// Replaces the version in the title, because it changes with each release.
 fn masked(report: &str) -> String {
     let title = concat!("rdma-init ", env!("CARGO_PKG_VERSION"));
     report.strip_prefix(title).map_or_else(|| panic!("{report}"), |rest| format!("rdma-init VERSION{rest}"))
 }
 
-/// Keeps of a self-test's output what is the same in each run. Checks
-/// that do not apply are left out as well, so that a new check changes only the hosts for which
-/// it has a result.
+/// Keeps the part of a self-test's output that is the same in each run. Checks that do not apply are
+/// omitted as well, so that a new check changes only the hosts for which it has a result.
 fn outcome(report: &str) -> String {
     let mut lines = report.lines();
     let (title, counted) = lines.next().and_then(|line| line.rsplit_once(" (")).expect("a title");
@@ -102,8 +101,8 @@ fn outcome(report: &str) -> String {
     text
 }
 
-/// Returns a row of the table with two spaces behind the name, so that a longer name elsewhere changes nothing
-/// here. These checks take no time that is shown.
+/// Returns a row of the table with two spaces after the name, so that a longer name elsewhere changes
+/// nothing here. These checks show no times.
 fn narrow(row: &str) -> String {
     let is_check = ["  ok  ", "  warning  ", "  FAILED  "].iter().any(|word| row.starts_with(word));
     let Some((word, rest)) = row.split_at_checked(WORD).filter(|_| is_check) else { return row.to_owned() };
@@ -113,10 +112,10 @@ fn narrow(row: &str) -> String {
     }
 }
 
-/// The columns of the first word of a row.
+/// The width of the column with the first word of a row.
 const WORD: usize = 11;
 
-/// Compares a file with what was found, or writes the file where `UPDATE_CASES` is set.
+/// Compares a file with what was found, or writes the file if `UPDATE_CASES` is set.
 fn compare(file: &Path, found: &str) -> Option<String> {
     if std::env::var_os("UPDATE_CASES").is_some() {
         fs::write(file, found).unwrap();
