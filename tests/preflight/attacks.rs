@@ -1,5 +1,5 @@
-//! A member of the job that has the token, and does not keep to what node 0 has told it. What it may not do
-//! fails for the reason that SECURITY.md gives, and the verdict names the attacker's node alone.
+//! Tests a member of the job that has the token but does not follow node 0's orders. Anything it must not
+//! do fails for the reason that SECURITY.md gives, and the verdict names only the attacker's node.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::job::{Job, Node, TOKEN, has_names};
 use super::stranger::{Stranger, call};
 use crate::support::process::rdma_init;
 
-/// A job of three whose node 2 is the attacker, with the pair of that node and node 1.
+/// A job of three whose node 2 is the attacker, and the pair of that node and node 1.
 struct Attack {
     zero: Node,
     one: Node,
@@ -21,7 +21,7 @@ struct Attack {
 }
 
 impl Attack {
-    /// `None` if nodes can have no names of their own here, which is said.
+    /// Starts the attack; `None`, with a message, if nodes cannot have their own host names here.
     fn begin() -> Option<Attack> {
         if !has_names() {
             return None;
@@ -35,14 +35,15 @@ impl Attack {
         Some(Attack { zero, one, attacker, with_one })
     }
 
-    /// An identity of the one that the attacker may use, with another round, caller, or node that is called.
+    /// Returns the call identity that the attacker may use, changed in its round, its caller, or the node
+    /// that is called.
     fn id(&self, change: impl Fn(&mut CallId)) -> CallId {
         let mut id = CallId { round: self.with_one.round, from: 2, to: 1 };
         change(&mut id);
         id
     }
 
-    /// Node 1 refuses a caller, for this reason.
+    /// Expects that node 1 refuses a caller for this reason.
     #[track_caller]
     fn is_refused(&mut self, id: CallId, why: &str) {
         self.attacker.stays();
@@ -52,7 +53,7 @@ impl Attack {
         self.one.wait_for(&format!("{id}\"{why}"));
     }
 
-    /// The attacker leaves. All others are well with each other.
+    /// The attacker disconnects. Expects that all other nodes pass with each other.
     #[track_caller]
     fn names_the_attacker(self) {
         drop(self.attacker);
@@ -105,12 +106,12 @@ fn one_caller_counts_for_each_round_and_pair() {
     attack.names_the_attacker();
 }
 
-/// Node 1 hears its partners, however many callers fill its room.
+/// Node 1 accepts its peers, however many callers fill its queue.
 #[test]
 fn a_flood_of_callers_keeps_no_partner_out() {
     let Some(mut attack) = Attack::begin() else { return };
     let at = (attack.with_one.address.unwrap(), attack.with_one.port);
-    // More than node 1 keeps, and less than the kernel does.
+    // More than node 1 keeps, and fewer than the kernel does.
     let flood: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(at).ok()).collect();
     let id = attack.id(|_| ());
     let mut caller = call(&attack.with_one, id, &attack.with_one.secret).expect("its pair");
@@ -122,7 +123,7 @@ fn a_flood_of_callers_keeps_no_partner_out() {
     attack.names_the_attacker();
 }
 
-/// A node that says something impossible is named with it, and its partners are not.
+/// A node that reports something impossible is named with it, and its peers are not.
 #[test]
 fn impossible_figures_end_the_part_of_who_reports_them() {
     for (latency_us, gbps) in [(2.0, 0.0), (2.0, 1e-40), (2.0, 3e38), (-1.0, 1.0)] {
@@ -149,7 +150,8 @@ fn impossible_rates_keep_a_node_out() {
     zero.end().expect_code(1).expect("node 1 did not join within 5s: it was rejected");
 }
 
-/// One index is counted for itself: who comes and goes with it keeps no other node out.
+/// Joins are counted per index: a process that joins and leaves repeatedly with one index keeps no other
+/// node out.
 #[test]
 fn comings_of_one_index_keep_no_other_node_out() {
     if !has_names() {
@@ -162,7 +164,7 @@ fn comings_of_one_index_keep_no_other_node_out() {
         attacker.join(&job, 1, &format!("time{time}"));
         match attacker.channel.receive(Duration::from_secs(20)).unwrap() {
             ToNode::Refused(why) if why.contains("index 1 has joined and left 16 times") => break,
-            // The one before it may not be missed yet.
+            // Node 0 may not have noticed yet that the previous one is gone.
             ToNode::Refused(why) if why.contains("two nodes have the index 1") => {}
             ToNode::Waiting { .. } => {}
             other => panic!("{other:?}"),
@@ -174,7 +176,8 @@ fn comings_of_one_index_keep_no_other_node_out() {
     drop((zero, two));
 }
 
-/// What each node says that it is called, is for people. The list has Slurm's own name of the index.
+/// The names that nodes claim for themselves are only for people. The list has Slurm's own name for the
+/// index.
 #[test]
 fn a_name_that_a_node_claims_is_in_no_list() {
     if !has_names() {

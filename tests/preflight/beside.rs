@@ -1,5 +1,5 @@
-//! 64 honest nodes beside an attacker that has the token: the verdict is right, or names the attacker's node.
-//! The nodes are thin: they join, report their pairs, and hear the verdict.
+//! Tests 64 honest nodes beside an attacker that has the token: either the verdict is right, or it names
+//! the attacker's node. The nodes are thin: they join, report their pairs, and receive the verdict.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -21,14 +21,14 @@ use super::stranger::{Stranger, connect};
 const HONEST: u32 = 64;
 const ATTACKER: u32 = HONEST;
 
-/// What the attacker does with its pairs, and with whatever else it knows.
+/// What the attacker does with its pairs and with everything else it knows.
 type Attack = fn(&Job, &mut Stranger, &Order);
 
 fn passed() -> PairOutcome {
     PairOutcome::Rails(vec![RailReport::new(0, Ok(Measured { latency_us: 20.0, gbps: 10.0 }))])
 }
 
-/// What a node says of all of its pairs.
+/// Returns a node's reports about all of its pairs.
 fn reports(node: u32, order: &Order, outcome: &PairOutcome) -> Vec<PairReport> {
     let of = |(round, partner)| PairReport { round, node, partner, seconds: 0.1, outcome: outcome.clone() };
     order.pairs.iter().map(|with| of((with.round, with.node))).collect()
@@ -39,7 +39,7 @@ fn report(stranger: &mut Stranger, reports: Vec<PairReport>) {
     let _ = stranger.channel.send(&ToZero::Proved(reports));
 }
 
-/// Node 0 of the job. Returns whether the job passes, who is accused, and the reason.
+/// Runs node 0 of the job. Returns whether the job passes, which nodes are faulty, and the reason.
 fn zero(job: &Job, listener: &Listener) -> (bool, Vec<u32>, String) {
     let terms = job.terms(Duration::ZERO);
     let (own, _other) = UnixStream::pair().unwrap();
@@ -57,7 +57,8 @@ fn zero(job: &Job, listener: &Listener) -> (bool, Vec<u32>, String) {
     found
 }
 
-/// Tells node 0 that these nodes are there while something is done, as each node does: who says nothing hangs.
+/// Sends signs of life for these nodes while something is done, as each node does: a silent node would
+/// count as hung.
 fn alive<T>(nodes: &mut [Stranger], work: impl FnOnce() -> T) -> T {
     let (working, work_ends) = channel::<()>();
     std::thread::scope(|scope| {
@@ -114,7 +115,7 @@ fn beside(attack: Attack) -> (bool, Vec<u32>, String) {
 fn reports_for_others_and_floods_change_nothing() {
     let (has_passed, accused, reason) = beside(|job, attacker, order| {
         let failed = PairOutcome::Failed(PairFailure::Silent);
-        // Of other nodes, of pairs that are not its own, and of rounds that are not.
+        // Reports about other nodes, about pairs of other nodes, and about rounds that do not exist.
         for node in 0..HONEST {
             report(attacker, reports(node, order, &failed));
         }
@@ -130,7 +131,7 @@ fn reports_for_others_and_floods_change_nothing() {
         let others: Vec<PairReport> =
             others.filter(|half| !own.contains(half)).map(|(round, partner)| of(round, partner)).collect();
         others.chunks(100).for_each(|some| report(attacker, some.to_vec()));
-        // Connections that say nothing, and some that only prove to have the token.
+        // Connections that send nothing, and some that only prove that they have the token.
         let silent: Vec<_> = (0..600).map(|_| connect(job)).collect();
         attacker.stays();
         let proven = (0..20).map(|_| Stranger::proven(job)).inspect(|_| attacker.stays());

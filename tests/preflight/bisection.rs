@@ -1,10 +1,10 @@
-//! The round in which all nodes move data at once.
+//! Tests the round in which all nodes move data at the same time.
 
 use serde_json::Value;
 
 use super::job::{Job, Node};
 
-/// The document of a job of five nodes with these options.
+/// Returns the document of a job of five nodes with these options.
 fn document(options: &[&str]) -> Value {
     let job = Job::of(5);
     let zero = job.start(0, &[&["--json"], options].concat());
@@ -22,7 +22,7 @@ fn its_sum_and_its_least_are_in_the_document_and_it_can_be_left_out() {
     let least = bisection["least"]["gbps"].as_f64().unwrap();
     assert!(least > 0.0 && bisection["gbps"].as_f64().unwrap() >= 4.0 * least, "{bisection}");
     assert!(bisection["share"].is_null(), "an interface has no such rate: {bisection}");
-    // On a busy machine, what seems slow is measured again.
+    // On a busy machine, pairs that seem slow are measured again.
     let rounds = with["rounds"].as_u64().unwrap() + with["second_tries"].as_u64().unwrap();
     let pairs = with["pairs"].as_array().unwrap();
     assert!(pairs.iter().all(|pair| pair["round"].as_u64().unwrap() < rounds), "{with}");

@@ -1,5 +1,5 @@
-//! Makes system calls of one of two nodes fail, one in each job: neither node hangs or crashes, and each has a verdict
-//! or says why not.
+//! Makes system calls of one of two nodes fail, one in each job: neither node hangs or crashes, and each
+//! reports a verdict or why it has none.
 
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use crate::support::faults::{Place, call_of, fail};
 use crate::support::running::{Ended, filtered};
 use crate::support::{DEADLINE, binary};
 
-/// Longer than a node needs to try all again.
+/// Longer than a node needs to try everything again.
 const LONGEST: Duration = Duration::from_secs(90);
 
 fn run(node: u32, fails: Option<(Place, i32)>) -> (Ended, OtherEnded, Vec<Place>) {
@@ -38,7 +38,7 @@ fn a_call_that_fails_makes_no_node_hang_or_crash() {
         let (own, other, places) = run(node, None);
         assert_eq!((own.status.code(), other.code), (Some(0), Some(0)), "{own:#?} {other:#?}");
         let firsts = places.iter().filter(|place| place.nth == 0);
-        // The C library ends a program whose memory it cannot protect before its start.
+        // If the C library cannot protect its memory before the start, it ends the program.
         let faults: Vec<Place> = firsts.filter(|place| place.call != libc::SYS_mprotect).copied().collect();
         let (next, passed, found) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
         std::thread::scope(|scope| {

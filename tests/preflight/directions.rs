@@ -1,10 +1,10 @@
-//! Nodes that connect to others, and whose interface takes no connection from others.
+//! Tests nodes that connect to others while their interface accepts no connections from others.
 
 use super::interfaces::{accuses, passes};
 use crate::support::namespace::{can_be_made, has_nft};
 use crate::support::nodes::Nodes;
 
-/// A chain with this rule for the connections that come to `eth1`.
+/// Returns a chain with this rule for connections that arrive at `eth1`.
 fn for_connections(rule: &str) -> String {
     format!(
         "table inet refusing {{ chain in {{ type filter hook input priority 0; \

@@ -1,4 +1,4 @@
-//! Jobs in which something goes wrong: the faulty node is named, no other, and no node hangs.
+//! Tests jobs in which something goes wrong: only the faulty node is named, and no node hangs.
 
 use nix::sys::signal::Signal;
 
@@ -6,9 +6,10 @@ use super::gate::Gate;
 use super::job::{Job, Node, has_names};
 use crate::support::process::rdma_init;
 
-/// A job of four nodes that is in the middle of its rounds: node 3 is stopped, and keeps the others
-/// from coming to their ends. Node 2 is up by then, and only has to join: on a busy machine its start may take
-/// longer than node 3 may be silent. `None` if nodes can have no names of their own here, which is said.
+/// Starts a job of four nodes that is in the middle of its rounds: node 3 is stopped, and keeps the others
+/// from finishing. Node 2 is running by then, and only has to join, because its start may take longer on a
+/// busy machine than node 3 may be silent. `None`, with a message, if nodes cannot have their own host
+/// names here.
 fn in_the_middle() -> Option<Vec<Node>> {
     if !has_names() {
         return None;

@@ -1,4 +1,5 @@
-//! One fault in each job: the verdict has exactly what is expected, and so has the list for the scheduler.
+//! Tests one fault in each job: the verdict contains exactly what is expected, and so does the list for the
+//! scheduler.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +13,7 @@ use crate::support::nodes::Nodes;
 /// The kind of a fault or of an outlier, and its nodes.
 pub type Expected = (&'static str, &'static [u64]);
 
-/// A job of namespaces, which meet on `eth0` and have NCCL use the other interfaces.
+/// A job of namespaces that use `eth0` for the rendezvous, and the other interfaces for NCCL.
 pub struct Case {
     pub name: &'static str,
     pub nodes: u32,
@@ -22,11 +23,11 @@ pub struct Case {
     /// More options of all nodes.
     pub options: &'static [&'static str],
     pub faults: &'static [Expected],
-    /// What moves less than `--min-bandwidth`. What is slow beside others says nothing on a busy machine.
+    /// What moves less than `--min-bandwidth`. On a busy machine, being slower than others proves nothing.
     pub too_slow: &'static [Expected],
     /// The nodes in the list for the scheduler.
     pub excluded: &'static [u32],
-    /// A part of the reason that each node gives; empty where the job passes.
+    /// A part of the reason that each node prints; empty if the job passes.
     pub reason: &'static str,
 }
 
@@ -42,13 +43,13 @@ pub const SOUND: Case = Case {
     reason: "",
 };
 
-/// So many jobs run at once: they wait for most of their time.
+/// How many jobs run at the same time. They are mostly waiting.
 const JOBS: usize = 6;
 
 /// The options of all nodes.
 const OPTIONS: [&str; 4] = ["--wait", "20s", "--bisection=false", "--json"];
 
-/// Expects what each case says, and tells of all those that do not come out.
+/// Runs all cases, and reports each case whose result is not as expected.
 #[track_caller]
 pub fn come_out(cases: &[Case]) {
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -111,13 +112,13 @@ pub fn run(nodes: &Nodes, job: &Job, rails: usize, options: &[&str]) -> Vec<Ende
     started.into_iter().map(Node::end).collect()
 }
 
-/// The document of node 0.
+/// Returns the document of node 0.
 pub fn document(zero: &Ended) -> Result<Value, String> {
     serde_json::from_str(&zero.stdout).map_err(|error| format!("no document ({error}): {zero:#?}"))
 }
 
-/// The kind and the nodes of each of the `faults` that is not a warning, or of all that is `slow` by the
-/// limit that was given.
+/// Returns the kind and the nodes: of each of the `faults` that is not a warning, or of everything that is
+/// `slow` compared with the given limit.
 pub fn of_kind(document: &Value, what: &str) -> Vec<Value> {
     let all = document[what]
         .as_array()

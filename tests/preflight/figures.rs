@@ -1,6 +1,6 @@
-//! What nodes have measured, as node 0 judges it over its own protocol. The nodes are thin: they join, report
-//! made-up figures of the pairs that they are told to try, and hear the verdict. So their ports have rates that
-//! no interface of a test machine has.
+//! Tests how node 0 judges measured figures that arrive over its own protocol. The nodes are thin: they
+//! join, report made-up figures for the pairs that they must test, and receive the verdict. So their ports
+//! can have rates that no interface of a test machine has.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use super::job::Job;
 use super::stranger::Stranger;
 
-/// What all rails have unless something is wrong.
+/// The figures of every rail without a problem.
 const SOUND: Measured = Measured { latency_us: 2.4, gbps: 390.0 };
 const RATE: f32 = 400.0;
 
-/// What two nodes measure on a rail.
+/// Returns the figures that two nodes measure on a rail.
 type Measures = fn([u32; 2], u16) -> Measured;
 
 struct Case {
@@ -31,7 +31,8 @@ struct Case {
     nodes: u32,
     rails: u16,
     measures: Measures,
-    /// The kind, the nodes, the rail, the figure, and what it is compared with, of all that is slow.
+    /// For everything that is slow: the kind, the nodes, the rail, the figure, and what it is compared
+    /// with.
     slow: Value,
 }
 
@@ -39,7 +40,7 @@ fn slower(is_slow: bool, times: f32) -> Measured {
     Measured { gbps: if is_slow { SOUND.gbps / times } else { SOUND.gbps }, ..SOUND }
 }
 
-/// The thin node does as node 0 says until it hears the verdict.
+/// Follows node 0's orders as a thin node until it receives the verdict.
 fn take_part(job: &Job, node: u32, case: &Case) {
     let mut stranger = Stranger::proven(job);
     let ToZero::Join(mut join) = stranger.joining(job, node, &format!("host{node}")) else { unreachable!() };
@@ -68,7 +69,7 @@ fn reports(node: u32, order: &Order, case: &Case) -> Vec<PairReport> {
     order.pairs.iter().map(|with| of_pair(with.round, with.node)).collect()
 }
 
-/// The document of a job, whose second tries are those that ship.
+/// Returns the document of a job. Its second tries are those that ship.
 fn document(case: &Case) -> Value {
     let job = Job::of(case.nodes);
     let listener = Listener::on_port(job.port).unwrap();

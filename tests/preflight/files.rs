@@ -1,4 +1,5 @@
-//! What node 0 leaves: the document, the page, and the names of the faulty nodes. All say the same.
+//! Tests the files that node 0 writes: the document, the page, and the names of the faulty nodes. All of
+//! them agree.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,7 +11,8 @@ use serde_json::Value;
 use super::job::{Ended, Job, Node, has_names};
 use super::start;
 
-/// The document, the page and the list in a directory, as options of the command or of a start.
+/// Returns options of the command or of a start that write the document, the page, and the list into a
+/// directory.
 fn options(folder: &Path, names: [&str; 3]) -> Vec<String> {
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let files = names.into_iter().zip(["json", "html", "list"]);
@@ -21,13 +23,13 @@ fn read(folder: &Path, name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// The document in the page's own data.
+/// Returns the document in the page's own data.
 fn data(page: &str) -> Value {
     let data = page.split("id=\"data\">").nth(1).expect("data").split("</script>").next().unwrap();
     serde_json::from_str(data).unwrap()
 }
 
-/// Nothing in the page leads elsewhere, and no browser would follow it.
+/// Expects that nothing in the page refers to another place, and that no browser would load it.
 #[track_caller]
 fn loads_nothing(page: &str) {
     for word in ["http:", "https:", "src=", "href=", "url(", "@import", "fetch(", "import(", "XMLHttp"] {
@@ -36,8 +38,8 @@ fn loads_nothing(page: &str) {
     assert!(page.contains("content=\"default-src 'none';"));
 }
 
-/// The pairs of nodes that were tried in each round, as the document has them; each with its time and its
-/// figures.
+/// Returns the pairs of nodes that passed in each round according to the document. Each has its time and
+/// its figures.
 fn pairs_that_passed(document: &Value) -> Vec<(u64, u64, u64)> {
     let pairs = document["pairs"].as_array().unwrap();
     let passed = pairs.iter().filter(|pair| pair["error"].is_null()).map(|pair| {
@@ -64,7 +66,7 @@ fn the_document_has_every_pair_with_its_times() {
     let zero = job.start(0, &of_zero);
     let others: Vec<Node> = (1..4).map(|node| job.start(node, &["--rounds", "full"])).collect();
     let ended = zero.end().expect_code(0);
-    // Each pair 10 s, and one round as long as a round may take.
+    // Each pair may take 10 s, and one round may take the maximum time of a round.
     ended.expect("preflight: the nodes try 6 pairs in 3 rounds, which takes 2m 7s at most\n");
     for node in others {
         node.end().expect_code(0);
@@ -73,10 +75,10 @@ fn the_document_has_every_pair_with_its_times() {
     assert_eq!(document, serde_json::from_str::<Value>(&read(folder.path(), "json")).unwrap());
     assert_eq!((document["passed"].as_bool(), document["reason"].is_null()), (Some(true), true));
     assert_eq!(document["faults"], serde_json::json!([]));
-    // One interface has no other one to reach.
+    // With only one interface, there is no other rail to reach.
     assert!(document["cross_rail"].is_null() && document["cross_rail_tries"] == serde_json::json!([]));
     let mut met = pairs_that_passed(&document);
-    // On a busy machine, what seems slow is measured again.
+    // On a busy machine, pairs that seem slow are measured again.
     met.retain(|(_, _, round)| *round < 3);
     met.sort_unstable();
     let met: Vec<(u64, u64)> = met.into_iter().map(|(low, high, _)| (low, high)).collect();
@@ -88,7 +90,7 @@ fn the_document_has_every_pair_with_its_times() {
     assert_eq!(read(folder.path(), "list"), "");
 }
 
-/// Node 3 of four is killed in the middle, and node 0 has left these files.
+/// Expects that these files name node 3 of four, which was killed in the middle of the preflight.
 #[track_caller]
 fn name_node_3(folder: &Path, zero: &Ended) {
     let document: Value = serde_json::from_str(&read(folder, "json")).unwrap();
@@ -99,7 +101,7 @@ fn name_node_3(folder: &Path, zero: &Ended) {
     let [fault] = &faults[..] else { panic!("{faults:#?}") };
     assert_eq!((&fault["kind"], &fault["nodes"]), (&"left".into(), &serde_json::json!([3])));
     assert_eq!(document["exclude"], serde_json::json!(["node3"]));
-    // No pair of the others is lost: each of them has met both of the others, with times and figures.
+    // No pair of the other nodes is lost: each of them has tested with both others, with times and figures.
     let mut met = pairs_that_passed(&document);
     met.retain(|(_, high, _)| *high < 3);
     assert!(met.len() >= 2, "{document:#}");
@@ -167,7 +169,7 @@ fn files_of_four(files: [&str; 3], format: &str, code: i32, command: impl Fn(&Jo
     assert_eq!(read(folder.path(), "list"), "node3\n");
 }
 
-/// Starts the other nodes, kills node 3 when it is in its rounds, and gives those that are left.
+/// Starts the other nodes, kills node 3 during its rounds, and returns the remaining ones.
 fn kill_3(job: &Job, zero: &Node, start: impl Fn(u32) -> Node) -> Vec<Node> {
     assert_eq!(job.nodes, 4);
     let mut others: Vec<Node> = [1, 3].map(&start).into();

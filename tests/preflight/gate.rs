@@ -1,4 +1,5 @@
-//! A port before the one of node 0. A node that comes to it is up, and waits there until it is let through.
+//! A port in front of node 0's port. A node that connects to it is running, and waits there until it is let
+//! through.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,7 +11,7 @@ pub struct Gate {
     zero: String,
 }
 
-/// The connection of a node that has come.
+/// The connection of a waiting node.
 pub struct Waiting {
     node: TcpStream,
     zero: String,
@@ -21,7 +22,7 @@ impl Gate {
         Gate { listener: TcpListener::bind("127.0.0.1:0").unwrap(), zero: job.meet() }
     }
 
-    /// The same job, as nodes know it that come to this port.
+    /// Returns the same job as it looks to nodes that use this port.
     pub fn job(&self, job: &Job) -> Job {
         Job { nodes: job.nodes, port: self.listener.local_addr().unwrap().port() }
     }
@@ -33,7 +34,7 @@ impl Gate {
 }
 
 impl Waiting {
-    /// From now on, the node and node 0 hear each other, until one of them ends.
+    /// Forwards the messages between the node and node 0 from now on, until one of them ends.
     pub fn let_through(self) {
         let zero = TcpStream::connect(self.zero).unwrap();
         let [of_node, of_zero] = [&self.node, &zero].map(|stream| stream.try_clone().unwrap());
@@ -43,7 +44,7 @@ impl Waiting {
     }
 }
 
-/// Passes each message on at once.
+/// Forwards each message at once.
 fn pass_on(mut from: TcpStream, mut to: TcpStream) {
     let mut buffer = [0; 16 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer) {

@@ -1,12 +1,12 @@
-//! Nodes whose interfaces are real ones, of network namespaces: what is wrong with an interface that
-//! NCCL would use over sockets is found.
+//! Tests nodes with real interfaces in network namespaces: the preflight finds what is wrong with an
+//! interface that NCCL would use for sockets.
 
 use serde_json::{Value, json};
 
 use super::job::{Ended, Job, Node};
 use crate::support::nodes::{Nodes, address};
 
-/// The preflight of so many nodes, which meet on `eth0` and have NCCL use `eth1`.
+/// Runs the preflight of this many nodes, which use `eth0` for the rendezvous and `eth1` for NCCL.
 pub fn preflight(nodes: &Nodes, count: u32, options: &[&str]) -> Vec<Ended> {
     let job = Job::of(count);
     let start = |node| {
@@ -24,7 +24,7 @@ pub fn passes(nodes: &Nodes) {
     ended.into_iter().for_each(|ended| drop(ended.expect_code(0)));
 }
 
-/// Expects that one rail of one node is at fault, and gives the verdict.
+/// Expects that one rail of one node is faulty, and returns the verdict.
 pub fn accuses(nodes: &Nodes, rail: &str, why: &str) -> String {
     let ended = preflight(nodes, 3, &[]);
     assert_eq!(ended[0].stdout.matches("FAILED  ").count(), 1, "{:#?}", ended[0]);
@@ -36,12 +36,12 @@ pub fn accuses(nodes: &Nodes, rail: &str, why: &str) -> String {
     verdict
 }
 
-/// Node 0 is the one that connects in each of its pairs.
+/// In each of its pairs, node 0 is the one that connects.
 #[test]
 fn an_address_that_no_node_reaches_is_found_where_its_node_connects() {
     let Some(nodes) = Nodes::if_possible(3, 2) else { return };
     passes(&nodes);
-    // This node reaches the others by its other interface.
+    // This node reaches the others through its other interface.
     nodes.ip(0, &format!("addr del {}/24 dev eth1", address(0, 1)));
     nodes.ip(0, "addr add 10.99.0.1/24 dev eth1");
     nodes.ip(0, "route add 10.78.1.0/24 dev eth0");
@@ -100,7 +100,7 @@ fn nodes_with_one_address_are_both_named_and_neither_is_left_out() {
     assert_eq!(document["members"][2]["addresses"], json!(["10.78.1.2/24"]));
 }
 
-/// There is a route between the two, as between the racks of a routed fabric.
+/// There is a route between the two subnets, as between the racks of a routed fabric.
 #[test]
 fn a_subnet_of_its_own_is_told_and_is_no_fault_where_the_pairs_connect() {
     let Some(nodes) = Nodes::if_possible(3, 2) else { return };

@@ -22,18 +22,19 @@ use crate::support::{binary, poll_for, skip};
 
 pub const TOKEN: &str = "a secret of all nodes";
 
-/// Longer than node 0 needs to see that a node hangs, and to try again.
+/// Longer than node 0 needs to notice that a node hangs, and to try again.
 const LONGEST: Duration = Duration::from_secs(150);
 
-/// A job of some nodes, which meet at one port.
+/// A job of some nodes, whose rendezvous is at one port.
 pub struct Job {
     pub nodes: u32,
     pub port: u16,
 }
 
 impl Job {
-    /// A job whose port is free, and is not taken by a connection of another test meanwhile: the kernel gives
-    /// those a port from 32768 on. Each job of this process has another one.
+    /// Returns a job whose port is free, and cannot be taken by a connection of another test in the
+    /// meantime, because the kernel assigns connections ports from 32768 on. Each job of this process gets
+    /// a different port.
     pub fn of(nodes: u32) -> Job {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         const PORTS: u32 = 12_000;
@@ -47,9 +48,10 @@ impl Job {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// What node 0 needs in a test that is node 0 itself; each pair of ports may take so long.
+    /// Returns the settings of node 0 for a test that acts as node 0; each pair of ports may take this
+    /// long.
     pub fn terms(&self, each: Duration) -> Terms<'static> {
-        // All come, however long that takes on a busy machine.
+        // All nodes join, however long that takes on a busy machine.
         let wait = Duration::from_secs(600);
         Terms {
             nodes: self.nodes,
@@ -69,7 +71,7 @@ impl Job {
         }
     }
 
-    /// The command of a node, with these options.
+    /// Returns the command of a node with these options.
     pub fn command(&self, node: u32, options: &[&str]) -> Command {
         let (nodes, index, meet) = (self.nodes.to_string(), node.to_string(), self.meet());
         let own = ["preflight", "--nodes", &nodes, "--node", &index, "--meet", &meet];
@@ -78,7 +80,7 @@ impl Job {
         command
     }
 
-    /// The command of a node that is one of these namespaces, where node 0 is the first of them.
+    /// Returns the command of a node that is one of these namespaces; node 0 is the first of them.
     pub fn command_in(&self, nodes: &Nodes, node: u32, options: &[&str]) -> Command {
         let meet = format!("{}:{}", address(0, 0), self.port);
         let (all, index) = (self.nodes.to_string(), node.to_string());
@@ -89,7 +91,7 @@ impl Job {
         command
     }
 
-    /// The command of a node that Slurm has started on a host called `node3`.
+    /// Returns the command of a node that Slurm started on a host called `node3`.
     pub fn of_slurm(&self, node: u32, mut command: Command) -> Command {
         command
             .env("SLURM_STEP_NODELIST", format!("node[0-{}]", self.nodes - 1))
@@ -102,13 +104,13 @@ impl Job {
         Node::start(node, self.command(node, options))
     }
 
-    /// All nodes, in their order.
+    /// Starts all nodes, and returns them in order.
     pub fn all(&self, options: &[&str]) -> Vec<Node> {
         (0..self.nodes).map(|node| self.start(node, options)).collect()
     }
 }
 
-/// A process that is a node. It is killed when this value is dropped.
+/// A process that acts as a node. It is killed when this value is dropped.
 pub struct Node {
     pub name: String,
     child: Child,
@@ -128,7 +130,7 @@ impl Node {
     pub fn start(node: u32, mut command: Command) -> Node {
         let name = format!("node{node}");
         let host = name.clone();
-        // SAFETY: system calls alone, with what was made before.
+        // SAFETY: only system calls, with data that was made before.
         unsafe {
             command.pre_exec(move || {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -155,7 +157,8 @@ impl Node {
         assert!(found.is_some(), "{}: no {text:?} in\n{}", self.name, self.streams[1].so_far());
     }
 
-    /// Waits until standard error contains this text so many times. Gives `false` if the process ends before.
+    /// Waits until standard error contains this text this many times. Returns `false` if the process ends
+    /// first.
     #[track_caller]
     pub fn wait_for_count(&mut self, text: &str, count: usize) -> bool {
         let found = poll_for(LONGEST, || {
@@ -167,7 +170,7 @@ impl Node {
         found.unwrap_or_else(|| panic!("{}: not {count} times {text:?} in\n{}", self.name, so_far()))
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the node.
     #[track_caller]
     pub fn end(mut self) -> Ended {
         let status = poll_for(LONGEST, || self.child.try_wait().unwrap());
@@ -192,7 +195,7 @@ impl Ended {
         self
     }
 
-    /// All that the node has said.
+    /// Returns everything that the node has printed.
     pub fn said(&self) -> String {
         format!("{}\n{}", self.stdout, self.stderr)
     }
@@ -202,7 +205,7 @@ impl Ended {
         assert!(self.said().contains(text), "no {text:?} in {self:#?}");
     }
 
-    /// Expects that the verdict accuses this node, and none of the others.
+    /// Expects that the verdict blames this node, and none of the others.
     #[track_caller]
     pub fn accuses(&self, node: u32, of: u32) {
         let is_said = |line: &&str| line.contains("FAILED") || line.contains("preflight failed");
@@ -215,7 +218,7 @@ impl Ended {
     }
 }
 
-/// What a process writes, read while it runs.
+/// The output of a process, which is read while it runs.
 struct Stream {
     text: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
@@ -238,7 +241,7 @@ impl Stream {
         String::from_utf8_lossy(&self.text.lock().unwrap()).into_owned()
     }
 
-    /// Everything, once the process has ended.
+    /// Returns everything, once the process has ended.
     fn all(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();
@@ -247,7 +250,7 @@ impl Stream {
     }
 }
 
-/// Whether processes can have host their own names here.
+/// Returns whether processes can have their own host names here, and prints a message if not.
 pub fn has_names() -> bool {
     let may = Command::new("unshare").args(["--uts", "true"]).status().is_ok_and(|status| status.success());
     if !may {

@@ -1,4 +1,4 @@
-//! A node whose answers take longer than those of the others.
+//! Tests a node that takes longer to answer than the others.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::faults::{document, of_kind, run};
 use super::job::Job;
 use crate::support::nodes::Nodes;
 
-/// Longer than a busy machine keeps any sound pair waiting in all of its tries.
+/// Longer than a busy machine delays a healthy pair in all of its tries.
 const LATE: Duration = Duration::from_millis(30);
 
 #[test]

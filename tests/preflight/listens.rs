@@ -1,4 +1,4 @@
-//! Who listens, where, and how long: the table of SECURITY.md.
+//! Tests which process listens, where, and how long: the table in SECURITY.md.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use crate::support::nodes::{Nodes, address};
 use crate::support::process::surroundings;
 use crate::support::{binary, poll_until};
 
-/// All addresses.
+/// The wildcard address.
 const ALL: &str = "00000000000000000000000000000000";
 
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
-/// The addresses and ports on which sockets listen that such tables have, as the kernel writes them.
+/// Returns the addresses and ports of listening sockets in such tables, as the kernel writes them.
 fn listening(tables: &str) -> Vec<(String, u16)> {
     let of_socket = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
@@ -24,7 +24,7 @@ fn listening(tables: &str) -> Vec<(String, u16)> {
     tables.lines().filter_map(of_socket).collect()
 }
 
-/// Those of a node.
+/// Returns the listening addresses and ports of a node.
 fn listening_on(nodes: &Nodes, node: usize) -> Vec<(String, u16)> {
     let output = nodes.on(node, Path::new("cat")).args(TABLES).output().unwrap();
     listening(&String::from_utf8(output.stdout).unwrap())
@@ -51,7 +51,7 @@ fn the_preflight_listens_where_the_table_says_and_on_nothing_when_the_command_st
     for has_token in [true, false] {
         let (nodes, job) = (Nodes::new(2, 2), Job::of(2));
         let zero = start(&nodes, &job, 0, has_token);
-        // Node 0's own part listens on a port that the kernel chooses, on all addresses.
+        // Node 0's own membership listens on a port that the kernel chooses, at all addresses.
         let of_zero = poll_until("node 0 and its part listen", || {
             Some(listening_on(&nodes, 0)).filter(|listening| listening.len() >= 2)
         });
@@ -60,7 +60,7 @@ fn the_preflight_listens_where_the_table_says_and_on_nothing_when_the_command_st
             found.collect::<Vec<_>>()
         };
         assert_eq!(at(&|port| port != job.port), [ALL], "{of_zero:?}");
-        // Without a token, it is the one address that was named: 10.78.0.1.
+        // Without a token, node 0 listens only at the address that was named: 10.78.0.1.
         let named = if has_token { ALL } else { "01004E0A" };
         assert_eq!(at(&|port| port == job.port), [named], "{of_zero:?}");
         let one = start(&nodes, &job, 1, has_token);
@@ -72,12 +72,12 @@ fn the_preflight_listens_where_the_table_says_and_on_nothing_when_the_command_st
     }
 }
 
-/// Over TCP, a pair has one more port for each interface, at the address of that interface alone: 10.78.1.2.
+/// Over TCP, a pair has one more port for each interface, only at the address of that interface: 10.78.1.2.
 #[test]
 fn a_pair_over_tcp_listens_on_the_address_of_the_interface_alone() {
     let Some(nodes) = Nodes::if_possible(2, 2) else { return };
     let job = Job::of(2);
-    // Each end waits for the connection of the other one, so the port is there for some seconds.
+    // Each end waits for the other one's connection, so the port is open for some seconds.
     nodes.cut_off(1, 1);
     let all = [0, 1].map(|node| start(&nodes, &job, node, true));
     let of_pair = poll_until("a pair listens", || {

@@ -1,4 +1,4 @@
-//! Nodes whose packets are lost on the way, and rails whose data takes another way.
+//! Tests nodes that lose packets, and rails whose data takes another path.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::job::Ended;
 use crate::support::namespace::has_nft;
 use crate::support::nodes::{Nodes, address};
 
-/// The document of a preflight of four nodes, one of which loses the packets that match.
+/// Returns the document of a preflight of four nodes, one of which drops the packets that match.
 fn document(matching: &str, node: usize) -> Option<(Value, Vec<Ended>)> {
     let nodes = Nodes::if_possible(4, 2).filter(|_| has_nft())?;
     nodes.drop_from(node, 1, matching);
@@ -15,8 +15,8 @@ fn document(matching: &str, node: usize) -> Option<(Value, Vec<Ended>)> {
     Some((serde_json::from_str(&ended[0].stdout).unwrap(), ended))
 }
 
-/// What is told of the rails of those four nodes: whether the job passes is a matter of luck, as so many
-/// packets are lost that a pair may run out of its time, once or again.
+/// Returns what the document reports about the rails of those four nodes. Whether the job passes is random:
+/// so many packets are lost that a pair may exceed its time in the first or in the second try.
 fn told(document: &Value) -> Vec<Value> {
     let told = [items(document, "slow"), items(document, "faults")].concat();
     assert!(!told.is_empty(), "{document:#}");
@@ -27,7 +27,8 @@ fn items<'a>(document: &'a Value, of: &str) -> &'a [Value] {
     document[of].as_array().unwrap()
 }
 
-/// A preflight of four nodes passes, names the node that loses packets, and calls no other node slow.
+/// Expects that a preflight of four nodes passes, names the node that loses packets, and calls no other
+/// node slow.
 fn names_alone(matching: &str, node: usize, kind: &str, wanted: &Value) {
     let Some((document, ended)) = document(matching, node) else { return };
     let slow = items(&document, "slow");
@@ -43,7 +44,7 @@ fn a_node_that_loses_packets_is_named_alone() {
     names_alone("numgen random mod 100 < 1", 2, "node", &json!([2]));
 }
 
-/// That no other node is named is no matter of luck.
+/// Unlike the result, it is not random that no other node is named.
 #[test]
 fn a_node_that_loses_every_tenth_packet_is_part_of_all_that_is_told() {
     let Some((document, _)) = document("numgen random mod 100 < 10", 0) else { return };

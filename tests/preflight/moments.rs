@@ -1,4 +1,4 @@
-//! Nodes that die or hang at moments by chance: node 0 comes to a verdict, and it names this node alone.
+//! Tests nodes that die or hang at random moments: node 0 reaches a verdict, and it names only this node.
 //! `RDMA_INIT_TEST_MOMENTS=200 cargo test --test preflight moments -- --nocapture` tries more of them.
 
 use std::fmt::{Display, Formatter};
@@ -15,17 +15,17 @@ use crate::support::nodes::Nodes;
 
 const NODES: u32 = 8;
 
-/// How many moments, unless the variable says another number.
+/// How many moments are tested, unless the variable sets another number.
 const MOMENTS: u64 = 12;
 const VARIABLE: &str = "RDMA_INIT_TEST_MOMENTS";
 
-/// So many jobs run at once.
+/// How many jobs run at the same time.
 const JOBS: u64 = 4;
 
-/// In milliseconds after the start; by then many jobs are over.
+/// In milliseconds after the start; many jobs are over by then.
 const LATEST: u64 = 5000;
 
-/// What became of one moment.
+/// The result of one moment.
 struct Moment {
     signal: Signal,
     after: Duration,
@@ -41,7 +41,7 @@ impl Display for Moment {
     }
 }
 
-/// A job of nodes with two interfaces over TCP, one of whose nodes gets this signal.
+/// Runs a job of nodes with two interfaces over TCP. One of the nodes gets this signal.
 fn job(nodes: &Nodes, node: u32, signal: Signal, after: Duration) -> Moment {
     let job = Job::of(NODES);
     let started = Instant::now();
@@ -59,7 +59,7 @@ fn job(nodes: &Nodes, node: u32, signal: Signal, after: Duration) -> Moment {
     let took = started.elapsed();
     let code = zero.code;
     match code {
-        // It came too late.
+        // The signal came too late.
         Some(0) => {}
         _ => names(&zero.expect_code(1), node),
     }
@@ -71,7 +71,7 @@ fn job(nodes: &Nodes, node: u32, signal: Signal, after: Duration) -> Moment {
     Moment { signal, after, node, took, code }
 }
 
-/// Expects that this node is the only one in the verdict. One that was hit early never came, and has no
+/// Expects that the verdict names only this node. A node that got the signal early never joined, and has no
 /// name.
 #[track_caller]
 fn names(zero: &Ended, node: u32) {

@@ -1,4 +1,4 @@
-//! A job without a token: each process that reaches a port is a node of it.
+//! Tests a job without a token: each process that reaches a port counts as a node of the job.
 
 use std::net::{TcpStream, UdpSocket};
 
@@ -7,7 +7,7 @@ use super::start;
 use crate::support::process::rdma_init;
 use crate::support::{poll_until, skip};
 
-/// A list would let any process have nodes excluded. An old one is not left, either.
+/// With a list, any process could have nodes excluded. An old list is not kept, either.
 #[test]
 fn a_list_of_nodes_at_fault_needs_a_token() {
     let folder = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ fn a_list_of_nodes_at_fault_needs_a_token() {
     }
 }
 
-/// An address of this machine that others reach, if there is one.
+/// Returns an address of this machine that others can reach, if there is one.
 fn own_address() -> Option<std::net::IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Nothing is sent.

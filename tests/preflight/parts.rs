@@ -1,5 +1,5 @@
-//! Fabrics whose nodes reach some of the others alone, and a node 0 that the others do not reach: what is
-//! told is the fabric or node 0, and no other node is accused.
+//! Tests fabrics whose nodes reach only some of the others, and a node 0 that the others do not reach: the
+//! verdict blames the fabric or node 0, and no other node.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use super::places::separate;
 use crate::support::namespace::{can_be_made, has_nft};
 use crate::support::nodes::{Nodes, address};
 
-/// Node 0 hears nothing that comes to its port on `eth0` from addresses that match.
+/// Makes node 0 drop packets from matching addresses to its port on `eth0`.
 fn close_port(nodes: &Nodes, job: &Job, matching: &str) {
     nodes.nft(
         0,
@@ -26,7 +26,7 @@ fn parts_of_the_fabric_are_told_and_no_node_is_accused() {
     if !can_be_made() || !has_nft() {
         return;
     }
-    // Those that take the longest come first.
+    // The longest cases come first.
     come_out(&[
         Case {
             name: "leaves without a spine",
@@ -58,7 +58,7 @@ fn parts_of_the_fabric_are_told_and_no_node_is_accused() {
             rails: 1,
             break_it: |nodes, _| separate(nodes, &[0, 1, 3], &[4, 5, 6, 7], 1),
             faults: &[("apart", &[0, 1, 2, 3, 4, 5, 6, 7])],
-            // Of the pairs between the halves, one alone was tried that passes.
+            // Only one of the tested pairs between the halves passes.
             reason: "two groups, which reach each other on rail 0 (eth1) only through node2, ",
             ..SOUND
         },
@@ -97,8 +97,8 @@ fn parts_of_the_fabric_are_told_and_no_node_is_accused() {
     ]);
 }
 
-/// The pair joins two of the three leaves. These have more than half of the nodes, and all the same the third leaf
-/// is not cut off from a main part.
+/// The pair connects two of the three leaves. Together they have more than half of the nodes, but the third
+/// leaf is still not cut off from a main part.
 #[test]
 fn a_lucky_pair_between_leaves_without_a_spine_accuses_no_node() {
     let Some(nodes) = Nodes::if_possible(9, 2).filter(|_| has_nft()) else { return };
@@ -111,7 +111,7 @@ fn a_lucky_pair_between_leaves_without_a_spine_accuses_no_node() {
     let kinds: Vec<&str> =
         document["faults"].as_array().unwrap().iter().filter_map(|fault| fault["kind"].as_str()).collect();
     assert!(kinds.contains(&"apart"), "{document:#}");
-    // A busy machine may add pairs to the links, and no node.
+    // On a busy machine, more pairs may be named as links, but never as nodes.
     let is_of_a_node = |kind: &&str| ["node", "flapping", "cut", "gone", "owes"].contains(kind);
     assert!(!kinds.iter().any(is_of_a_node), "{document:#}");
     assert_eq!(document["exclude"], json!([]));

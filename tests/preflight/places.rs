@@ -1,4 +1,4 @@
-//! Nodes, links and parts of the fabric that let nothing through, each in its own job.
+//! Tests nodes, links, and parts of the fabric that pass no packets, each in its own job.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::job::Job;
 use crate::support::namespace::{can_be_made, has_nft};
 use crate::support::nodes::{Nodes, address};
 
-/// Nothing from these nodes reaches those on an interface.
+/// Blocks all packets from these nodes to those on an interface.
 pub fn separate(nodes: &Nodes, from: &[usize], to: &[usize], interface: usize) {
     let to: Vec<String> = to.iter().map(|node| address(*node, interface)).collect();
     for node in from {
@@ -20,7 +20,7 @@ fn each_place_is_named_and_nobody_else() {
     if !can_be_made() || !has_nft() {
         return;
     }
-    // Those that take the longest come first.
+    // The longest cases come first.
     come_out(&[
         Case {
             name: "a node that meets node 0 alone",
@@ -158,8 +158,8 @@ fn each_place_is_named_and_nobody_else() {
     ]);
 }
 
-/// It is tried with two nodes that are well, and once more in the second tries, however many nodes there are:
-/// each of these tries waits for an answer.
+/// The rail is tested with two healthy nodes, and once more in the second tries, however many nodes there
+/// are, because each of these tries waits for an answer.
 #[test]
 fn a_rail_that_is_dead_at_one_node_is_tried_three_times_at_the_most() {
     if !can_be_made() || !has_nft() {

@@ -1,5 +1,5 @@
-//! Ports that reach a part of the fabric alone, come and go, or have no carrier: their node is named, or
-//! links of it, and no other node.
+//! Tests ports that reach only a part of the fabric, flap, or have no carrier: the verdict names their node
+//! or its links, and no other node.
 
 use serde_json::Value;
 
@@ -9,9 +9,9 @@ use super::places::separate;
 use crate::support::namespace::{can_be_made, has_nft};
 use crate::support::nodes::Nodes;
 
-/// Expects that each fault is of this node or of a link of it, that there is one, and that no other node is in
-/// the list for the scheduler. What is slow beside others says nothing on a busy machine, and neither does a pair
-/// that has passed when it was tried again.
+/// Expects that there is a fault, that each fault concerns this node or one of its links, and that no other
+/// node is in the list for the scheduler. On a busy machine, being slower than others proves nothing, and
+/// neither does a pair that passed in its second try.
 #[track_caller]
 fn names_this_alone(zero: &Ended, node: u64) {
     let document = document(zero).unwrap();
@@ -46,7 +46,7 @@ fn a_port_that_reaches_half_of_the_fabric_is_named_and_nobody_else() {
     });
 }
 
-/// With as many nodes, the node is named and not its links.
+/// With this many nodes, the node is named instead of its links.
 #[test]
 fn a_port_that_reaches_half_of_a_larger_fabric_is_one_fault_of_its_node() {
     if !can_be_made() || !has_nft() {
@@ -63,7 +63,7 @@ fn a_port_that_reaches_half_of_a_larger_fabric_is_one_fault_of_its_node() {
     }]);
 }
 
-/// The carrier is gone when the rounds begin, and comes or goes at each further pair of the node.
+/// The carrier is down when the rounds begin, and changes at each further pair of the node.
 #[test]
 fn a_port_that_flaps_is_named_and_nobody_else() {
     const FLAPS: u32 = 3;

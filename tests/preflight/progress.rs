@@ -1,4 +1,4 @@
-//! What node 0 tells while the preflight lasts.
+//! Tests what node 0 shows during the preflight.
 
 use super::job::Job;
 use crate::support::screen::on_a_terminal;
@@ -12,7 +12,7 @@ fn on_a_terminal_a_bar_shows_how_far_the_nodes_are() {
     screen.shows("\r[");
     screen.shows("] 1 of 3 nodes have joined; node 0 is waiting for node 1, node 2\x1b[K");
     let others = [job.start(1, &[]), job.start(2, &[])];
-    // The bar of the nodes goes, and that of the pairs comes, in one line of 79 columns at most.
+    // The bar of the pairs replaces that of the nodes, on one line of at most 79 columns.
     screen.shows(" of 2 pairs are done, round ");
     assert!(!screen.text.contains('\n'), "{:?}", screen.text);
     screen.shows("\r\x1b[K");

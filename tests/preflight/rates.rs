@@ -1,4 +1,4 @@
-//! Rails that move less than is wanted.
+//! Tests rails that are slower than the user wants.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::support::namespace::can_be_made;
 use crate::support::nodes::{Nodes, address};
 use crate::support::skip;
 
-/// What a node sends on an interface takes its time.
+/// Limits the rate at which a node sends on an interface.
 fn slow_down(nodes: &Nodes, node: usize, interface: usize) {
     let mut tc = nodes.on(node, Path::new("tc"));
     let interface = format!("eth{interface}");
@@ -19,7 +19,7 @@ fn slow_down(nodes: &Nodes, node: usize, interface: usize) {
     assert!(tc.status().unwrap().success());
 }
 
-/// Returns whether tc(8) can slow down an interface here, and says so if it cannot.
+/// Returns whether tc(8) can slow down an interface here, and prints a message if it cannot.
 fn has_tbf() -> bool {
     let tbf =
         ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "32kb", "latency", "1s"];
@@ -34,7 +34,7 @@ fn has_tbf() -> bool {
     is_there
 }
 
-/// What a node sends on an interface to one other node takes its time.
+/// Limits the rate at which a node sends to one other node on an interface.
 fn slow_down_to(nodes: &Nodes, node: usize, interface: usize, other: usize) {
     let (device, other) = (format!("eth{interface}"), address(other, interface));
     for line in one_way(&device, &other) {
@@ -51,7 +51,7 @@ fn one_way(device: &str, other: &str) -> [String; 3] {
     ]
 }
 
-/// Returns whether tc(8) can slow down the way to one address here, and says so if it cannot.
+/// Returns whether tc(8) can slow down the path to one address here, and prints a message if it cannot.
 fn has_htb() -> bool {
     let script = one_way("lo", "10.78.1.1").map(|line| format!("tc {line}")).join(" && ");
     let made = Command::new("unshare").args(["--net", "--", "sh", "-c", &script]).output();
@@ -62,7 +62,7 @@ fn has_htb() -> bool {
     is_there
 }
 
-/// No sound rail here moves so little, however busy the machine is.
+/// No healthy rail here is this slow, however busy the machine is.
 const LEAST: &[&str] = &["--min-bandwidth", "0.04"];
 
 #[test]

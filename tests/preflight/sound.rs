@@ -1,4 +1,4 @@
-//! Jobs in which all is well.
+//! Tests jobs without any problem.
 
 use std::process::{Child, Command};
 use std::thread::available_parallelism;
@@ -10,7 +10,7 @@ use super::job::{Ended, Job, Node};
 use crate::support::namespace::can_be_made;
 use crate::support::nodes::Nodes;
 
-/// How many jobs run beside other work, unless the variable says another number.
+/// How many jobs run beside other work, unless the variable sets another number.
 const BESIDE_OTHERS: usize = 2;
 const VARIABLE: &str = "RDMA_INIT_TEST_SOUND";
 
@@ -54,7 +54,7 @@ fn a_node_may_come_first_or_late() {
     }
 }
 
-/// A process that takes all the time of a processor that it gets.
+/// A process that uses all the CPU time that it can get.
 struct Busy(Child);
 
 impl Busy {

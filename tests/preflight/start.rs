@@ -1,4 +1,4 @@
-//! The preflight before a command starts.
+//! Tests the preflight before a command starts.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -71,7 +71,7 @@ fn a_missing_node_keeps_all_commands_from_their_start_or_is_said() {
     }
 }
 
-/// The commands of the others are at work, and no node waits for one that joins again.
+/// The commands of the other nodes are running, and no node waits for one that joins again.
 #[test]
 fn a_node_that_has_passed_and_is_started_again_alone_starts_its_command() {
     let job = Job::of(2);
@@ -116,7 +116,7 @@ fn a_start_that_knows_no_job_says_what_is_missing() {
     }
 }
 
-/// Four nodes of Slurm, each of which runs torchrun with these arguments.
+/// Starts four nodes of Slurm, each of which runs torchrun with these arguments.
 fn torchrun_on_slurm(arguments: &[&str]) -> Ended {
     let folder = tempfile::tempdir().unwrap();
     let torchrun = folder.path().join("torchrun");

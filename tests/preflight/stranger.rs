@@ -1,4 +1,4 @@
-//! A node that follows the protocol only as far as it wants to.
+//! A node that follows the protocol only as far as a test wants.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -21,15 +21,15 @@ pub struct Stranger {
     pub port: TcpListener,
 }
 
-/// Connects to node 0 of a job once it is there.
+/// Connects to node 0 of a job as soon as it listens.
 pub fn connect(job: &Job) -> TcpStream {
     poll_until("node 0 listens", || TcpStream::connect(job.meet()).ok())
 }
 
 impl Stranger {
-    /// Proves to be of the job, and says no more.
+    /// Proves that it belongs to the job, and sends nothing else.
     pub fn proven(job: &Job) -> Stranger {
-        // On a busy machine, the time for one proof may be over too soon. A node comes again then.
+        // On a busy machine, the time for one proof may expire. In this case, a node connects again.
         let (channel, _) = poll_until("node 0 takes the proof", || {
             let connection = Connection::new(connect(job), "node 0".to_owned(), &MEETING).unwrap();
             let end = Instant::now() + Duration::from_secs(20);
@@ -43,7 +43,7 @@ impl Stranger {
         self.channel.send(&message).expect("node 0 is there");
     }
 
-    /// Waits for the pairs that node 0 has this node try.
+    /// Waits for the pairs that node 0 orders this node to test.
     pub fn order(&mut self) -> Order {
         loop {
             match self.channel.receive(Duration::from_secs(60)).expect("node 0 is there") {
@@ -54,7 +54,7 @@ impl Stranger {
         }
     }
 
-    /// Tells node 0 that this node is there.
+    /// Sends node 0 a sign of life.
     pub fn stays(&mut self) {
         self.channel.send(&ToZero::Alive).expect("node 0 is there");
     }
@@ -80,7 +80,7 @@ impl Stranger {
     }
 }
 
-/// Calls the node that a partner of an order is, with this identity and the secret of some pair.
+/// Calls the node that an order names as a peer, with this identity and the secret of some pair.
 pub fn call(at: &Partner, identity: CallId, secret: &Secret) -> Result<Channel, Refusal> {
     let stream = TcpStream::connect((at.address.expect("it is not node 0"), at.port)).unwrap();
     let connection = Connection::new(stream, at.name.clone(), &PAIR).unwrap();

@@ -1,9 +1,9 @@
-//! Nodes on which a launcher starts several tasks.
+//! Tests nodes on which a launcher starts several tasks.
 
 use super::job::{Job, Node, TOKEN, has_names};
 use crate::support::process::rdma_init;
 
-/// A task of a job on two nodes, as Slurm starts two of them on each in one step.
+/// Starts a task of a job on two nodes, as Slurm does if one step has two tasks on each node.
 fn task(job: &Job, step: u16, [node, local]: [u32; 2], options: &[&str]) -> Node {
     let meet = job.meet();
     let mut command = rdma_init(["preflight", "--meet", &meet].iter().chain(options));
@@ -31,12 +31,12 @@ fn the_tasks_of_a_node_have_one_verdict_and_those_of_a_later_preflight_another_o
     }
     let job = Job::of(2);
     let step = job.port;
-    // The first tasks come last.
+    // The first tasks start last.
     let all = [[0, 1], [1, 1], [0, 0], [1, 0]].map(|place| task(&job, step, place, &[]));
     for task in all {
         task.end().expect_code(0);
     }
-    // The same step does it again, and node 1 does not come. The other task of node 0 is there first again.
+    // The same step runs it again, but node 1 does not join. The second task of node 0 again starts first.
     let (job, wait) = (Job::of(2), ["--wait", "3s"]);
     for task in [[0, 1], [0, 0]].map(|place| task(&job, step, place, &wait)) {
         task.end().expect_code(1).expect("did not join within 3s");

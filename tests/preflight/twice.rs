@@ -1,11 +1,11 @@
-//! Two nodes with one index.
+//! Tests two nodes with the same index.
 
 use serde_json::json;
 
 use super::faults::{document, of_kind};
 use super::job::{Job, Node, has_names};
 
-/// Another node is missing then, and its line says why: the nodes were numbered wrongly.
+/// In this case, another node is missing, and its line says why: the nodes were numbered wrongly.
 #[test]
 fn an_index_that_two_nodes_have_stands_beside_the_node_that_is_missing() {
     if !has_names() {

@@ -1,4 +1,4 @@
-//! Who else comes to the port of a job, and nodes that do not keep to the protocol.
+//! Tests other processes that connect to the port of a job, and nodes that violate the protocol.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
@@ -41,8 +41,8 @@ fn a_job_with_another_token_at_the_same_port_is_told_so() {
     zero.end().expect_code(0).expect("does not have the same token as this node");
 }
 
-/// Starts node 0 of a job, which writes its document and its page, and another process that takes part and is
-/// rejected. Expects that the FAILED line of this node, which does not join otherwise, says why.
+/// Starts node 0 of a job, which writes its document and its page, and another process that takes part and
+/// is rejected. Expects that the FAILED line of the missing node gives this reason.
 #[track_caller]
 fn is_missing_because(missing: u32, other: impl FnOnce(&Job) -> Command, why: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn two_nodes_with_one_index_are_told_so() {
     }
     let job = Job::of(3);
     let (zero, one) = (job.start(0, &["--log-level", "debug"]), job.start(1, &[]));
-    // Else node 0 would wait for it when it is gone.
+    // Otherwise node 0 would wait for the node after it has gone.
     zero.wait_for("node1 has joined");
     let mut first = Stranger::proven(&job);
     first.join(&job, 2, "node2");
@@ -103,7 +103,7 @@ fn two_nodes_with_one_index_are_told_so() {
     ended.expect("neither is trusted over the other");
 }
 
-/// Whether node 0 has taken the node: it says something, and that is not a refusal.
+/// Returns whether node 0 has accepted the node: it answers, and does not refuse.
 fn zero_has(stranger: &mut Stranger) -> bool {
     let said = stranger.channel.receive(std::time::Duration::from_secs(30));
     matches!(said, Ok(ToNode::Waiting { .. } | ToNode::Prove(_) | ToNode::Working))
@@ -163,7 +163,8 @@ fn a_node_that_joins_and_closes_is_missing_until_it_comes_again() {
     }
 }
 
-/// It is alive, and does not report its pair: it is named with what it owes, and the job does not pass.
+/// The node is alive but does not report its pair: the verdict names it with what it owes, and the job does
+/// not pass.
 #[test]
 fn a_node_that_owes_its_pairs_at_the_end_is_named_with_their_number() {
     let job = Job::of(2);
