@@ -1,12 +1,12 @@
-//! A case: a host, an environment, and what NCCL is asked there.
+//! A case: a host, an environment, and the questions for NCCL there.
 
 use super::host::{Host, hex};
 
 #[derive(Debug, Clone, Default)]
 pub struct Case {
     pub host: Host,
-    /// The whole environment, in this order; a name may come twice. NCCL logs everything, even
-    /// if a variable here asks for less.
+    /// The whole environment, in this order; a name may occur twice. NCCL logs everything, even if a
+    /// variable here asks for less.
     pub environment: Vec<(String, String)>,
     /// The questions, which NCCL answers in this order in one process.
     pub asks: Vec<Ask>,
@@ -14,22 +14,21 @@ pub struct Case {
 
 #[derive(Debug, Clone)]
 pub enum Ask {
-    /// The interface through which the processes connect to each other at first.
+    /// The interface through which the processes first connect to each other.
     Bootstrap,
-    /// The HCAs that NCCL uses, their order, and the GID slot of each.
+    /// The HCAs that NCCL uses, their order, and the GID index of each.
     Ib,
-    /// Which ports become one NIC, where NCCL decides that after it has found the HCAs (since
-    /// 2.24). It has to come after [`Ask::Ib`].
+    /// Which ports form one NIC, if NCCL decides that after it has found the HCAs (since 2.24). This must
+    /// come after [`Ask::Ib`].
     Nics,
-    /// The values of these variables after NCCL has read the conf files. It has to come before
-    /// the other questions, because these change the variables of the log.
+    /// The values of these variables after NCCL has read the conf files. This must come before the other
+    /// questions, because they change the variables for the log.
     Conf(Vec<String>),
     /// The integer that NCCL reads from a variable.
     Param { name: String, default: i64 },
-    /// The distance that NCCL reads from a variable, and the name of the variable that
-    /// overrules it.
+    /// The distance that NCCL reads from a variable, and the name of the variable that overrides it.
     Level { name: String, disable: Option<String> },
-    /// What follows is asked in a child of the process, which NCCL is loaded and prepared in.
+    /// The following questions are asked in a child of the process that loaded and prepared NCCL.
     Fork,
 }
 

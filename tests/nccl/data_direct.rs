@@ -1,4 +1,4 @@
-//! HCAs with a Data Direct function: what NCCL takes, and what the model says that it takes.
+//! Tests HCAs with a Data Direct function: what NCCL uses, and what the model predicts.
 
 use rdma_init::libraries::nccl::data_direct::{GpuPaths, VARIABLE, ways};
 
@@ -24,7 +24,7 @@ fn hca(name: &str, address: &str, data_direct: Option<&str>) -> Hca {
     }
 }
 
-/// A ConnectX-8 with two functions, each with its Data Direct function, and an HCA without.
+/// Makes a ConnectX-8 with two functions, each with its Data Direct function, and an HCA without one.
 fn host() -> Host {
     let flags = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
     let address = Address::Ip("10.0.0.5/16".parse().unwrap());

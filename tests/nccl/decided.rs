@@ -1,6 +1,5 @@
-//! Runs NCCL on the golden hosts. With what the program decides for them, NCCL uses exactly the
-//! HCAs that it should, each with a GID of the container's own. With the user's values, it does
-//! what is predicted.
+//! Runs NCCL on the golden hosts. With the program's decision for a host, NCCL uses exactly the right HCAs,
+//! each with one of the container's own GIDs. With the user's values, it does what is predicted.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +17,7 @@ use super::model::{Environment, case, has_logged, observed, predicted, predicted
 use crate::support::golden::{Case, Host, hosts};
 use crate::support::nccl::{Library, libraries};
 
-/// With these findings, NCCL cannot do what is right.
+/// With these findings, NCCL cannot make the right choice.
 const NOT_JUDGED: [Id; 3] = [Id::NoOwnGid, Id::TooManyHcas, Id::GidChanged];
 
 /// Returns the facts of a golden host in an image with this NCCL, and the plan for it.
@@ -31,9 +30,9 @@ fn decide(host: &Host, library: &Library) -> (Facts, Plan) {
     (facts, plan)
 }
 
-/// Returns the environment with which NCCL is started under this plan. It names no libibverbs: that would
-/// be one of the host's image, and NCCL has to load that of the harness. The tests in libibverbs.rs ask
-/// what NCCL makes of the variable.
+/// Returns the environment with which NCCL starts under this plan. It omits the libibverbs setting: that
+/// would name a library of the host's image, but NCCL must load that of the harness. The tests in
+/// libibverbs.rs cover the variable.
 fn environment(plan: &Plan) -> Environment {
     let settings = plan.settings.iter().filter(|setting| setting.variable != IBVERBS_LIB);
     settings.filter_map(|setting| Some((setting.variable.clone(), setting.value.clone()?))).collect()
@@ -51,8 +50,8 @@ fn nccl_takes_what_was_decided() {
                 let (facts, plan) = decide(&host, &library);
                 (host.name, facts, plan)
             })
-            // A host is left out if its settings name a network of a plugin or a host, because
-            // no test can tell what these lead to.
+            // A host is skipped if its settings name a plugin's network or a host, because no test can tell
+            // what these resolve to.
             .filter(|(_, _, plan)| {
                 !environment(plan)
                     .iter()
@@ -72,8 +71,8 @@ fn nccl_takes_what_was_decided() {
                 assert!(has_logged(outcome, &line), "{name}: {line:?} is not in the log:\n{}", outcome.log);
                 logged += 1;
             }
-            // If the user decides, nothing can be right, or the host has changed since the decision,
-            // NCCL's choice is not judged.
+            // NCCL's choice is not judged if the user decides, if no choice is right, or if the host has
+            // changed since the decision.
             let is_ours = plan.settings.iter().all(|setting| setting.outcome != plan::SettingOutcome::User)
                 && plan.settings.iter().all(|setting| setting.source != Source::Configuration)
                 && plan.profile.is_some()
@@ -114,7 +113,7 @@ fn nccl_takes_what_was_decided() {
     }
 }
 
-/// Returns the ports that NCCL should use, each with the slots that are right.
+/// Returns the ports that NCCL should use, each with the right GID indexes.
 fn wanted(facts: &Facts, plan: &Plan) -> std::collections::BTreeMap<String, Vec<String>> {
     let used = plan.ports.iter().filter(|port| port.used);
     used.map(|verdict| {

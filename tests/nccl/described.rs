@@ -33,14 +33,14 @@ fn hca(hca: &rdma::Hca) -> Option<Hca> {
         name: hca.name.clone(),
         open_error,
         guid: u64::from_str_radix(&guid, 16).unwrap_or_default(),
-        // Only a soft device has no parent. The facts do not tell the path of a parent that is
-        // not a PCI device, so it is made up.
+        // Only a soft device has no parent. The facts do not contain the path of a parent that is not a PCI
+        // device, so this path is made up.
         pci_path: hca
             .pci_address
             .as_ref()
             .map(pci)
             .or_else(|| hca.driver.as_ref().map(|driver| format!("/sys/devices/{driver}/{}", hca.name))),
-        // No file tells which function is whose.
+        // No file tells which function belongs to which HCA.
         data_direct: None,
         ports: hca.ports.iter().map(port).collect(),
     })
@@ -75,7 +75,7 @@ fn slot(gid: &Gid) -> Slot {
     Slot { index: gid.index, gid: gid.gid, file }
 }
 
-/// The order is that of getifaddrs(3): links, then IPv4, then IPv6.
+/// Returns the entries in the order of getifaddrs(3): links, then IPv4, then IPv6.
 fn interfaces(net: &net::Net) -> Vec<Interface> {
     let entries = |select: fn(&net::Interface) -> Vec<Address>| {
         net.interfaces.iter().enumerate().flat_map(move |(position, interface)| {

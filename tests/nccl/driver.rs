@@ -23,18 +23,18 @@ impl Nccl {
         Nccl::start_with(library, &[])
     }
 
-    /// As [`Nccl::start`], where the loader also searches these directories.
+    /// Starts NCCL as [`Nccl::start`] does, but the loader also searches these directories.
     pub fn start_with(library: &Library, folders: &[&Path]) -> Nccl {
         let mut command = nccl::start_driver();
-        // The loader has to find the harness's libibverbs before that of this machine.
+        // The loader must find the harness's libibverbs before that of this machine.
         let driver = nccl::driver();
         let folders = std::iter::once(driver.as_path()).chain(folders.iter().copied());
         command.arg("described").env("LD_LIBRARY_PATH", std::env::join_paths(folders).unwrap());
         Nccl::spawn(command, library)
     }
 
-    /// As [`Nccl::start`], in a process of this user, that was started with these variables. Those of them
-    /// that a case has too are then not set in the process.
+    /// Starts NCCL as [`Nccl::start`] does, but as this user, in a process that was started with these
+    /// variables. If a case also has one of them, it is not set again in the process.
     pub fn start_as(library: &Library, user: Option<u32>, environment: &[(&str, &str)]) -> Nccl {
         let mut command = nccl::start_driver();
         command.arg("described").env("LD_LIBRARY_PATH", nccl::driver());
@@ -45,13 +45,13 @@ impl Nccl {
         Nccl::spawn(command, library)
     }
 
-    /// Starts NCCL on this machine, with its own libibverbs and devices. A case gives only the
+    /// Starts NCCL on this machine, with its own libibverbs and devices. A case contains only the
     /// environment and the questions.
     pub fn start_on_this_machine(library: &Library) -> Nccl {
         Nccl::start_by(|driver| Command::new(driver), "real", library)
     }
 
-    /// As [`Nccl::start_on_this_machine`], where `start` makes the command that runs the
+    /// Starts NCCL as [`Nccl::start_on_this_machine`] does, but `start` makes the command that runs the
     /// driver, and `mode` is a mode of the driver.
     pub fn start_by(start: impl FnOnce(&Path) -> Command, mode: &str, library: &Library) -> Nccl {
         let mut command = start(&nccl::driver().join("driver"));
@@ -72,8 +72,8 @@ impl Nccl {
         let Nccl { cases: to, answers, .. } = self;
         let to = to.as_mut().unwrap();
         thread::scope(|scope| {
-            // A thread of its own writes the cases, because the pipe holds less than many cases
-            // and their answers.
+            // A separate thread writes the cases, because the pipe cannot hold many cases and their
+            // answers.
             let writer =
                 scope.spawn(move || cases.iter().try_for_each(|case| to.write_all(case.lines().as_bytes())));
             let outcomes = cases.iter().map(|case| next(answers, case)).collect();

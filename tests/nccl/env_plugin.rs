@@ -1,5 +1,5 @@
-//! Tests which env plugin NCCL loads: the model, which sees the files as the program's readers
-//! find them, says when the library takes the plugin's answers.
+//! Tests which env plugin NCCL loads. The model sees the files as the program's readers find them, and
+//! predicts when the library uses the plugin's answers.
 
 use rdma_init::facts::Facts;
 use rdma_init::image::library::Library as File;
@@ -11,14 +11,14 @@ use super::libibverbs::in_image_of_driver;
 use super::model::{Environment, case, observed, version};
 use crate::support::nccl::{Library, driver, libraries};
 
-/// The HCAs that are used where the environment names one and the plugin another.
+/// The HCAs that NCCL uses if the environment names one and the plugin another.
 const OF_ENVIRONMENT: &str = "mlx5_1:1/RoCE";
 const OF_PLUGIN: &str = "mlx5_2:1/RoCE";
 
 fn facts(library: &Library, value: Option<&str>, folders: &[&std::path::Path]) -> Facts {
     let set: Vec<(&str, &str)> = value.into_iter().map(|value| (VARIABLE, value)).collect();
     let mut facts = in_image_of_driver(&set, folders);
-    // The driver opens NCCL by its path, where no reader looks.
+    // The driver opens NCCL by a path that no reader searches.
     if let Some(image) = &mut facts.image {
         image.nccl = vec![File { path: library.path.clone(), ..File::default() }];
     }

@@ -1,4 +1,4 @@
-//! A node with our own env plugin and its decision, and the processes that ask it.
+//! A node with the env plugin of rdma-init and its decision, and the processes that ask the plugin.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -19,12 +19,13 @@ use super::outcome::Outcome;
 use crate::support::binary;
 use crate::support::nccl::{Library, driver, libraries};
 
-/// What was decided for this node. The host also has mlx5_2, and eth0 among its interfaces.
+/// The decision for this node. The host also has mlx5_2, and eth0 among its interfaces.
 pub const DECIDED: [(&str, &str); 3] =
     [("NCCL_IB_HCA", "=mlx5_1"), ("NCCL_SOCKET_IFNAME", "=eth0"), ("NCCL_IB_GID_INDEX", "3")];
 
-/// The shared object for the architecture of the NCCL under test. If that is not this machine's, the program
-/// for it holds the shared object as one of the ELF files in it, which ends with its program headers.
+/// Returns the shared object for the architecture of the tested NCCL. If that differs from this machine's,
+/// the program for that architecture contains the shared object as one of its embedded ELF files, which
+/// ends with its program headers.
 pub fn own_library() -> Vec<u8> {
     if runs_here() {
         return LIBRARY.to_vec();
@@ -40,7 +41,7 @@ pub fn own_library() -> Vec<u8> {
     program[start..start + size].to_vec()
 }
 
-/// The directory of a state, with the library and the decision.
+/// A state directory with the library and the decision.
 pub struct Node {
     pub place: tempfile::TempDir,
 }
@@ -69,7 +70,7 @@ impl Node {
         symlink(format!("../../../{pci}"), folder.join("device")).unwrap();
     }
 
-    /// As the kernel shows those of a process's network namespace.
+    /// Writes the interfaces in the form in which the kernel shows those of a process's network namespace.
     pub fn has_interfaces(&self, names: &[&str]) {
         let titles = "Inter-|   Receive  |  Transmit\n face |bytes    packets |bytes    packets\n";
         let lines = names.iter().map(|name| format!("{name:>6}:      15       1       15       1\n"));
@@ -87,14 +88,15 @@ impl Node {
         fs::write(self.path(DECISION_FILE), text).unwrap();
     }
 
-    /// As [`Node::run`], on a host with these facts: the ports, each with its GID index.
+    /// Runs NCCL as [`Node::run`] does, on a host with these facts. Returns the ports, each with its GID
+    /// index.
     pub fn ports(&self, library: &Library, facts: &Facts, environment: &[(&str, &str)]) -> Vec<String> {
         let outcome = Nccl::start(library).run(&[self.case(facts, &[], environment)]).remove(0);
         observed(&outcome).ports.iter().map(|(port, slot)| format!("{port} {slot}")).collect()
     }
 
-    /// What NCCL does, as [`shown`], and its log. `/etc/nccl.conf` names the library, and has these
-    /// lines too.
+    /// Returns what NCCL does, as [`shown`], and its log. `/etc/nccl.conf` names the library, and has these
+    /// lines as well.
     pub fn run(
         &self,
         library: &Library,
@@ -106,8 +108,8 @@ impl Node {
         (shown(&outcome), outcome.log)
     }
 
-    /// A process on a host with these facts, whose `/etc/nccl.conf` names the library, and has these lines
-    /// too.
+    /// Makes a process on a host with these facts, whose `/etc/nccl.conf` names the library, and has these
+    /// lines as well.
     pub fn case(&self, facts: &Facts, conf: &[(&str, &str)], environment: &[(&str, &str)]) -> Case {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let environment: Environment = environment.iter().map(owned).collect();
@@ -120,7 +122,7 @@ impl Node {
     }
 }
 
-/// What NCCL does, as `HCA BOOTSTRAP`.
+/// Returns what NCCL does, as `HCA BOOTSTRAP`.
 pub fn shown(outcome: &Outcome) -> String {
     let found = observed(outcome);
     let ports: Vec<&str> = found.ports.keys().map(String::as_str).collect();
@@ -136,7 +138,7 @@ pub fn marker(node: &str, values: &[(&str, &str)]) -> String {
     format!("1:{node}:{}", values.iter().map(entry).collect::<Vec<_>>().join(","))
 }
 
-/// The releases that ask an env plugin.
+/// Returns the versions of NCCL that ask an env plugin.
 pub fn asking() -> impl Iterator<Item = Library> {
     libraries().into_iter().filter(|library| version(library) >= READS_ENV_PLUGIN)
 }
@@ -152,7 +154,7 @@ pub fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// The client in tests/nccl/env, which asks for each variable in four threads and in a child.
+/// Makes the client in tests/nccl/env, which asks for each variable in four threads and in a child.
 pub fn client(node: &Node, through: &[&str], times: usize) -> Command {
     let words = through.iter().map(PathBuf::from).chain([driver().join("env-client")]);
     let words: Vec<PathBuf> = words.collect();
@@ -173,7 +175,7 @@ pub fn answers(started: Child) -> Vec<String> {
     text.lines().filter(|line| !line.starts_with("log ")).take(3).map(str::to_owned).collect()
 }
 
-/// Whether the NCCL under test is of this machine's architecture.
+/// Returns whether the tested NCCL has this machine's architecture.
 fn runs_here() -> bool {
     std::env::var_os("RDMA_INIT_TEST_NCCL_ARCHITECTURE").is_none_or(|name| name.is_empty())
 }

@@ -1,5 +1,5 @@
-//! Tests our own env plugin in many processes, in those of other users, in forked ones, and under tools
-//! that watch memory.
+//! Tests the env plugin of rdma-init in many processes, in processes of other users, in forked ones, and
+//! under tools that check memory.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -27,7 +27,7 @@ fn the_newest_nccl_gets_the_same_in_sixty_four_processes_at_once() {
     let Some(library) = asking().last() else { return };
     let node = Node::new();
     let case = node.case(&in_image_of_driver(&[], &[]), &[], &[]);
-    // Each has loaded NCCL and asks for a case before the first one gets it.
+    // Each process has loaded NCCL and is waiting for a case before the first one gets it.
     let mut processes: Vec<Nccl> = (0..64).map(|_| Nccl::start(&library)).collect();
     thread::scope(|scope| {
         for process in &mut processes {
@@ -67,13 +67,13 @@ fn the_real_nccl_of_another_user_believes_root_alone() {
         let run = |process: &mut Nccl, case| shown(&process.run(std::slice::from_ref(case)).remove(0));
         assert_eq!(run(&mut process, &decided), OURS, "NCCL {}", library.version);
         assert_eq!(run(&mut process, &case), "mlx5_2:1/RoCE eth0", "NCCL {}", library.version);
-        // A third user has the file, and could have written it.
+        // A third user owns the file, and could have written it.
         let owner = |user| std::os::unix::fs::chown(node.path(DECISION_FILE), Some(user), None).unwrap();
         owner(23456);
         let (found, both) = (run(&mut process, &decided), "mlx5_1:1/RoCE+mlx5_2:1/RoCE ");
         assert!(found.starts_with(both), "NCCL {}: {found}", library.version);
         owner(0);
-        // A user who may not read the library.
+        // This user may not read the library.
         mode(&node.path(LIBRARY_FILE), 0o600);
         let found = run(&mut Nccl::start_as(&library, Some(12345), &[]), &decided);
         assert!(found.starts_with(both), "NCCL {}: {found}", library.version);
@@ -92,28 +92,28 @@ fn another_users_process_believes_root_alone() {
     let other = 12345;
     let run = || answers(client(&node, &[], 1).uid(other).spawn().unwrap());
     assert_eq!(run(), ANSWERS);
-    // A third user's directory.
+    // The directory belongs to a third user.
     std::os::unix::fs::chown(node.place.path(), Some(23456), None).unwrap();
     std::os::unix::fs::chown(node.path(DECISION_FILE), Some(23456), None).unwrap();
     assert_eq!(run(), ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_ALGO"]);
-    // The directory of the process's own user.
+    // The directory belongs to the process's own user.
     std::os::unix::fs::chown(node.place.path(), Some(other), None).unwrap();
     assert_eq!(run(), ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_ALGO"]);
     std::os::unix::fs::chown(node.path(DECISION_FILE), Some(other), None).unwrap();
     assert_eq!(run(), ANSWERS);
-    // A process that may not read the library loads none, and goes on.
+    // A process that may not read the library does not load it, and continues.
     mode(&node.path(LIBRARY_FILE), 0o600);
     let refused = client(&node, &[], 1).uid(other).output().unwrap();
     assert_eq!(refused.status.code(), Some(3), "{}", String::from_utf8_lossy(&refused.stderr));
     mode(&node.path(LIBRARY_FILE), 0o644);
-    // A process that may not read the decision.
+    // This process may not read the decision.
     std::os::unix::fs::chown(node.place.path(), Some(0), Some(0)).unwrap();
     std::os::unix::fs::chown(node.path(DECISION_FILE), Some(0), Some(0)).unwrap();
     mode(&node.path(DECISION_FILE), 0o600);
     assert_eq!(run(), ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_ALGO"]);
 }
 
-/// The dynamic loader would end the process if it mapped what is not there (SIGBUS).
+/// If the dynamic loader mapped missing pages, the kernel would kill the process (SIGBUS).
 #[test]
 fn a_library_that_has_lost_its_end_is_not_loaded() {
     let node = Node::new();
@@ -129,7 +129,7 @@ fn a_library_that_has_lost_its_end_is_not_loaded() {
     assert_eq!(answers(client(&node, &[], 1).spawn().unwrap()), ANSWERS);
 }
 
-/// sysfs may show the interfaces of another network namespace.
+/// sysfs may show the interfaces of a different network namespace.
 #[test]
 fn an_interface_of_the_processs_own_namespace_is_there() {
     let node = Node::new();

@@ -1,4 +1,4 @@
-//! Tests what a start does with our own env plugin, in an image with the real NCCL.
+//! Tests what a start does with the env plugin of rdma-init, in an image with the real NCCL.
 
 use std::fs;
 use std::path::Path;
@@ -14,18 +14,18 @@ use super::env_plugin_node::{asking, cut, marker};
 use super::model::version;
 use crate::support::nccl::{Library, libraries};
 
-/// A command of a shell that shows what NCCL gets in this shell.
+/// Returns a shell command that shows what NCCL gets in this shell.
 fn show_itself(state: &Path) -> String {
     let program = env!("CARGO_BIN_EXE_rdma-init");
     format!("NCCL_ALGO=Ring /bin/sh -c '{program} plan --in $$ --state-dir {}'", state.display())
 }
 
-/// What a command writes that a start begins, in an image with this NCCL.
+/// Returns the output of a command that a start runs, in an image with this NCCL.
 fn with_command(library: &Path, state: &Path, command: &[&str]) -> String {
     with_user(library, state, &[], command)
 }
 
-/// The same with variables of the user's.
+/// Does the same with variables of the user.
 fn with_user(library: &Path, state: &Path, of_user: &[(&str, &str)], command: &[&str]) -> String {
     let mut start = Command::new(env!("CARGO_BIN_EXE_rdma-init"));
     start.args(["--profile", "generic-roce", "--write-nccl-conf=false", "--state-dir"]).arg(state);
@@ -36,7 +36,7 @@ fn with_user(library: &Path, state: &Path, of_user: &[(&str, &str)], command: &[
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a start gives its command, in an image whose NCCL is this one.
+/// Returns what a start passes to its command, in an image with this NCCL.
 fn started(library: &Library, state: &Path, options: &[&str]) -> String {
     let output = start(library, state, options).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -54,7 +54,7 @@ fn start(library: &Library, state: &Path, options: &[&str]) -> Command {
 #[test]
 fn a_start_leaves_the_library_where_nccl_asks_one() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    // Elsewhere, other containers may have the directory.
+    // In other places, other containers may share the directory.
     if !rdma_init::state::mount::is_of_root(place.path()) {
         return;
     }
@@ -75,7 +75,7 @@ fn a_start_leaves_the_library_where_nccl_asks_one() {
         assert_eq!(fs::read_to_string(state.join("nccl.conf")).unwrap().contains(&line), asks);
         assert_eq!(state.join(DECISION_FILE).exists(), asks);
         if asks {
-            // What a crash of the machine may leave.
+            // A crash of the machine may leave a file like this.
             cut(&plugin);
             started(&library, &state, &[]);
             assert!(fs::read(&plugin).is_ok_and(|bytes| bytes == LIBRARY));
@@ -100,7 +100,7 @@ fn a_start_leaves_the_library_where_nccl_asks_one() {
             let runs = "the command runs";
             assert_eq!([lines[1], lines[3], lines[4], lines[6]], [runs, runs, "0", runs], "{shown}");
         }
-        // The next start takes back what this one has left.
+        // The next start removes what this one left.
         for options in [["--nccl-env-plugin", "off"], ["--set", "NCCL_ENV_PLUGIN=none"]] {
             started(&library, &state, &[]);
             let given = started(&library, &state, &options);
@@ -114,7 +114,8 @@ fn a_start_leaves_the_library_where_nccl_asks_one() {
     assert!(!given.contains(VARIABLE), "{given}");
 }
 
-/// A directory for a state, where a start leaves the library; `None` if no start here leaves it.
+/// Returns a directory for a state in which a start keeps the library; `None` if no start keeps it on this
+/// machine.
 fn place() -> Option<tempfile::TempDir> {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     if !rdma_init::state::mount::is_of_root(place.path()) {
@@ -129,7 +130,7 @@ fn place() -> Option<tempfile::TempDir> {
     None
 }
 
-/// A start within the command of a start.
+/// Returns a start within the command of a start.
 fn within(state: &Path, options: &str) -> String {
     let program = env!("CARGO_BIN_EXE_rdma-init");
     let state = state.display();
@@ -153,9 +154,9 @@ fn a_start_within_a_start_that_is_to_use_none_silences_the_outer_ones() {
         let off = "--nccl-env-plugin off";
         let none = format!("{VARIABLE}=none");
         assert_eq!(named("", off).as_deref(), Some(none.as_str()), "NCCL {}", library.version);
-        // The conf file names it also in a command that has not inherited it.
+        // The conf file names it even for a command that has not inherited it.
         assert_eq!(named("env -u NCCL_ENV_PLUGIN", off).as_deref(), Some(none.as_str()));
-        // Another plugin is not a matter for rdma-init.
+        // rdma-init leaves another plugin alone.
         let other = "NCCL_ENV_PLUGIN=/opt/site/plugin.so";
         assert_eq!(named(&format!("env {other}"), off).as_deref(), Some(other));
         // For the command of the outer start, nothing has changed.
@@ -177,12 +178,12 @@ fn a_mount_namespace_of_its_own_is_no_other_node() {
     let own = run("unshare --mount");
     assert!(own.contains("\nNCCL_RDMA_INIT=1:") && !own.contains(copied), "{own}");
     assert!(own.contains("  set    NCCL_SOCKET_IFNAME") && !own.contains("yours  NCCL_"), "{own}");
-    // A marker of another node is known there as well.
+    // A marker from another node is recognized there as well.
     let foreign = run("env NCCL_ALGO=Ring NCCL_RDMA_INIT=1:ffff:ALGO=7787478b unshare --mount");
     assert!(foreign.contains(copied) && !foreign.contains("NCCL_ALGO="), "{foreign}");
 }
 
-/// The image has one release where the loader searches, and another one in a package of Python.
+/// The image has one NCCL version where the loader searches, and another one in a Python package.
 #[test]
 fn of_two_releases_each_gets_its_own_and_an_old_one_turns_the_plugin_off() {
     let Some(place) = place() else { return };

@@ -1,10 +1,10 @@
-//! Reads what the program itself predicts: `rdma-init plan --json`.
+//! Reads the program's own prediction: `rdma-init plan --json`.
 
 use serde_json::Value;
 
 use super::model::{Decision, Nics};
 
-/// The plan of the program, as its JSON tells it.
+/// The program's plan as JSON.
 pub struct Told(Value);
 
 impl Told {
@@ -13,7 +13,7 @@ impl Told {
         Told(serde_json::from_slice(json).unwrap_or_else(|why| panic!("{why}: {}", problem())))
     }
 
-    /// The release of NCCL that the image has.
+    /// Returns the version of NCCL in the image.
     pub fn nccl(&self) -> Option<&str> {
         self.0["nccl"].as_str()
     }
@@ -27,7 +27,7 @@ impl Told {
         self.0["findings"].as_array().into_iter().flatten().any(|finding| finding["id"] == id)
     }
 
-    /// The forecast of the plan. There is only one, because the release is known.
+    /// Returns the forecast of the plan. There is only one, because the version is known.
     pub fn forecast(&self) -> Decision {
         let forecasts = self.0["forecasts"].as_array().unwrap();
         let [forecast] = forecasts.as_slice() else { panic!("not one forecast: {forecasts:?}") };
@@ -49,7 +49,7 @@ fn bootstrap(forecast: &Value) -> String {
     }
 }
 
-/// Returns the port and its slot as [`Decision`] has them, for example `mlx5_1:1/RoCE` and `3`.
+/// Returns the port and its GID index in the form of [`Decision`], for example `mlx5_1:1/RoCE` and `3`.
 fn port(port: &Value) -> (String, String) {
     let name = format!("{}:{}", text(&port["hca"]), port["port"]);
     if port["link_layer"] != "Ethernet" {

@@ -1,5 +1,4 @@
-//! Tests the harness itself: on a described host, each release of NCCL does what its source
-//! says.
+//! Tests the harness itself: on a described host, each version of NCCL does what its source code says.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,8 +19,8 @@ use super::outcome::{Failure, Ib, Level, Outcome};
 use crate::support::nccl::{Library, libraries};
 use crate::support::{DEADLINE, golden};
 
-/// Runs cases with each library. `check` gets the library, because what is expected may depend
-/// on its release.
+/// Runs cases with each library. `check` gets the library, because the expected result may depend on its
+/// version.
 fn with_each(cases: &[Case], check: impl Fn(&Library, Vec<Outcome>)) {
     for library in libraries() {
         let outcomes = Nccl::start(&library).run(cases);
@@ -48,8 +47,8 @@ fn roce(name: &str, pci_address: &str, slots: Vec<Slot>) -> Hca {
     }
 }
 
-/// Two HCAs in a container. In the second table, slots 2 and 3 are empty for the container,
-/// because the host has its own address there.
+/// Makes two HCAs in a container. In the second table, entries 2 and 3 are empty for the container, because
+/// they have the host's own address.
 fn host() -> Host {
     let link_local = || vec![slot(0, "fe80::1", ROCE_V1), slot(1, "fe80::1", ROCE_V2)];
     let mut first = link_local();
@@ -72,7 +71,8 @@ fn case(host: Host, environment: &[(&str, &str)], asks: &[Ask]) -> Case {
     Case { host, environment: environment.collect(), asks: asks.to_vec() }
 }
 
-/// Returns each HCA as `mlx5_0:1/RoCE@3`, with what failed in parentheses in place of the slot.
+/// Returns each HCA as `mlx5_0:1/RoCE@3`; if something failed, the failure is in parentheses instead of the
+/// GID index.
 fn shown(ib: &Ib) -> Vec<String> {
     let failed = |failure: &Failure| format!("({failure})");
     if ib.code != 0 {
@@ -95,7 +95,7 @@ fn hcas_and_their_slots() {
     let with = |environment| case(host(), environment, &[Ask::Ib]);
     let cases = [with(&[]), with(&[("NCCL_IB_HCA", "=mlx5_1")]), with(&[("NCCL_IB_GID_INDEX", "0x5")])];
     with_each(&cases, |library, outcomes| {
-        // NCCL searches for the slot since 2.21.
+        // NCCL has searched for the GID index since 2.21.
         let [first, second] = if library.is_at_least("2.21") { [3, 5] } else { [0, 0] };
         let [first, second] = [format!("mlx5_0:1/RoCE@{first}"), format!("mlx5_1:1/RoCE@{second}")];
         assert_eq!(shown(ib(&outcomes[0])), [first.as_str(), &second], "{}", library.version);
@@ -160,8 +160,8 @@ fn types_that_cannot_be_read() {
             library if !library.is_at_least("2.21") => ["0".to_owned(), "0".to_owned()],
             library if !library.is_at_least("2.23") => ["(2: )".to_owned(), "(2: )".to_owned()],
             library if !library.is_at_least("2.26") => [missing, failed("read") + "Invalid argument)"],
-            // NCCL passes over an empty slot. Since 2.31 it searches when it lists the devices,
-            // so a search that fails is a failure of the list.
+            // NCCL skips an empty GID entry. Since 2.31 it searches when it lists the devices, so a failed
+            // search makes the list fail.
             _ => [missing, "2".to_owned()],
         };
         assert_eq!(slots, expected, "{}", library.version);
@@ -188,7 +188,7 @@ fn the_bootstrap_interface() {
             format!("{} {}", found.0, found.1)
         };
         let chosen: Vec<_> = outcomes[..4].iter().map(chosen).collect();
-        // In 2.29 an IPv4 subnet matches the addresses outside of it.
+        // In 2.29, an IPv4 subnet matches the addresses outside of it.
         let reversed = library.is_at_least("2.29") && !library.is_at_least("2.30");
         let matching = if reversed { "lo 127.0.0.1" } else { "docker0 172.17.0.1" };
         let expected = ["eth0 10.0.0.5", "eth1 fe80::7", "docker0 172.17.0.1", matching];
@@ -226,7 +226,7 @@ fn conf_files() {
         let home = if library.is_at_least("2.30") { "home" } else { "database" };
         let comment = if library.is_at_least("2.26") { "-" } else { "1" };
         assert_eq!(values(&outcomes[0]), [home, home, "", "\u{e9} = 1 ", comment], "{}", library.version);
-        // NCCL reads NCCL_CONF_FILE since 2.23.
+        // NCCL has read NCCL_CONF_FILE since 2.23.
         let [b, c] = if library.is_at_least("2.23") { ["etc", "own"] } else { ["database", ""] };
         assert_eq!(values(&outcomes[1]), ["first", b, c, "\u{e9} = 1 ", comment], "{}", library.version);
     });
@@ -320,7 +320,7 @@ fn this_machine_itself() {
     }
 }
 
-/// Makes any host, with small tables, and with names that patterns tell apart.
+/// Makes a random host with small tables, and with names that patterns distinguish.
 fn random_case(random: &mut fastrand::Rng) -> Case {
     let slot = |random: &mut fastrand::Rng, index| {
         let gid = random.choice(["fe80::1", "fd00::5", "::ffff:10.1.0.1", "::ffff:10.2.0.1", "::"]).unwrap();

@@ -11,8 +11,8 @@ pub struct Host {
     pub hcas: Vec<Hca>,
     /// The interfaces in the order of getifaddrs(3).
     pub interfaces: Vec<Interface>,
-    /// The paths and contents of nccl.conf and similar files. Other files do not exist, except
-    /// those of the kernel.
+    /// The paths and contents of nccl.conf and similar files. No other files exist, except those of the
+    /// kernel.
     pub files: Vec<(String, Vec<u8>)>,
     /// The home directory in the user database. `HOME` is part of the environment.
     pub home: Option<String>,
@@ -26,7 +26,7 @@ pub struct Hca {
     pub guid: u64,
     /// The target of `/sys/class/infiniband/NAME/device`; `None` without such a link.
     pub pci_path: Option<String>,
-    /// Where its Data Direct function is, if it has one.
+    /// The location of its Data Direct function, if it has one.
     pub data_direct: Option<String>,
     pub ports: Vec<Port>,
 }
@@ -39,9 +39,9 @@ pub struct Port {
     pub state: u32,
     /// The link layer, one of `IBV_LINK_LAYER_*`.
     pub link_layer: u32,
-    /// The number of slots, used and empty.
+    /// The number of GID entries, used and empty.
     pub table_size: u32,
-    /// Slots that are not listed are empty: all zero, with an invalid type.
+    /// GID entries that are not listed are empty: all zero, with an invalid type.
     pub slots: Vec<Slot>,
 }
 
@@ -52,13 +52,13 @@ pub struct Slot {
     pub file: TypeFile,
 }
 
-/// The file `gid_attrs/types/INDEX` of a slot.
+/// The file `gid_attrs/types/INDEX` of a GID entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TypeFile {
     Missing,
-    /// Reading the file fails with EINVAL, as for an empty slot.
+    /// Reading the file fails with EINVAL, as for an empty entry.
     Invalid,
-    /// The file has this line.
+    /// The file contains this line.
     Text(String),
 }
 
@@ -143,14 +143,13 @@ impl Slot {
     }
 }
 
-/// Returns bytes as one word of hexadecimal digits. The letter `x` before them makes a word of
-/// an empty text, too.
+/// Returns bytes as one word of hexadecimal digits. The leading `x` makes even an empty text a word.
 pub fn hex(bytes: impl AsRef<[u8]>) -> String {
     let digits = bytes.as_ref().iter().map(|byte| format!("{byte:02x}"));
     std::iter::once("x".to_owned()).chain(digits).collect()
 }
 
-/// Returns the bytes that [`hex`] has made this word of.
+/// Returns the bytes from which [`hex`] made this word.
 pub fn unhex(word: &str) -> Vec<u8> {
     let digits = word.strip_prefix('x').unwrap();
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()

@@ -1,21 +1,21 @@
 //! Layouts of links that a container may have.
 
-/// The links of a network namespace, and how a job is to use them.
+/// The links of a network namespace, and how a job should use them.
 pub struct Layout {
     pub name: &'static str,
     /// The links in the order in which they are made.
     pub links: &'static [Link],
     /// The gateway of the default route, and its link.
     pub default: Option<(&'static str, &'static str)>,
-    /// The interface and address through which the processes of a job reach each other; `None`
-    /// where nothing tells which is right.
+    /// The interface and address through which the processes of a job reach each other; `None` if nothing
+    /// shows which is right.
     pub right: Option<&'static str>,
 }
 
 pub struct Link {
     pub name: &'static str,
     pub state: State,
-    /// `ADDRESS/PREFIX` and more words of `ip addr add`.
+    /// The arguments of `ip addr add`: `ADDRESS/PREFIX`, and optionally more words.
     pub addresses: &'static [&'static str],
     /// The number of the link; `None` for the next free one.
     pub index: Option<u32>,
@@ -113,8 +113,7 @@ pub const LAYOUTS: &[Layout] = &[
         default: OVER_ETH0,
         right: Some("eth0 10.1.0.5"),
     },
-    // Kernels list links by their numbers. Older kernels list them by the last eight bits of
-    // the numbers.
+    // Kernels list links by number. Older kernels list them by the last eight bits of the number.
     Layout {
         name: "numbers above 255",
         links: &[Link { index: Some(258), ..ETH0 }, Link { index: Some(40), ..ETH1 }],

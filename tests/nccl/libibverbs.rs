@@ -1,5 +1,5 @@
-//! Tests which libibverbs NCCL loads where `NCCL_IBVERBS_LIB` names one: the model, which sees the
-//! files as the program's readers find them, says what the library does.
+//! Tests which libibverbs NCCL loads if `NCCL_IBVERBS_LIB` names one. The model sees the files as the
+//! program's readers find them, and predicts what the library does.
 
 use std::path::Path;
 
@@ -18,16 +18,16 @@ use crate::support::nccl::{driver, libraries};
 
 const VARIABLE: &str = "NCCL_IBVERBS_LIB";
 
-/// Two HCAs, in the image that the driver has: its own libibverbs is found by its name.
+/// Returns two HCAs in the driver's image, in which the harness's libibverbs is found by its name.
 fn facts(value: &str) -> Facts {
     in_image_of_driver(&[(VARIABLE, value)], &[])
 }
 
-/// Two HCAs in the image that the driver has, where the loader also searches these directories.
+/// Returns two HCAs in the driver's image, in which the loader also searches these directories.
 pub fn in_image_of_driver(set: &[(&str, &str)], folders: &[&Path]) -> Facts {
     let host = hosts().into_iter().find(|host| host.name == "two-roce-hcas").unwrap();
     let mut facts = host.read().facts;
-    // The libibverbs of the harness shows every HCA, without a provider.
+    // The harness's libibverbs shows every HCA without needing a provider.
     facts.rdma.iter_mut().for_each(|hca| hca.driver = Some("of-no-provider".to_owned()));
     let driver = driver();
     let folders = std::iter::once(driver.as_path()).chain(folders.iter().copied());

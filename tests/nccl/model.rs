@@ -1,5 +1,5 @@
-//! Compares the program's model of NCCL with NCCL: what the program predicts, and what the
-//! library then does on the same host.
+//! Compares the program's model of NCCL with NCCL itself: the program's prediction, and what the library
+//! then does on the same host.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ use crate::support::nccl::Library;
 
 pub type Environment = Vec<(String, String)>;
 
-/// A decision in a form to which a prediction and the library's behaviour can both be brought.
+/// A decision in a form that both a prediction and the library's behavior can be converted to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub bootstrap: String,
-    /// The slot of each port, such as `mlx5_0:1/RoCE`. The order of the ports does not count.
+    /// The GID index of each port, such as `mlx5_0:1/RoCE`. The order of the ports does not matter.
     pub ports: BTreeMap<String, String>,
-    /// The HCAs of each NIC that is made of several ports.
+    /// The HCAs of each NIC that consists of several ports.
     pub nics: Nics,
 }
 
-/// What is not known is equal to everything.
+/// An unknown value equals every value.
 #[derive(Debug, Clone)]
 pub enum Nics {
     Of(Vec<Vec<String>>),
@@ -66,9 +66,9 @@ pub fn case(facts: &Facts, environment: &Environment) -> Case {
     }
 }
 
-/// Returns what the program predicts.
+/// Returns the program's prediction.
 pub fn predicted(facts: &Facts, environment: &Environment, version: Version) -> Decision {
-    // If a name comes twice, the first value counts, as for getenv(3).
+    // If a name occurs twice, the first value counts, as for getenv(3).
     let get =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let prediction = predict(facts, get, version);
@@ -100,12 +100,12 @@ pub fn predicted(facts: &Facts, environment: &Environment, version: Version) -> 
     Decision { bootstrap, ports: ports.collect(), nics }
 }
 
-/// NCCL's names of NICs have no numbers of ports.
+/// Returns the HCA of a port, because NCCL's names of NICs have no port numbers.
 fn hca_of(port: &str) -> String {
     port.split(':').next().unwrap_or_default().to_owned()
 }
 
-/// Returns what NCCL did.
+/// Returns what NCCL did, in the same form.
 pub fn observed(outcome: &Outcome) -> Decision {
     let bootstrap = match outcome.bootstrap.as_ref().expect("asked for") {
         Ok((interface, address)) => format!("{interface} {address}"),
@@ -114,7 +114,7 @@ pub fn observed(outcome: &Outcome) -> Decision {
     let using = outcome.ib.iter().flat_map(|ib: &Ib| &ib.using);
     let ports = using.map(|used| {
         let slot = match &used.gid {
-            // NCCL needs no slot on InfiniBand.
+            // NCCL needs no GID index on InfiniBand.
             _ if used.link_layer == "IB" => "any".to_owned(),
             Some(Ok(index)) => index.to_string(),
             Some(Err(_)) => "fails".to_owned(),
@@ -125,22 +125,22 @@ pub fn observed(outcome: &Outcome) -> Decision {
     let nics = match &outcome.nics {
         Some(Ok(nics)) => Nics::of(nics.clone()),
         Some(Err(failure)) => Nics::Fail(message(failure)),
-        // NCCL crashed before, or was not asked.
+        // NCCL crashed before this question, or was not asked.
         None => Nics::Unknown,
     };
     Decision { bootstrap, ports: ports.collect(), nics }
 }
 
-/// Returns the beginning of NCCL's own line about its HCAs, if it is predicted.
+/// Returns the start of NCCL's own line about its HCAs, if the model predicts it.
 pub fn predicted_line(facts: &Facts, environment: &Environment, version: Version) -> Option<String> {
     let of_case =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    // The harness has NCCL log everything.
+    // The harness makes NCCL log everything.
     let get = |name: &str| if name == "NCCL_DEBUG" { Some("INFO") } else { of_case(name) };
     log::using(facts, &predict(facts, get, version), get, version)
 }
 
-/// Whether NCCL has logged this line. What follows in its list is not an HCA, but how it orders writes.
+/// Returns whether NCCL has logged this line. After the HCAs, NCCL's list tells how it orders writes.
 pub fn has_logged(outcome: &Outcome, line: &str) -> bool {
     let told = outcome.log.lines().find_map(|told| Some(&told[told.find("NET/IB : Using ")?..]));
     let list = told.map(|told| told.split(';').next().unwrap_or_default());

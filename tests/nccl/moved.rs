@@ -1,5 +1,6 @@
-//! Asks NCCL for its GIDs before and after a change of the tables, with what was decided before: an
-//! address that a link has lost and got again is in another slot, and one that was renewed differs.
+//! Asks NCCL for its GIDs before and after a change of the GID tables, with the earlier decision: if a link
+//! has lost an address and got it again, the address is at another index; if the address was renewed, it
+//! differs.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -14,7 +15,7 @@ use super::model::{Environment, case, observed, version};
 use crate::support::golden::{Case, host};
 use crate::support::nccl::{Library, libraries};
 
-/// What keeps NCCL on the right slot of a host.
+/// What keeps NCCL on the right GID of a host.
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
     Nothing,
@@ -42,8 +43,8 @@ fn decide(name: &str, library: &Library) -> (Facts, Environment, Plan) {
     (facts, environment, plan)
 }
 
-/// The slots of this container move up by two, as if the link had gone down and another address had come
-/// before it was up again. The slots below are empty, but those of other containers stay.
+/// Moves the GIDs of this container up by two, as if the link had gone down and another address had
+/// appeared before it was up again. The old entries are empty, but those of other containers stay.
 fn moved(facts: &Facts) -> Facts {
     change(facts, |facts, hca, slot| {
         let last = facts.rdma[hca].ports[0].gids.slots.last().unwrap().index;
@@ -51,7 +52,7 @@ fn moved(facts: &Facts) -> Facts {
     })
 }
 
-/// Each address is renewed within its network, and so in the next free slots.
+/// Renews each address within its network, so that it is in the next free entries.
 fn renewed(facts: &Facts) -> Facts {
     let next = |gid: Ipv6Addr| Ipv6Addr::from(u128::from(gid) + 1);
     let mut after = change(facts, |facts, hca, slot| {
@@ -70,7 +71,7 @@ fn renewed(facts: &Facts) -> Facts {
     after
 }
 
-/// Changes each slot with a routable address of this container.
+/// Changes each GID entry with a routable address of this container.
 fn change(facts: &Facts, change: impl Fn(&mut Facts, usize, usize)) -> Facts {
     let own: Vec<IpAddr> = facts.net.own_addresses().collect();
     let mut after = facts.clone();
@@ -86,7 +87,7 @@ fn change(facts: &Facts, change: impl Fn(&mut Facts, usize, usize)) -> Facts {
     after
 }
 
-/// Whether NCCL takes a slot of this container on every port that it uses.
+/// Returns whether NCCL uses a GID of this container on every port that it uses.
 fn is_right(facts: &Facts, plan: &Plan, outcome: &super::outcome::Outcome) -> bool {
     let found = observed(outcome).ports;
     let used: Vec<_> = plan.ports.iter().filter(|port| port.used).collect();
@@ -120,7 +121,7 @@ fn what_was_decided_is_right_after_a_change_where_nccl_searches() {
             let outcomes = Nccl::start(&library).run(&cases);
             let right: Vec<bool> =
                 hosts.iter().zip(&outcomes).map(|(facts, outcome)| is_right(facts, &plan, outcome)).collect();
-            // A pinned index is right until the change.
+            // A pinned index is right only until the change.
             assert_eq!(right, [true, !is_pinned, !is_pinned], "{of}");
         }
     }

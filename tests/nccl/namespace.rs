@@ -11,9 +11,9 @@ use crate::support::namespace::Process;
 use crate::support::{poll_until, repository};
 
 pub struct Namespace {
-    /// This process keeps the namespace with the links.
+    /// This process keeps the namespace with the links alive.
     own: Process,
-    /// This process keeps the namespace with the links' other ends.
+    /// This process keeps the namespace with the links' other ends alive.
     _peers: Process,
     folder: TempDir,
 }
@@ -59,7 +59,7 @@ impl Namespace {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Writes a file that only this namespace has.
+    /// Writes a file that is visible only in this namespace.
     pub fn write(&self, path: impl AsRef<Path>, text: &str) {
         let mut command = self.command("tee");
         let mut tee = command.arg(path.as_ref()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -67,12 +67,12 @@ impl Namespace {
         assert!(tee.wait().unwrap().success());
     }
 
-    /// A home directory that a test names in `HOME`.
+    /// Returns a home directory for tests that set `HOME`.
     pub fn home_by_variable(&self) -> PathBuf {
         self.folder.path().join("home")
     }
 
-    /// The home directory that the user database names.
+    /// Returns the home directory in the user database.
     pub fn home_of_the_database(&self) -> PathBuf {
         self.folder.path().join("database")
     }
@@ -88,13 +88,13 @@ fn add(link: &Link, peers: u32) -> String {
 
 fn configure(link: &Link) -> Vec<String> {
     let name = link.name;
-    // The kernel must not give the link an address that it makes from a random one.
+    // The kernel must not generate a random address for the link.
     let mut lines = vec![format!("link set {name} addrgenmode none")];
     if link.state != State::Down {
         lines.push(format!("link set {name} up"));
     }
     for address in link.addresses {
-        // Without `nodad`, the search for duplicates would delay the address.
+        // Without `nodad`, duplicate address detection would delay the address.
         let nodad = if address.contains("::") { " nodad" } else { "" };
         lines.push(format!("addr add {address} dev {name}{nodad}"));
     }

@@ -1,6 +1,6 @@
-//! Tests NCCL's bootstrap interface in network namespaces of this machine, with real links. The
-//! tests compare what the library takes with what the program predicts there from the live
-//! facts, without rdma-init and under it.
+//! Tests NCCL's bootstrap interface in network namespaces of this machine with real links. The tests
+//! compare what the library uses with what the program predicts from the live facts there, both without
+//! rdma-init and under it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,8 +16,7 @@ use crate::support::binary;
 use crate::support::namespace::can_be_made;
 use crate::support::nccl::{Library, some};
 
-/// One release for each way in which NCCL looks for interfaces. The newest release is added to
-/// these.
+/// One version for each way in which NCCL looks for interfaces. The newest version is added to these.
 const RELEASES: &[&str] = &["2.19.3", "2.27.7", "2.28.9", "2.29.7", "2.30.7"];
 
 /// Variables that users set.
@@ -55,7 +54,7 @@ const IFNAME: &str = "NCCL_SOCKET_IFNAME";
 const FAMILY: &str = "NCCL_SOCKET_FAMILY";
 const ID: &str = "NCCL_COMM_ID";
 
-/// The settings with which rdma-init starts NCCL as well.
+/// The settings with which rdma-init also starts NCCL.
 const STARTED_WITH: &[&[(&str, &str)]] =
     &[&[], &[(IFNAME, "eth1")], &[(FAMILY, "AF_INET6")], &[(ID, "10.2.0.9:4000")]];
 
@@ -84,7 +83,7 @@ fn predicted(namespace: &Namespace, library: &Library, environment: &Environment
     told.forecast()
 }
 
-/// Runs NCCL with each of these environments. Returns what NCCL did, and what was predicted.
+/// Runs NCCL with each of these environments. Returns what NCCL did, and the prediction.
 fn plainly(
     namespace: &Namespace,
     library: &Library,
@@ -96,7 +95,7 @@ fn plainly(
     pairs.map(|(set, outcome)| (observed(outcome), predicted(namespace, library, set, "none"))).collect()
 }
 
-/// As [`plainly`], where rdma-init starts NCCL with one environment.
+/// Runs NCCL as [`plainly`] does, but rdma-init starts it, with one environment.
 fn under_rdma_init(
     namespace: &Namespace,
     library: &Library,
@@ -114,7 +113,7 @@ fn under_rdma_init(
     (observed(&outcome), predicted(namespace, library, environment, profile))
 }
 
-/// Returns a text if NCCL did something else than was predicted.
+/// Returns a text if NCCL's choice differs from the prediction.
 fn differing(place: &str, set: &Environment, pair: &(Decision, Decision)) -> Option<String> {
     let (found, predicted) = pair;
     (found != predicted)
@@ -166,8 +165,8 @@ fn links_of_network_namespaces() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// Puts an nccl.conf in every place where NCCL looks for one, and a file that NCCL_CONF_FILE
-/// can name. Compares NCCL with the prediction for each of these environments.
+/// Puts an nccl.conf in every place where NCCL looks for one, and a file for NCCL_CONF_FILE. Compares NCCL
+/// with the prediction for each of these environments.
 fn check_conf_files(choose: impl Fn(&Namespace) -> Vec<Environment>) {
     if !can_be_made() {
         return;

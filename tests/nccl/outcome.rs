@@ -10,16 +10,16 @@ pub struct Outcome {
     /// The bootstrap interface and its address.
     pub bootstrap: Option<Result<(String, IpAddr), Failure>>,
     pub ib: Option<Ib>,
-    /// The HCAs of each NIC that NCCL makes of several ports, or why it makes none.
+    /// The HCAs of each NIC that NCCL builds from several ports, or why it builds none.
     pub nics: Option<Result<Vec<Vec<String>>, Failure>>,
-    /// The values of the variables, in the order in which they were asked for.
+    /// The values of the variables, in the order of the questions.
     pub conf: Vec<Option<Vec<u8>>>,
     pub params: Vec<i64>,
     pub levels: Vec<Level>,
-    /// Everything that NCCL has logged.
+    /// Everything that NCCL logged.
     pub log: String,
-    /// The signal that ended NCCL, which has answered only the questions before that. SIGALRM
-    /// stands for a case that took too long.
+    /// The signal that ended NCCL, which answered only the questions before that. SIGALRM means that a case
+    /// took too long.
     pub crash: Option<i32>,
 }
 
@@ -28,7 +28,7 @@ pub struct Outcome {
 pub struct Failure {
     /// The result of the function, an `ncclResult_t`.
     pub code: i32,
-    /// The warnings of NCCL meanwhile, in their order.
+    /// NCCL's warnings during the call, in order.
     pub warnings: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct Ib {
     pub code: i32,
     /// The devices in the order of the "Using" line; empty without such a line.
     pub using: Vec<Used>,
-    /// The HCAs of each NIC that has several ports, as far as the line shows.
+    /// The HCAs of each NIC that has several ports, as far as the line shows them.
     pub nics: Vec<Vec<String>>,
     pub warnings: Vec<String>,
 }
@@ -49,13 +49,13 @@ pub struct Used {
     pub port: u32,
     /// The link layer: `RoCE` or `IB`.
     pub link_layer: String,
-    /// The GID slot. `None` where NCCL crashed before it was asked for this slot.
+    /// The GID index. `None` if NCCL crashed before this question.
     pub gid: Option<Result<i32, Failure>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
-    /// The distance as a number; -2 where the variable decides nothing.
+    /// The distance as a number; -2 if the variable has no effect.
     pub number: i32,
     /// The name of the distance in NCCL's log.
     pub name: Option<String>,
@@ -68,8 +68,7 @@ impl fmt::Display for Failure {
 }
 
 impl Outcome {
-    /// Reads the driver's answers. They refer to parts of the log, so the log is needed as
-    /// well.
+    /// Reads the driver's answers. They refer to parts of the log, so the log is needed as well.
     pub fn read(answers: &[String], log: &[u8], crash: Option<i32>) -> Outcome {
         let mut outcome =
             Outcome { log: String::from_utf8_lossy(log).into_owned(), crash, ..Outcome::default() };
@@ -88,7 +87,7 @@ impl Outcome {
                 _ => panic!("the driver says {answer:?}"),
             }
         }
-        // Up to 2.23, the list of the HCAs has them.
+        // Up to 2.23, the list of the HCAs contains the NICs.
         if let (Some(Ok(nics)), Some(ib)) = (&mut outcome.nics, &outcome.ib) {
             nics.extend(ib.nics.iter().cloned());
         }
@@ -108,7 +107,7 @@ fn chosen(words: &[&str]) -> (String, IpAddr) {
     (String::from_utf8(unhex(words[0])).unwrap(), words[1].parse().unwrap())
 }
 
-/// The part of the log that one answer has written.
+/// The part of the log that one answer wrote.
 struct Part(String);
 
 impl Part {
@@ -128,7 +127,7 @@ impl Part {
     fn ib(&self, code: i32) -> Ib {
         let using = self.0.lines().find_map(|line| line.split_once("NET/IB : Using "));
         let using = using.map(|(_, using)| {
-            // The line may be cut, because NCCL's own buffer and that of its log are limited.
+            // The line may be truncated, because NCCL's own buffer and that of its log are limited.
             let (list, _) = using.rsplit_once("; OOB ").unwrap_or_else(|| panic!("the line is cut: {using}"));
             list
         });
@@ -140,7 +139,7 @@ impl Part {
         }
     }
 
-    /// Of `NET/IB : Made virtual device [4] name=mlx5_0+mlx5_1 speed=800000 ndevs=2`.
+    /// Reads lines such as `NET/IB : Made virtual device [4] name=mlx5_0+mlx5_1 speed=800000 ndevs=2`.
     fn nics(&self) -> Vec<Vec<String>> {
         let names = self.0.lines().filter_map(|line| {
             let (_, made) = line.split_once("Made virtual device ")?;
@@ -159,14 +158,14 @@ impl Part {
     }
 }
 
-/// The HCAs of `[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}`, for each pair of braces.
+/// Returns the HCAs of `[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}`, for each pair of braces.
 fn in_braces(list: &str) -> Vec<Vec<String>> {
     let nics = list.split("={").skip(1).filter_map(|rest| rest.split_once('}'));
     nics.map(|(ports, _)| ports.split_whitespace().filter_map(used).map(|used| used.hca).collect()).collect()
 }
 
-/// Reads a word of the list: `[0]mlx5_0:1/RoCE`. Where ports are merged, it is the second word
-/// of `[0]={[0] mlx5_0:1/RoCE,`. In 2.30, rail and plane may follow the port.
+/// Reads a word of the list: `[0]mlx5_0:1/RoCE`. If ports are merged, it is the second word of `[0]={[0]
+/// mlx5_0:1/RoCE,`. In 2.30, rail and plane may follow the port.
 fn used(word: &str) -> Option<Used> {
     let word = word.rsplit(']').next()?.trim_end_matches([',', '}']);
     let (device, link_layer) = word.split_once('/')?;

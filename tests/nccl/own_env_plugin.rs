@@ -1,5 +1,5 @@
-//! Tests our own env plugin in the real NCCL: which value counts in a process with this environment and
-//! this `/etc/nccl.conf`.
+//! Tests the env plugin of rdma-init in the real NCCL: which value counts in a process with this
+//! environment and this `/etc/nccl.conf`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -49,8 +49,8 @@ fn each_process_gets_its_own_nodes_values_and_keeps_what_a_person_set() {
     }
 }
 
-/// A marker and the copies that it lists reach a process in one way: with its start (Ray, `mpirun -x`), or in
-/// its code (vLLM).
+/// A marker and the copies that it lists reach a process in the same way: either at its start (Ray, `mpirun
+/// -x`), or in its code (vLLM).
 #[test]
 fn what_a_person_sets_in_a_process_is_no_copy_even_if_it_is_equal() {
     let node = Node::new();
@@ -75,7 +75,7 @@ fn what_a_person_sets_in_a_process_is_no_copy_even_if_it_is_equal() {
     }
 }
 
-/// The way out for a person who wants NCCL to decide.
+/// This is how a user can let NCCL decide.
 #[test]
 fn a_variable_that_is_removed_comes_back_and_an_empty_one_is_left_to_nccl() {
     let node = Node::new();
@@ -109,7 +109,7 @@ fn a_variable_that_is_removed_comes_back_and_an_empty_one_is_left_to_nccl() {
 fn a_user_of_this_node_and_new_names_of_its_devices_count() {
     for library in asking() {
         let node = Node::new();
-        // The user's own names are never judged.
+        // Names that the user set are never judged.
         node.decide(&DECIDED[1..], "user NCCL_IB_HCA==mlx5_2\n");
         let run = |environment| node.run(&library, &[], environment).0;
         assert_eq!(run(&[]), "mlx5_2:1/RoCE eth0", "{}", library.version);
@@ -128,7 +128,7 @@ fn a_user_of_this_node_and_new_names_of_its_devices_count() {
     }
 }
 
-/// The conf file's line does not count in a process that has the variable.
+/// A process that has the variable ignores the line in the conf file.
 #[test]
 fn what_a_conf_file_of_this_node_has_counts_in_place_of_a_copy() {
     let hca = ("NCCL_IB_HCA", "=mlx5_2");
@@ -142,7 +142,7 @@ fn what_a_conf_file_of_this_node_has_counts_in_place_of_a_copy() {
         assert_eq!(run(&[copied, ("NCCL_RDMA_INIT", marker.as_str())]), "mlx5_2:1/RoCE eth0", "{version}");
         assert_eq!(run(&[copied]), "mlx5_1:1/RoCE eth0", "a person's own, {version}");
         assert_eq!(run(&[]), "mlx5_2:1/RoCE eth0", "{version}");
-        // The plugin knows it for copies alone.
+        // The plugin uses it only in place of copies.
         let without = node.run(&library, &[], &[]).0;
         assert_eq!(without, "mlx5_1:1/RoCE+mlx5_2:1/RoCE eth0", "{version}");
     }
@@ -173,7 +173,7 @@ fn a_port_that_has_come_up_since_the_start_is_taken() {
     }
 }
 
-/// Where NCCL's own walk finds the right GID, a start fills in no index.
+/// If NCCL's own search finds the right GID, a start fills in no index.
 #[test]
 fn a_gid_table_that_changes_after_the_start_is_read_at_the_moment_of_use() {
     let node = Node::new();
@@ -213,7 +213,7 @@ fn without_a_decision_or_a_library_nccl_decides_as_ever() {
         ("no library", |node| fs::remove_file(node.path(LIBRARY_FILE)).unwrap()),
         ("a library of another architecture", |node| {
             let mut bytes = own_library();
-            // The machine, in the ELF header: S390.
+            // The machine field in the ELF header: S390.
             bytes[18..20].copy_from_slice(&22_u16.to_le_bytes());
             fs::write(node.path(LIBRARY_FILE), bytes).unwrap();
         }),

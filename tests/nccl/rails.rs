@@ -1,4 +1,4 @@
-//! Tests how NCCL reads ports, rails and planes in `NCCL_IB_HCA`, by release.
+//! Tests how NCCL reads ports, rails, and planes in `NCCL_IB_HCA`, version by version.
 
 use super::driver::Nccl;
 use super::libibverbs::in_image_of_driver;
@@ -19,7 +19,7 @@ fn what_is_behind_a_name_selects_what_the_model_says() {
     ];
     let environment = |list: &str| -> Environment { vec![("NCCL_IB_HCA".to_owned(), list.to_owned())] };
     let mut cases: Vec<_> = lists.iter().map(|(list, _)| case(&facts, &environment(list))).collect();
-    // Before 2.30 an empty port is port 0.
+    // Before 2.30, an empty port means port 0.
     let empty = "=mlx5_1::0:0,mlx5_2:";
     cases.push(case(&facts, &environment(empty)));
     for library in libraries() {

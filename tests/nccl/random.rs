@@ -1,5 +1,5 @@
-//! Tests random hosts with random environments, many of them odd. The model has to predict what
-//! NCCL does with them, for each release.
+//! Tests random hosts with random environments, many of them odd. The model must predict what NCCL does
+//! with them, in each version.
 
 use fastrand::Rng;
 use rdma_init::facts::Facts;
@@ -11,7 +11,7 @@ use super::driver::Nccl;
 use super::model::{Environment, case, observed, predicted, version};
 use crate::support::nccl::libraries;
 
-/// The number of cases for each release.
+/// The number of cases for each version.
 const CASES: usize = 1000;
 
 fn pick<'a>(random: &mut Rng, texts: &[&'a str]) -> &'a str {
@@ -59,7 +59,7 @@ fn hca(random: &mut Rng, number: u32) -> Hca {
         1 => Access::Failed("EPERM".to_owned()),
         _ => Access::Opened,
     };
-    // Alone, or one function of a card, or a virtual function.
+    // A separate device, one function of a multi-function device, or a virtual function.
     let pci_address = match random.u8(..3) {
         0 => format!("0000:{:02x}:00.{}", 0xa0 + random.u8(..2), number % 8),
         1 => format!("0001:a0:{:02x}.{}", number / 8 + random.u32(..3), number % 8),
@@ -109,7 +109,7 @@ fn net(random: &mut Rng) -> Net {
 }
 
 fn facts(random: &mut Rng) -> Facts {
-    // Few hosts have more HCAs than a release takes.
+    // Few hosts have more HCAs than an NCCL version supports.
     let count = if random.u8(..20) == 0 { random.u32(14..40) } else { random.u32(..7) };
     Facts {
         rdma: (0..count).map(|number| hca(random, number)).collect(),

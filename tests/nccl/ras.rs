@@ -1,4 +1,4 @@
-//! The program asks NCCL's own RAS servers, in ranks that have no GPU: see tests/nccl/ras.
+//! Tests how the program queries NCCL's own RAS servers, in ranks without a GPU: see tests/nccl/ras.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use crate::support::{binary, poll_until, skip};
 
 const SIZE: usize = 3;
 
-/// A rank, which ends when its input is closed.
+/// A rank. It ends when its input is closed.
 struct Rank {
     process: Child,
     commands: ChildStdin,
@@ -27,7 +27,7 @@ impl Rank {
         command.arg(&library.path).arg(SIZE.to_string()).args(id);
         command.env("RANK", number.to_string()).env("NCCL_RAS_ADDR", address);
         command.env("NCCL_SOCKET_IFNAME", "lo").env_remove("NCCL_DEBUG");
-        // Three ranks of 2.32 would not share a machine without this.
+        // Without this variable, three ranks of 2.32 would not share a machine.
         command.env("NCCL_MULTI_RANK_GPU_ENABLE", "1");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let commands = process.stdin.take().unwrap();
@@ -50,7 +50,8 @@ impl Rank {
         self.process.id()
     }
 
-    /// A signal stops the threads of a process one by one; the kernel says `Stopped` after the last one.
+    /// Stops the process. The signal stops its threads one by one; the kernel reports `Stopped` after the
+    /// last one.
     fn stop(&self) {
         let pid = Pid::from_raw(self.pid() as i32);
         kill(pid, Signal::SIGSTOP).unwrap();
@@ -69,7 +70,7 @@ struct Job {
 }
 
 impl Job {
-    /// All ranks listen at one address, as those of a node do.
+    /// Starts a job whose ranks all listen at one address, as those of a node do.
     fn start(library: &Library) -> Job {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let mut first = Rank::start(library, 0, None, &address);
@@ -82,7 +83,7 @@ impl Job {
         Job { ranks, address }
     }
 
-    /// What `rdma-init status --ras` says at the end.
+    /// Returns what `rdma-init status --ras` finally prints.
     fn says(&self, pause: &str) -> String {
         let mut command = Command::new(binary());
         command.arg("status").arg(format!("--ras={pause}")).arg("--state-dir=");
@@ -92,8 +93,8 @@ impl Job {
         text.trim_end().rsplit('\n').next().unwrap().to_owned()
     }
 
-    /// The word of a communicator in which NCCL counts the last kind of collectives. Each word is marked
-    /// with its number once, and RAS then shows the marks of the counts.
+    /// Returns the index of the communicator's word in which NCCL counts the last kind of collectives. To
+    /// find it, this marks each word once with its index; RAS then shows the marks at the counts.
     fn place_of_counts(&mut self) -> u64 {
         self.ranks[0].order("mark");
         let mut command = Command::new(binary());
@@ -117,7 +118,7 @@ impl Drop for Job {
     }
 }
 
-/// Text, text, JSON without a comma, JSON.
+/// The formats are: text, text, JSON without a comma, JSON.
 #[test]
 fn ranks_that_are_behind_stopped_or_killed_are_named() {
     if !cfg!(target_arch = "x86_64") {
@@ -146,16 +147,17 @@ fn ranks_that_are_behind_stopped_or_killed_are_named() {
         let hang = job.says("1s");
         let start = format!("{source}the job hangs: in 1s, no rank has launched a collective; {behind}");
         assert!(hang.starts_with(&start) && hang.ends_with(", others 17."), "{hang}");
-        // Without a second answer, it may be so for a moment.
+        // Without a second answer, the difference may be temporary.
         let once = job.says("0s");
         assert!(once.starts_with(&format!("{source}{behind}")), "{once}");
         assert!(once.ends_with("normal for a moment, and a hang only if it stays."), "{once}");
 
-        // A question that the kernel gives to the stopped rank has no answer.
+        // If the kernel gives a question to the stopped rank, there is no answer.
         job.ranks[2].stop();
         let missing = match library.is_at_least("2.26") {
             true => format!("{source}{} does not answer RAS.", named(&job, 2)),
-            // Until 2.25, RAS does not say where a missing rank is, but which process it misses.
+            // Up to 2.25, RAS does not report where a missing rank is, but only which process it cannot
+            // reach.
             false => format!(
                 "{source}rank 2 of {SIZE} does not answer RAS; RAS does not reach process {} on {host}.",
                 job.ranks[2].pid()

@@ -1,6 +1,6 @@
-//! Runs NCCL on real RDMA devices, in containers of a virtual machine. Without rdma-init, NCCL
-//! makes a wrong choice; under rdma-init, it makes the right one. The program predicts both.
-//! tests/vm/guest/nccl.sh describes the hosts.
+//! Runs NCCL on real RDMA devices, in containers of a virtual machine. Without rdma-init, NCCL makes a
+//! wrong choice; under rdma-init, it makes the right one. The program predicts both. tests/vm/guest/nccl.sh
+//! describes the hosts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,26 +11,26 @@ use super::model::{Decision, Nics, observed};
 use crate::support::nccl::{Library, driver, some};
 use crate::support::{binary, vm};
 
-/// The newest release is added to these. They stand for releases that do not search for a slot,
-/// that search and stop at an empty slot, that do so with the checks of 2.23, and that go on
-/// after an empty slot.
+/// The newest version is added to these. They stand for versions that do not search for a GID index, that
+/// search and stop at an empty entry, that do this with the checks of 2.23, and that continue after an
+/// empty entry.
 const RELEASES: &[&str] = &["2.19.3", "2.21.5", "2.23.4", "2.27.7"];
 
 const HOSTS: &[&str] = &["same", "list", "different", "ipv6", "broken", "none"];
 
-/// Returns whether the right slots differ between the HCAs of a host.
+/// Returns whether the right GID indexes differ between the HCAs of a host.
 fn differs(host: &str) -> bool {
     ["different", "ipv6"].contains(&host)
 }
 
-/// Returns whether one range of addresses leads each HCA of a host to its right slot, and no index
-/// does so for as long as the job lives: the right slots differ, or there is one HCA.
+/// Returns whether one address range leads each HCA of a host to its right GID, but no index does so for
+/// the whole lifetime of the job: either the right indexes differ, or there is one HCA.
 fn has_range(host: &str) -> bool {
     differs(host) || host == "broken"
 }
 
-/// Returns the releases that run on a host. Where NCCL only chooses HCAs, these are the oldest
-/// and the newest one.
+/// Returns the versions that run on a host. If NCCL only chooses HCAs there, these are the oldest and the
+/// newest one.
 fn of_host<'a>(host: &str, libraries: &'a [Library]) -> Vec<&'a Library> {
     let is_edge = |place: usize| place == 0 || place + 1 == libraries.len();
     let all = ["same", "different", "ipv6"].contains(&host);
@@ -75,11 +75,11 @@ impl Sections {
     }
 }
 
-/// What a job has to use.
+/// What a job must use.
 struct Right(Decision);
 
 impl Right {
-    /// Reads a line `bootstrap INTERFACE ADDRESS`, and the name and slot of each HCA.
+    /// Reads a line `bootstrap INTERFACE ADDRESS`, and the name and GID index of each HCA.
     fn parse(text: &str) -> Right {
         let mut lines = text.lines();
         let bootstrap = lines.next().unwrap().strip_prefix("bootstrap ").unwrap().to_owned();
@@ -90,7 +90,7 @@ impl Right {
         Right(Decision { bootstrap, ports: lines.map(port).collect(), nics: Nics::Unknown })
     }
 
-    /// Returns whether this decision is right for a job, even if it leaves out some HCAs.
+    /// Returns whether this decision is right for a job, even if it omits some HCAs.
     fn has_all_of(&self, decision: &Decision) -> bool {
         decision.bootstrap == self.0.bootstrap
             && !decision.ports.is_empty()
@@ -117,7 +117,7 @@ fn judge(sections: &Sections, host: &str, library: &Library) -> Vec<&'static str
     let agreement = if is_predicted { "both".to_owned() } else { predicted.map(|p| shown(&p)).join("; ") };
     println!("{:8} {host:10} {:38} {:28} {agreement}", library.version, shown(&plain), shown(&under));
 
-    // A release that does not search for a slot uses one slot for all HCAs.
+    // A version that does not search uses one GID index for all HCAs.
     let is_led = !differs(host) || library.is_at_least("2.21");
     let is_right = if is_led { under == right.0 } else { right.has_all_of(&under) };
     let checks = [
