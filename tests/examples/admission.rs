@@ -1,4 +1,5 @@
-//! Lets the code of Kubernetes' API server apply the policy of the example to Pods as operators make them.
+//! Lets the code of Kubernetes' API server apply the example's policy to Pods in the form that operators
+//! give them.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -15,7 +16,7 @@ fn admitted(pods: &[Value]) -> Vec<[Value; 2]> {
     let said = String::from_utf8(setup.stdout).unwrap();
     let judge = said.trim_end().strip_prefix("JUDGE=").unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // The judge reads one object: the policy, without the binding that follows it.
+    // The evaluator reads one object: the policy, without the binding that follows it.
     let policy = fs::read_to_string(repository("examples/kubernetes-policy/policy.yaml")).unwrap();
     let (policy, binding) = policy.split_once("\n---\n").unwrap();
     assert!(binding.contains("policyName: rdma-init"), "{binding}");
@@ -40,7 +41,7 @@ fn pod(spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
-/// A container that asks for GPUs.
+/// Returns a container that requests GPUs.
 fn trainer(more: &Value) -> Value {
     let mut container = json!({
         "name": "train", "image": "train", "command": ["torchrun", "train.py"], "args": ["--epochs", "3"],
@@ -50,7 +51,7 @@ fn trainer(more: &Value) -> Value {
     container
 }
 
-/// The Pods of operators, each with one container that gets rdma-init, the first one.
+/// Returns Pods as operators make them. In each of them, one container gets rdma-init: the first one.
 fn pods() -> Vec<(&'static str, Value)> {
     let shm = json!({"name": "shm", "emptyDir": {"medium": "Memory"}});
     let mounts = json!([{"name": "shm", "mountPath": "/dev/shm"}]);

@@ -1,4 +1,4 @@
-//! Tests what Arena is told to submit, and what its Pods then run.
+//! Tests what the script submits with Arena, and what its Pods then run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use crate::support::docker::host::Host;
 use crate::support::docker::host::OWN_SLOT;
 use crate::support::repository;
 
-/// Flags that `arena submit pytorch` knows. The script may use no other ones.
+/// The flags that `arena submit pytorch` knows. The script may use no others.
 const FLAGS: &[&str] = &[
     "annotation",
     "clean-task-policy",
@@ -42,7 +42,7 @@ const FLAGS: &[&str] = &[
     "workers",
 ];
 
-/// Runs the script with a stand-in for Arena, which prints each of its arguments on a line.
+/// Runs the script with a stand-in for Arena that prints each of its arguments on a line.
 fn submit() -> Output {
     let folder = tempfile::tempdir().unwrap();
     let arena = folder.path().join("arena");

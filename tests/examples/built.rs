@@ -17,7 +17,7 @@ pub enum Base {
     Debian,
     /// A busybox with the stand-ins, without an entrypoint.
     Training,
-    /// The same with its own entrypoint.
+    /// The same, but with an entrypoint.
     Serving,
 }
 
@@ -58,8 +58,8 @@ pub fn debian() -> Option<&'static str> {
     Some(&bases()?.debian)
 }
 
-/// A `docker build` whose steps stay in the engine's cache beyond this run, because some of
-/// them take minutes. The image that an earlier run has built under this name is removed.
+/// A `docker build` whose steps stay in the engine's cache beyond this run, because some of them take
+/// minutes. The image that an earlier run built under this name is removed.
 pub struct Build<'e> {
     engine: &'e Engine,
     name: String,
@@ -69,7 +69,7 @@ pub struct Build<'e> {
 impl<'e> Build<'e> {
     pub fn new(engine: &'e Engine, name: &str) -> Build<'e> {
         let mut docker = engine.client();
-        // The older builder is in every version and needs no plug-in.
+        // The older builder is in every version of Docker and needs no plugin.
         docker.env("DOCKER_BUILDKIT", "0").current_dir(repository(""));
         docker.args(["build", "--label", LABEL, "--tag", &format!("{}:{name}", engine.run)]);
         Build { engine, name: name.to_owned(), docker }
@@ -85,8 +85,8 @@ impl<'e> Build<'e> {
         self
     }
 
-    /// Builds with a directory as the context, or, where `context` is `-`, with standard input.
-    /// Returns the name of the image, and what the builder said.
+    /// Builds with a directory as the context, or with standard input if `context` is `-`. Returns the name
+    /// of the image, and the builder's output.
     #[track_caller]
     pub fn of(mut self, context: &str, input: Option<Stdio>) -> (String, String) {
         self.docker.arg(context).stdin(input.unwrap_or_else(Stdio::null));
@@ -99,7 +99,7 @@ impl<'e> Build<'e> {
         let image = format!("{}:{}", self.engine.run, self.name);
         self.engine.docker(["tag", &image, &format!("{LABEL}:{}", self.name)]).expect_code(0);
         let filter = format!("label={LABEL}");
-        // The engine does one of these at a time, and refuses another test's meanwhile.
+        // The engine runs only one of these at a time, and rejects another test's in the meantime.
         poll_until("what was built before is removed", || {
             let ended = self.engine.docker(["image", "prune", "--force", "--filter", &filter]);
             let is_busy = ended.stderr.contains("already running");
@@ -109,7 +109,7 @@ impl<'e> Build<'e> {
     }
 }
 
-/// The label of all images that this module builds, and the repository name of those that stay.
+/// The label of all images that this module builds, and the repository name of the images that it keeps.
 const LABEL: &str = "rdma-init-examples";
 
 static BUILT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
@@ -120,12 +120,12 @@ fn once(name: &str, build: impl FnOnce() -> String) -> String {
     built.entry(name.to_owned()).or_insert_with(build).clone()
 }
 
-/// Returns the image of docker/scratch.Dockerfile, which holds only the program under test.
+/// Returns the image of docker/scratch.Dockerfile, which contains only the program under test.
 pub fn program(engine: &Engine) -> String {
     scratch(engine, "scratch", &[])
 }
 
-/// The same under another name, built with these options.
+/// Returns the same image under another name, built with these options.
 pub fn scratch(engine: &Engine, name: &str, options: &[&str]) -> String {
     once(name, || {
         let binary = binary();
@@ -141,7 +141,7 @@ pub fn scratch(engine: &Engine, name: &str, options: &[&str]) -> String {
     })
 }
 
-/// Builds a training image with stand-ins, which starts as these lines of its Dockerfile say.
+/// Builds a training image with stand-ins. These lines of its Dockerfile define how it starts.
 fn stand_in(engine: &Engine, name: &str, starts: &str) -> String {
     once(name, || {
         let folder = tempfile::tempdir().unwrap();

@@ -1,12 +1,12 @@
-//! Tests that no example is left out.
+//! Tests that no example is omitted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::repository;
 
-/// Each directory of examples/, its files, and the module that tries them. Besides, manifests.rs
-/// and pods.rs try all manifests, images.rs all Dockerfiles, and scripts.rs all scripts.
+/// Each directory of examples/, its files, and the module that tests them. In addition, manifests.rs and
+/// pods.rs test all manifests, images.rs all Dockerfiles, and scripts.rs all scripts.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("ack-arena", &["submit.sh"]),                                       // arena.rs
     ("acs-type1", &["deployment.yaml"]),                                 // decided.rs
@@ -38,7 +38,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the paths of all examples' files whose name ends in one of these ways.
+/// Returns the paths of all example files whose names end in one of these ways.
 pub fn files(ends: &[&str]) -> Vec<PathBuf> {
     let all = EXAMPLES.iter().flat_map(|(folder, files)| files.iter().map(move |file| (folder, file)));
     let these = all.filter(|(_, file)| ends.iter().any(|end| file.ends_with(end)));

@@ -1,4 +1,4 @@
-//! Runs rdma-init as the init of a Docker daemon of its own, with the configuration of the example.
+//! Runs rdma-init as the init of a separate Docker daemon, with the configuration of the example.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::support::{binary, poll_until, repository, skip};
 
 const IMAGE: &str = "shell";
 
-/// A daemon whose files are all in one directory. It ends, with its containers, when this value is dropped.
+/// A daemon whose files are all in one directory. It ends with its containers when this value is dropped.
 struct Daemon {
     process: Child,
     folder: tempfile::TempDir,
@@ -37,8 +37,8 @@ impl Daemon {
         configuration["init-path"] = binary().to_str().unwrap().into();
         fs::write(at("daemon.json"), configuration.to_string()).unwrap();
         let log = fs::File::create(at("log")).unwrap();
-        // A daemon without a bridge removes docker0, so this one gets a network namespace of its own, where the
-        // machine's docker0 is not.
+        // A daemon without a bridge removes docker0. In its own network namespace, this one does not see
+        // the machine's docker0.
         let mut dockerd = Command::new("unshare");
         dockerd.args(["--net", "dockerd"]);
         dockerd.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -123,12 +123,12 @@ fn any_image_starts_under_the_daemon_s_init() {
     let (code, _, stderr) = daemon.run(&[], &["torchrun"]);
     assert_eq!(code, 127, "{stderr}");
     assert!(stderr.contains("cannot run torchrun: it is not in the PATH"), "{stderr}");
-    // The advice is about the engine's command line: no Dockerfile is involved here.
+    // The advice names the engine's command line, because no Dockerfile is involved here.
     let (code, _, stderr) = daemon.run(&[], &["--model=m"]);
     assert_eq!(code, 127, "{stderr}");
     assert!(stderr.contains("docker run --init IMAGE COMMAND"), "{stderr}");
     assert!(!stderr.contains("ENTRYPOINT ["), "{stderr}");
-    // The image's own entrypoint comes first.
+    // The image's own entrypoint precedes the command.
     let (code, stdout, _) = daemon.run(&["--entrypoint=cat"], &["/proc/1/cmdline"]);
     assert_eq!((code, stdout.as_str()), (0, "/sbin/docker-init\0--\0cat\0/proc/1/cmdline\0"));
 

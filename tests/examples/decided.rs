@@ -1,5 +1,5 @@
-//! Tests what is decided for the manifests, and for what Arena and DLC start. The hosts are
-//! captured ones of the platforms, with the variables of the example.
+//! Tests the decisions for the manifests, and for what Arena and DLC start. The hosts are captured ones
+//! from the platforms, with the variables of the example.
 
 use std::fs;
 use std::process::Command;
@@ -35,8 +35,8 @@ fn plan(demo: &str, environment: &[(&str, &str)], flags: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the variable and the value of each flag: `plan` does not take those that only a start obeys, and takes
-/// the variables of all.
+/// Returns the variable and the value of each flag. `plan` rejects flags that only a start obeys, but it
+/// accepts all variables.
 fn as_variables(flags: &[&str]) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = Vec::new();
     for flag in flags {
@@ -138,7 +138,7 @@ fn arena() {
     expect(&plan, "ack-erdma", &[("NCCL_ALGO", "Ring"), ("NCCL_SOCKET_IFNAME", "eth0")]);
 }
 
-/// Each Pod asks for a number of cards for which the platform has RDMA.
+/// Each Pod requests a number of GPUs for which the platform has RDMA.
 #[test]
 fn acs_pods_ask_for_the_cards_that_have_rdma() {
     let Some(manifests) = manifests() else { return };

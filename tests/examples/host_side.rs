@@ -1,4 +1,4 @@
-//! Runs the scripts that fill in variables from the host's side, before a container or a task starts.
+//! Runs the scripts that fill in variables on the host, before a container or a task starts.
 
 use crate::support::docker::host::{Host, OWN_SLOT};
 use crate::support::docker::{Ended, engine};
@@ -40,7 +40,7 @@ fn slurm_s_task_prolog_exports_what_the_task_does_not_have() {
 
 #[test]
 fn enroot_s_hook_appends_what_the_container_does_not_have() {
-    // The variable of the hook's own environment is not the container's.
+    // The variable in the hook's own environment does not belong to the container.
     let environment = ["NCCL_IB_HCA=mlx5_9"];
     let script = "printf 'HOME=/root\\nNCCL_SOCKET_IFNAME=eth 9\\nnot a variable\\nLAST=1' >/tmp/environ
         echo >>/tmp/environ
@@ -60,7 +60,7 @@ fn enroot_s_hook_appends_what_the_container_does_not_have() {
     assert_eq!(first, second);
 }
 
-/// A container starts without the variables if its node has no rdma-init.
+/// If a node has no rdma-init, a container starts without the variables.
 #[test]
 fn enroot_s_hook_fails_open() {
     let script = "echo A=1 >/tmp/environ
@@ -70,7 +70,7 @@ fn enroot_s_hook_fails_open() {
     ended.expect_stdout("A=1\n");
 }
 
-/// Apptainer's part is a stand-in: it reads the file as Apptainer does, with a shell.
+/// Apptainer itself is replaced by a stand-in that reads the file as Apptainer does, with a shell.
 #[test]
 fn apptainer_gets_the_variables_in_a_file() {
     let script = r#"mkdir /tmp/bin && cat >/tmp/bin/apptainer <<'END'

@@ -38,8 +38,7 @@ fn files(engine: &Engine, image: &str) -> Vec<String> {
     listed.lines().filter(|file| !engine_s(file)).map(str::to_owned).collect()
 }
 
-/// Checks that the image holds only the program, that the program is there for COPY --from, and
-/// that it runs.
+/// Checks that the image contains only the program, that COPY --from finds the program, and that it runs.
 fn is_the_program_alone(engine: &Engine, image: &str) {
     assert_eq!(files(engine, image), ["rdma-init"]);
     let version = engine.start_image::<&str>(image, [], &["--version"]).wait().expect_code(0);
@@ -54,14 +53,14 @@ fn a_binary_that_is_there_makes_an_image() {
     is_the_program_alone(engine, &program(engine));
 }
 
-/// Nothing of it has to run, so that any machine can build it. The node's engine looks at what the
-/// image says of itself.
+/// The build runs nothing from the image, so any machine can build it. The engine on a node checks the
+/// architecture that the image declares.
 #[test]
 fn the_plain_builder_makes_the_image_of_an_architecture_that_is_named() {
     let Some(engine) = engine() else { return };
     for architecture in ["amd64", "arm64"] {
         let platform = format!("linux/{architecture}");
-        // The same binary stands for both, and the builder's cache does not tell platforms apart.
+        // Both images use the same binary, but the builder's cache does not distinguish platforms.
         let options = ["--no-cache", "--platform", &platform];
         let image = scratch(engine, &format!("scratch-{architecture}"), &options);
         let inspect = ["image", "inspect", "--format", "{{.Os}}/{{.Architecture}}", &image];
@@ -100,7 +99,7 @@ fn the_example_image_says_what_it_decided() {
         let ended = engine.start_image(&image, options, &[]).wait().expect_code(0);
         assert!(ended.stdout.contains("RoCE, 1 port"), "{ended:#?}");
         assert!(ended.stdout.contains("the command runs"), "{ended:#?}");
-        // The libraries that NCCL loads are in the image, so no finding is about libibverbs.
+        // The libraries that NCCL loads are in the image, so there is no finding about libibverbs.
         ended.expect_unsaid("libibverbs");
     }
 }
@@ -142,8 +141,8 @@ fn an_image_starts_what_its_base_image_started() {
     }
 }
 
-/// An image that was built from the wrong one of the two Dockerfiles, or without a CMD, says
-/// what to write instead.
+/// An image that was built from the wrong one of the two Dockerfiles, or without a CMD, prints what to
+/// write instead.
 #[test]
 fn an_entrypoint_that_was_lost_is_hinted_at() {
     let Some(engine) = engine() else { return };

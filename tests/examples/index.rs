@@ -19,14 +19,14 @@ fn document(layout: &Path, descriptor: &Value) -> Value {
     serde_json::from_slice(&blob(layout, descriptor)).unwrap()
 }
 
-/// Runs tar, which finds out by itself how an archive is compressed.
+/// Runs tar, which detects the compression of an archive.
 fn tar(options: &[&str], archive: &Path) -> Vec<u8> {
     let output = Command::new("tar").args(options).arg("--file").arg(archive).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     output.stdout
 }
 
-/// The binaries need not run for that, so that two texts can stand for them.
+/// The binaries are not executed here, so two texts can replace them.
 #[test]
 fn an_index_has_the_binary_of_each_architecture() {
     if prepared("index").is_none() {
@@ -55,7 +55,7 @@ fn an_index_has_the_binary_of_each_architecture() {
     for image in images {
         let platform = ["os", "architecture"].map(|part| image["platform"][part].as_str().unwrap()).join("/");
         let manifest = document(&layout, image);
-        // Docker looks at this one, too.
+        // Docker checks this value as well.
         let configuration = document(&layout, &manifest["config"]);
         assert_eq!(configuration["architecture"], image["platform"]["architecture"]);
         assert_eq!(configuration["config"]["Entrypoint"], serde_json::json!(["/rdma-init"]));

@@ -117,7 +117,7 @@ fn the_component_adds_rdma_init_to_every_kind_of_object() {
     }
 }
 
-/// Checks a Pod against the one before: rdma-init is in it, and all else is as it was.
+/// Checks a Pod against its original: rdma-init is in it, and everything else is unchanged.
 fn has_rdma_init(before: &Value, after: &Value) {
     let container = &after["containers"][0];
     let command = container["command"].as_array().unwrap();
@@ -140,7 +140,7 @@ fn has_rdma_init(before: &Value, after: &Value) {
     assert_eq!(init["command"], json!(["/rdma-init", "install", "/opt/rdma-init"]));
 }
 
-/// kustomize does not know the image's own command, so it must not write half of one.
+/// kustomize does not know the image's own command, so it must not write only a part of one.
 #[test]
 fn a_manifest_without_a_command_is_refused() {
     let pod = json!({

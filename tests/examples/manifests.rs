@@ -11,7 +11,7 @@ use super::covered::files;
 use super::setup::{prepared, value};
 use crate::support::repository;
 
-/// A manifest, its documents, and what the schemas refuse in them.
+/// A manifest, its documents, and what the schemas reject in them.
 #[derive(Debug)]
 pub struct Manifest {
     pub path: String,
@@ -59,7 +59,7 @@ fn kubernetes_and_the_operators_refuse_nothing() {
     }
 }
 
-/// A mistake in any part of a manifest is found, in the fields of an operator and in the Pods.
+/// The schemas find a mistake in any part of a manifest: in the fields of an operator and in the Pods.
 #[test]
 fn slips_are_found() {
     let slips = [

@@ -1,5 +1,5 @@
-//! The metrics of `rdma-init stat`, read by those that will read them: promtool, the OpenMetrics parser of
-//! Prometheus' client for Python, and a Prometheus that scrapes them. The kernel's files are made up.
+//! Tests the metrics of `rdma-init stat` with their real readers: promtool, the OpenMetrics parser of
+//! Prometheus' Python client, and a Prometheus that scrapes them. The kernel's files are made up.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::setup::{prepared, value};
 use crate::support::{binary, namespace, repository};
 
-/// Two HCAs: one with all kinds of counters, and one with those of a driver that the table does not know.
+/// Two HCAs: one with all kinds of counters, and one with counters of a driver that is not in the table.
 const HOST: &str = r#"
     mount -t tmpfs none /sys/class
     port=/sys/class/infiniband/mlx5_0/ports/1

@@ -1,5 +1,5 @@
-//! Runs the MPIJob with the real sshd and mpirun. Workers and launcher are containers, which
-//! get what the operator mounts and sets.
+//! Runs the MPIJob with the real sshd and mpirun. Workers and launcher are containers that get the mounts
+//! and variables of the operator.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -65,7 +65,7 @@ fn start<'e>(
     Some(engine.start_image(&image, host.options(&options), &texts(&arguments)))
 }
 
-/// Makes a worker's host. The two workers have HCAs of different names.
+/// Makes a worker's host. The HCAs of the two workers have different names.
 fn worker_host(engine: &Engine, number: u8) -> Host {
     let network = engine.network();
     let address = network.address();
@@ -99,7 +99,7 @@ fn each_rank_gets_what_was_decided_on_its_own_node() {
 
     let network = engine.network();
     let host = Host::new().on(network, network.address());
-    // The devices of the workers are made up, so the job ends with its preflight, and says why.
+    // The workers' devices are made up, so the job fails in its preflight and reports why.
     let launcher = start(engine, of("mpijob/launcher"), folder.path(), &host, &[], LAUNCHER).unwrap();
     let ended = launcher.wait();
     assert!(ended.code != Some(0) && ended.stdout.contains("preflight: FAILED (2 nodes"), "{ended:#?}");
@@ -114,7 +114,7 @@ fn each_rank_gets_what_was_decided_on_its_own_node() {
             Described { container: &container, name: "mpijob/launcher".into(), ..*of("mpijob/launcher") };
         start(engine, &changed, folder.path(), &host, &[], LAUNCHER).unwrap().wait()
     };
-    // Without devices, it goes over the network of the containers.
+    // Without devices, the preflight uses the network of the containers.
     for ranks in ["ppr:1:node", "ppr:2:node"] {
         let ended = launch(&|preflight, _| {
             let mapped = preflight.replace("ppr:1:node", ranks);

@@ -6,8 +6,8 @@ use super::manifests::manifests;
 use super::started::{Described, arguments, containers, is_child_of_pid_1, strings};
 use crate::support::docker::host::{Host, OWN_SLOT};
 
-/// The name of a container, what its platform adds to the environment, and the command that is
-/// started in it.
+/// The name of a container, the variables that its platform adds to the environment, and the command that
+/// starts in it.
 type Case = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
 
 const CASES: &[Case] = &[
@@ -133,7 +133,7 @@ fn every_container_starts_its_command_with_the_variables() {
             host = Host::new().on(network, network.address());
         }
         let mut platform = platform.to_vec();
-        // The other nodes of the job are not there.
+        // The other nodes of the job do not exist.
         if described.environment().contains(&("RDMA_INIT_PREFLIGHT", "enforce")) {
             platform.push(("RDMA_INIT_PREFLIGHT", "off"));
         }
@@ -157,15 +157,14 @@ fn every_container_starts_its_command_with_the_variables() {
         let filled = has_devices.then_some("=mlx5_0");
         assert_eq!(ended.variable("NCCL_IB_HCA"), filled, "{name}: {ended:#?}");
         assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), has_devices.then_some(OWN_SLOT), "{name}");
-        // A Pod of type 2 would be on another kind of host than this one, so an error is right
-        // there.
+        // A Pod of type 2 would run on a different kind of host, so an error is correct there.
         if *name != "acs-type2/train" {
             ended.expect_unsaid("error:");
         }
     }
 }
 
-/// A Pod gets more time to stop than the program gives to what runs in it.
+/// A Pod gets more time to stop than the program gives its processes.
 #[test]
 fn the_stop_timeout_is_shorter_than_the_grace_period() {
     let Some(manifests) = manifests() else { return };
@@ -198,7 +197,7 @@ fn shared_memory_and_pinned_memory_are_provided_for() {
         let volumes = pod["volumes"].as_array().unwrap();
         let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
         assert_eq!(volume["emptyDir"]["medium"], "Memory", "{name}");
-        // On ACS of type 2, RDMA goes without verbs, so the container pins no memory.
+        // On ACS of type 2, RDMA works without verbs, so the container pins no memory.
         if name != "acs-type2/train" {
             let added = &container["securityContext"]["capabilities"]["add"];
             assert_eq!(added, &Value::from(vec!["IPC_LOCK"]), "{name}");

@@ -46,8 +46,8 @@ fn a_probe_passes_when_the_container_is_prepared_and_not_before() {
     assert!(seen >= 5, "{seen}");
 }
 
-/// The kubelet waits for longer than a preparation may take. That is 10 s unless the manifest
-/// says otherwise, and 15 s more for a self-test.
+/// The kubelet waits longer than a preparation may take: 10 s unless the manifest sets another time, and 15
+/// s more for a self-test.
 #[test]
 fn a_startup_probe_outlasts_the_preparation() {
     let Some(manifests) = manifests() else { return };

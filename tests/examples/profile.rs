@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::{binary, repository};
 
-/// Returns the lines of a text's shell blocks.
+/// Returns the lines of the shell blocks in a text.
 fn commands(text: &str) -> Vec<&str> {
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     blocks.flat_map(str::lines).filter(|line| !line.trim().is_empty()).collect()
@@ -29,7 +29,7 @@ fn each_command_of_the_readme_uses_the_profile() {
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(said.contains("NCCL_IB_TC") && said.contains("106"), "{command}: {said}");
         if command.contains(" plan ") {
-            // The list has a device for TCP as well.
+            // The list also contains a device for TCP.
             let list = "mlx5_7:1,mlx5_8:1,eth0 ";
             let is_ucx = |line: &str| line.contains(" UCX_NET_DEVICES ") && line.contains(list);
             assert!(said.lines().any(is_ucx), "{command}: {said}");

@@ -1,4 +1,4 @@
-//! Lets the shell and shellcheck read the shell scripts.
+//! Checks the shell scripts with the shell and with shellcheck.
 
 use std::path::Path;
 use std::process::Command;

@@ -4,8 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{repository, skip};
 
-/// Returns the names and values of the lines `NAME=VALUE` that the script prints. `None` skips
-/// the test.
+/// Returns the names and values of the lines `NAME=VALUE` that the script prints. `None` skips the test.
 pub fn prepared(what: &str) -> Option<Vec<(String, String)>> {
     let setup = repository("tests/examples/setup.sh");
     let setup = Command::new(setup).arg(what).stderr(Stdio::inherit()).output().unwrap();

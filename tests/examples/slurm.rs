@@ -1,4 +1,5 @@
-//! Runs the batch script, and steps of their own, on a real Slurm cluster whose nodes are containers. Only pyxis, the image and the devices are made up.
+//! Runs the batch script, and separate steps, on a real Slurm cluster whose nodes are containers. Only
+//! pyxis, the image, and the devices are made up.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +12,10 @@ use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Ended, Engine, engine};
 use crate::support::{binary, poll_until, repository};
 
-/// Keeps a second cluster from starting: its nodes would have the same names on the same network.
+/// Prevents a second cluster: its nodes would have the same names on the same network.
 static CLUSTER: Mutex<()> = Mutex::new(());
 
-/// Starts a node of this name in a cluster of so many nodes. The first node has the controller as well.
+/// Starts a node with this name in a cluster of this many nodes. The first node also runs the controller.
 fn node<'e>(
     engine: &'e Engine,
     image: &str,
@@ -30,8 +31,7 @@ fn node<'e>(
         (binary(), "/usr/local/bin/rdma-init"),
     ];
     let volumes = volumes.map(|(from, to)| format!("{}:{to}:ro", from.display()));
-    // A node's daemon does not start without control groups, so the node gets those of this
-    // machine.
+    // A node's daemon does not start without control groups, so the node gets those of this machine.
     let nodes = format!("NODES={nodes}");
     let mut options =
         vec!["--env", &nodes, "--hostname", name, "--network-alias", name, "--cap-add", "IPC_LOCK"];
@@ -115,7 +115,7 @@ fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
     assert!(job.lines().any(unread) && !job.contains("argument torchrun"), "{job}");
 }
 
-/// Runs a step on three nodes, with so many tasks on each.
+/// Runs a step on three nodes, with this many tasks on each.
 fn step(controller: &Container, tasks: &str, arguments: &[&str]) -> Ended {
     let tasks = format!("--ntasks-per-node={tasks}");
     let srun =
@@ -144,7 +144,8 @@ fn a_step_has_one_verdict_and_leaves_out_a_node_that_does_not_come() {
         assert_eq!(verdict["pairs"].as_array().unwrap().len(), 2, "{ended:#?}");
     }
 
-    // Slurm's own prolog of a task gives each of them the values of its node, but none that the user has set.
+    // Slurm's own task prolog gives each task the values of its node, except variables that the user has
+    // set.
     let prolog = ["--chdir=/shared", "--nodes=3", "--task-prolog=/task-prolog.sh", "env"];
     let words: Vec<&str> = ["env", "NCCL_IB_TC=7", "/usr/bin/srun"].into_iter().chain(prolog).collect();
     let ended = controller.exec(&words).expect_code(0);

@@ -10,7 +10,7 @@ use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Ended, Engine};
 use crate::support::repository;
 
-/// The paths at which standin.sh takes the place of the real programs.
+/// The paths at which standin.sh replaces the real programs.
 pub const STANDINS: &[&str] = &[
     "/usr/local/bin/mpirun",
     "/usr/local/bin/python",
@@ -62,11 +62,11 @@ impl Described<'_> {
     /// Returns the variables that the manifest gives to the container.
     pub fn environment(&self) -> Vec<(&str, &str)> {
         let pairs = self.container["env"].as_array().into_iter().flatten();
-        // A value from a Secret is not in the manifest.
+        // The manifest does not contain a value from a Secret.
         pairs.filter_map(|pair| Some((pair["name"].as_str().unwrap(), pair["value"].as_str()?))).collect()
     }
 
-    /// Returns command and arguments, with `$(VARIABLE)` replaced as the kubelet does it.
+    /// Returns command and arguments, with `$(VARIABLE)` replaced as the kubelet does.
     fn words(&self, environment: &[(&str, &str)]) -> Vec<String> {
         let words = [strings(&self.container["command"]), strings(&self.container["args"])].concat();
         let replaced = |word: &str| {
@@ -94,8 +94,8 @@ impl Described<'_> {
         (options, words)
     }
 
-    /// Runs the init containers of the Pod one after the other, each in an image that holds
-    /// only the program. Returns the options that give their volumes to this container.
+    /// Runs the init containers of the Pod one after the other, each in an image that contains only the
+    /// program. Returns the options that mount their volumes into this container.
     fn prepare(&self, engine: &Engine, host: &Host) -> Vec<String> {
         let first: Vec<&Value> = self.pod["initContainers"].as_array().into_iter().flatten().collect();
         if first.is_empty() {
@@ -109,7 +109,7 @@ impl Described<'_> {
             let ended = engine.start_image(&engine.bare_image, &options, &words[1..]).wait().expect_code(0);
             assert!(ended.stderr.is_empty(), "{}: {ended:#?}", self.name);
         }
-        // This image could not be rebuilt, so a program that is in it does not count.
+        // The example is about an image that cannot be rebuilt, so a program in the image is hidden.
         let hidden = ["--volume", "/dev/null:/rdma-init:ro"].map(str::to_owned);
         self.volumes(self.container, host).into_iter().chain(hidden).collect()
     }
@@ -127,7 +127,7 @@ impl Described<'_> {
             .flat_map(|mount| {
                 let text = |field: &str| mount[field].as_str().unwrap();
                 let folder = host.folder(text("name"));
-                // The kubelet makes an emptyDir with this mode.
+                // The kubelet creates an emptyDir with this mode.
                 fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
                 let mode = if mount["readOnly"] == true { "ro" } else { "rw" };
                 let volume = format!("{}:{}:{mode}", folder.display(), text("mountPath"));
@@ -145,7 +145,7 @@ impl Described<'_> {
     }
 }
 
-/// Returns the options of `docker run` that have the effect of a container's security context.
+/// Returns the options of `docker run` that correspond to a container's security context.
 fn security(container: &Value) -> Vec<String> {
     let context = &container["securityContext"];
     let mut options = Vec::new();
@@ -176,7 +176,7 @@ pub fn stand_ins() -> impl Iterator<Item = String> {
     STANDINS.iter().flat_map(move |path| ["--volume".to_owned(), format!("{}:{path}:ro", script.display())])
 }
 
-/// Returns the arguments with which a stand-in said that it was started.
+/// Returns the arguments with which a stand-in was started, from its output.
 pub fn arguments(ended: &Ended) -> Vec<&str> {
     ended.stdout.lines().filter_map(|line| line.strip_prefix("argument ")).collect()
 }

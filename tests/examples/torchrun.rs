@@ -1,5 +1,5 @@
-//! Runs the script that starts torchrun on two nodes. It uses the real `docker run`, without
-//! the options that need hardware which this machine does not have.
+//! Runs the script that starts torchrun on two nodes. It uses the real `docker run`, without the options
+//! that need hardware that this machine does not have.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,9 +9,9 @@ use super::images::image;
 use crate::support::docker::engine;
 use crate::support::repository;
 
-/// Passes everything else to docker, so that what Docker refuses is refused. It drops the GPUs,
-/// the devices and the containers' names, which this machine cannot give, and lowers the limit,
-/// which an engine in a sandbox cannot raise.
+/// Passes everything else to docker, so that this test rejects what Docker rejects. It drops the GPUs, the
+/// devices, and the container names, which this machine cannot provide, and lowers the limit, which an
+/// engine in a sandbox cannot raise.
 const DOCKER: &str = r#"#!/bin/sh
 n=$#
 while [ $n -gt 0 ]; do
