@@ -1,4 +1,4 @@
-//! Two nodes whose own names lead to the loopback, and a job of PyTorch's Gloo on them.
+//! Tests two nodes whose own names resolve to loopback, and a job of PyTorch's Gloo on them.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -6,15 +6,15 @@ use std::process::{Command, Output};
 use super::torchrun::PROGRAMS;
 use crate::support::{binary, repository};
 
-/// Runs the job, and returns its outcome and what the two ranks have said. A rank gives the other
-/// so many seconds.
+/// Runs the job, and returns its outcome and the output of the two ranks. A rank waits this many seconds
+/// for the other.
 fn job(seconds: u32, options: &[&str]) -> (Output, [String; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(repository("tests/launchers/gloo.sh"))
         .arg(binary())
         .arg(format!("{}/python", *PROGRAMS))
         .arg(seconds.to_string())
-        // This machine has no HCA, so nothing tells that it is one of a job.
+        // This machine has no HCA, so nothing shows that it belongs to a job.
         .args(["--profile", "generic-roce"])
         .args(options)
         .env_remove("RDMA_INIT_TEST_BINARY")
@@ -36,7 +36,7 @@ fn nodes_that_are_called_127_0_1_1_meet_where_nccl_does() {
     }
 }
 
-/// The reason for which the variable is filled in.
+/// This is why the variable is filled in.
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
 fn without_the_variable_gloo_meets_on_the_loopback_and_the_job_fails() {

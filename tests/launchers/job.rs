@@ -1,4 +1,4 @@
-//! Runs a launcher with two workers, each of which writes down what happens to it.
+//! Runs a launcher with two workers. Each worker writes down what happens to it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::support::poll_for;
 use crate::support::running::{Ended, Running, as_pid_1, descendants, in_place, lives, rdma_init, send};
 
-/// Two cores that are busy with something else need this long to import PyTorch three times.
+/// Two cores that are busy with other work need this long to import PyTorch three times.
 const START: Duration = Duration::from_secs(180);
 
 /// Whether the program runs as PID 1 or as a subreaper.
@@ -33,7 +33,7 @@ pub struct Job {
     folder: TempDir,
 }
 
-/// How a job ended, and how much time passed from the request to end until it had ended.
+/// How a job ended, and how long that took after the request.
 pub struct Outcome {
     pub ended: Ended,
     pub took: Duration,
@@ -62,8 +62,7 @@ impl Job {
         Job { everybody: Everybody { init: running.pid, seen: Vec::new() }, running, folder }
     }
 
-    /// Waits until each of the two workers has written at least `count` lines to its file
-    /// `what`.
+    /// Waits until each of the two workers has written at least `count` lines to its file `what`.
     #[track_caller]
     pub fn wait_for(mut self, what: &str, count: usize) -> Job {
         let there = poll_for(START, || {
@@ -86,8 +85,7 @@ impl Job {
         lines(self.folder.path(), what, rank)
     }
 
-    /// Does what makes the job end, and waits for the end. Fails if any process of the job is
-    /// left.
+    /// Does what makes the job end, and waits for the end. Fails if any process of the job is left.
     #[track_caller]
     pub fn end_by(self, act: impl FnOnce(&Running)) -> Outcome {
         let Job { mut everybody, running, folder } = self;
@@ -107,7 +105,7 @@ impl Job {
         self.end_by(|running| running.kill(signal))
     }
 
-    /// As [`Job::end_by`], where the launcher is killed.
+    /// Kills the launcher, and then does the same as [`Job::end_by`].
     #[track_caller]
     pub fn end_by_killing_the_launcher(self) -> Outcome {
         self.end_by(|running| send(running.command(), libc::SIGKILL))
@@ -180,8 +178,7 @@ impl Drop for Everybody {
     }
 }
 
-/// Sets the search path, and makes `folder` the place for everything that a launcher would
-/// leave in /tmp.
+/// Sets the search path, and makes `folder` the place for all files that a launcher would create in /tmp.
 pub fn surroundings(command: &mut Command, path: &str, folder: &Path) {
     command.env("PATH", path).env("TMPDIR", folder).env("HOME", folder);
 }

@@ -1,7 +1,7 @@
-//! Runs Open MPI's mpirun with two ranks. After a SIGTERM, mpirun stops its ranks in a way of
-//! its own: it sends SIGCONT, then SIGTERM after some seconds (odls_base_sigkill_timeout), then
-//! SIGKILL after as many seconds again. It counts full seconds of the clock, so its default of
-//! 1 may leave a rank almost no time. Then it ends with code 1, whatever the ranks' codes are.
+//! Runs Open MPI's mpirun with two ranks. After a SIGTERM, mpirun stops its ranks in its own way: it sends
+//! SIGCONT, then SIGTERM after some seconds (odls_base_sigkill_timeout), then SIGKILL after the same time
+//! again. It counts full seconds of the clock, so its default of 1 may leave a rank almost no time. Then it
+//! exits with code 1, whatever the ranks' codes are.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use rdma_init::env_plugin::answer::hash;
 use super::job::{Init, Job};
 use crate::support::{binary, repository, skip};
 
-/// Returns the ranks of a busy machine enough time to handle a SIGTERM: mpirun sends theirs 2 to
-/// 3 seconds after it got its own, and SIGKILL as long after that.
+/// Gives the ranks on a busy machine enough time to handle a SIGTERM: mpirun sends theirs 2 to 3 seconds
+/// after it received its own, and SIGKILL after the same time again.
 const PATIENT: [&str; 3] = ["--mca", "odls_base_sigkill_timeout", "3"];
 
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -37,8 +37,7 @@ fn mpirun(
     Some(job)
 }
 
-/// Starts mpirun with ranks that run until they are asked to end, and waits until they are
-/// ready.
+/// Starts mpirun with ranks that run until they are asked to end, and waits until they are ready.
 fn ranks(init: Init, options: &[&str], mca: &[&str], more: &[&str]) -> Option<Job> {
     let script = repository("tests/launchers/rank.sh").display().to_string();
     let rank = |folder: &Path| {
@@ -73,12 +72,11 @@ fn usr1_reaches_every_rank_and_the_job_goes_on() {
     }
 }
 
-/// If mpirun gives its ranks more time than the stop timeout has, the stop timeout ends them.
+/// If mpirun gives its ranks more time than the stop timeout, the stop timeout ends them.
 #[test]
 fn ranks_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
     for init in Init::BOTH {
-        // mpirun asks the ranks to end after 5 to 6 seconds, and would kill them after 10 to
-        // 12.
+        // mpirun asks the ranks to end after 5 to 6 seconds, and would kill them after 10 to 12.
         let mca = ["--mca", "odls_base_sigkill_timeout", "6"];
         let Some(job) = ranks(init, &["--stop-timeout", "8s"], &mca, &["stubborn"]) else { return };
         job.end_by_signal(libc::SIGTERM)
@@ -98,8 +96,8 @@ fn ranks_whose_mpirun_was_killed_are_asked_once_and_end() {
     }
 }
 
-/// The program becomes the rank: it keeps the process that mpirun has started, its variables
-/// and its exit code.
+/// The program becomes the rank: it keeps the process that mpirun started, its variables, and its exit
+/// code.
 #[test]
 fn in_front_of_each_rank_the_program_becomes_the_rank() {
     let script = r#"rank=$OMPI_COMM_WORLD_RANK
@@ -119,8 +117,8 @@ fn in_front_of_each_rank_the_program_becomes_the_rank() {
     assert!(ended.stderr.contains("mpirun ended with exit code 7"), "{ended:#?}");
 }
 
-/// mpirun's own hook puts the program in front of each rank, whatever the job's command line is. Copies give way, also
-/// those of libraries that ask no env plugin.
+/// mpirun's own hook puts the program in front of each rank, whatever the job's command line is. Copies are
+/// replaced, even for libraries that ask no env plugin.
 #[test]
 fn as_the_fork_agent_exec_gives_each_rank_the_variables_of_its_own_node() {
     let entry = |name: &str, value: &str| {

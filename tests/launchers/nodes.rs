@@ -1,5 +1,5 @@
-//! torchrun on three nodes that are network namespaces, each behind a preflight. The arguments of
-//! torchrun tell who takes part.
+//! Runs torchrun on three nodes that are network namespaces, each behind a preflight. The arguments of
+//! torchrun define the members of the job.
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -10,14 +10,14 @@ use crate::support::{binary, repository};
 
 const NODES: usize = 3;
 
-/// How torchrun is told where its nodes meet.
+/// How torchrun learns the address of the rendezvous.
 #[derive(Clone, Copy)]
 enum Meeting {
     Master,
     Rendezvous,
 }
 
-/// The command of a node. A rank gives the others 120 seconds.
+/// Makes the command of a node. A rank waits 120 seconds for the others.
 fn command(nodes: &Nodes, node: usize, meeting: Meeting, wait: &str) -> Command {
     let zero = address(0, 0);
     let torchrun = format!("{}/torchrun", *PROGRAMS);

@@ -1,6 +1,6 @@
-//! Runs Ray on nodes that are containers, each with an HCA of its own: a worker on each node keeps
-//! the variables of that node, although the driver's are copied to it as vLLM copies them, and its NCCL
-//! gets them in any case.
+//! Runs Ray on nodes that are containers, each with its own HCA. A worker on each node keeps the variables
+//! of that node, although the driver's are copied to it as vLLM copies them. Its NCCL gets the node's
+//! variables in any case.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
@@ -12,10 +12,10 @@ use crate::support::docker::{Container, Engine, engine};
 use crate::support::nccl::libraries;
 use crate::support::{poll_for, repository};
 
-/// Two cores that are busy with something else need this long to start Ray.
+/// Two cores that are busy with other work need this long to start Ray.
 const START: Duration = Duration::from_secs(180);
 
-/// The virtual environment with Ray, and the directory of the Python that it is made from.
+/// The virtual environment with Ray, and the directory of the Python installation it is based on.
 static RAY: LazyLock<[String; 2]> = LazyLock::new(|| {
     let setup = repository("tests/launchers/ray.sh");
     let setup = Command::new(setup).stderr(Stdio::inherit()).output().unwrap();
@@ -25,14 +25,14 @@ static RAY: LazyLock<[String; 2]> = LazyLock::new(|| {
     [lines.next().unwrap(), lines.next().unwrap()]
 });
 
-/// The directory of the newest NCCL, and where the library has its ncclGetEnv.
+/// The directory of the newest NCCL, and the address of ncclGetEnv in the library.
 static NCCL: LazyLock<[String; 2]> = LazyLock::new(|| {
     let library = libraries().pop().unwrap();
     let folder = library.path.parent().unwrap().canonicalize().unwrap();
     [folder.display().to_string(), library.offset("ncclGetEnv")]
 });
 
-/// vLLM's list, with an entry of the user's.
+/// vLLM's list, with an entry of the user.
 const LIST: &str = "/root/.config/vllm/ray_non_carry_over_env_vars.json";
 
 /// A node whose only HCA has this number.
@@ -43,13 +43,13 @@ struct Node<'e> {
     _host: Host,
 }
 
-/// Starts the container of a node. Its command is a shell's script.
+/// Starts the container of a node. Its command is a shell script.
 fn node<'e>(engine: &'e Engine, number: u8, script: impl FnOnce(Ipv4Addr) -> String) -> Node<'e> {
     let network = engine.network();
     let address = network.address();
     let host = Host::new().on(network, address).hca(number, "eth0", network, address).allot(number);
     let [ray, python] = &*RAY;
-    // The image has vLLM as well, as far as the notes of pip show.
+    // According to pip's metadata, the image has vLLM as well.
     let packages = host.folder("packages");
     std::fs::create_dir_all(packages.join("vllm-0.23.0.dist-info")).unwrap();
     let mut options: Vec<String> = ["--shm-size", "256m"].map(str::to_owned).to_vec();
@@ -75,7 +75,7 @@ fn node<'e>(engine: &'e Engine, number: u8, script: impl FnOnce(Ipv4Addr) -> Str
 
 const SMALL: &str = "--num-cpus=1 --object-store-memory=78643200";
 
-/// Runs a command in a node, and waits until it has ended well. Gives what it printed.
+/// Runs a command in a node, and waits until it has succeeded. Returns its output.
 fn exec(engine: &Engine, node: &Node, command: &[&str]) -> String {
     let run = || {
         let mut docker = engine.client();
@@ -105,7 +105,7 @@ fn an_actor_on_each_node_has_the_variables_of_its_own_node() {
     };
     exec(engine, &head, &["ray", "health-check", "--address", &format!("{}:6379", head.address)]);
     let second = node(engine, 1, |address| format!("exec {} --block", join(address)));
-    // The user starts the third node's part of Ray later, with docker exec.
+    // The user starts Ray on the third node later, with docker exec.
     let third = node(engine, 2, |_| "exec sleep 1000".to_owned());
     let later = join(third.address);
     let words: Vec<&str> = ["/rdma-init", "exec", "--"].into_iter().chain(later.split(' ')).collect();
@@ -130,13 +130,15 @@ fn an_actor_on_each_node_has_the_variables_of_its_own_node() {
         has(&said, node, &node.hca);
         has(&said, node, &format!("gets:{}", node.hca));
     }
-    // Without the list, the workers of all nodes have the HCA of the driver's, and NCCL still gets their own.
+    // Without the list, the workers of all nodes get the HCA variable of the driver's node, but NCCL still
+    // gets the values of its own node.
     let said = drive("ignore");
     for node in [&head, &second, &third] {
         has(&said, node, &head.hca);
         has(&said, node, &format!("gets:{}", node.hca));
     }
-    // Ray's own hook: `exec` in front of each worker takes out what `runtime_env` has of the driver's node.
+    // Ray's own hook: `exec` in front of each worker removes the values of the driver's node that
+    // `runtime_env` contains.
     let said = drive("runtime");
     for node in [&head, &second, &third] {
         has(&said, node, &node.hca);

@@ -1,5 +1,5 @@
-//! Runs torchrun with two workers that train together over gloo. torchrun starts each worker in
-//! its own session.
+//! Runs torchrun with two workers that train together over gloo. torchrun starts each worker in its own
+//! session.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -78,8 +78,8 @@ fn workers_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
     }
 }
 
-/// torchrun handles signals only once it has workers. If torchrun were PID 1 itself, the kernel
-/// would drop a stop that arrives while it waits for another node.
+/// torchrun handles signals only once it has workers. If torchrun itself were PID 1, the kernel would drop
+/// a stop signal that arrives while torchrun waits for another node.
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
 fn a_stop_while_torchrun_waits_for_other_nodes_ends_the_container() {
@@ -157,7 +157,7 @@ fn without_a_drain_the_container_ends_with_torchrun() {
         .expect_time(..SAVING);
 }
 
-/// torchrun does not forward SIGUSR1, and dies of it.
+/// torchrun does not forward SIGUSR1, and is killed by it.
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
 fn usr1_kills_torchrun_and_the_workers_are_drained() {
