@@ -1,4 +1,4 @@
-//! `docs/findings.md`, made from the table of ids and the table of checks.
+//! Tests `docs/findings.md`, which is generated from the table of ids and the table of checks.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! The table of modules in `docs/architecture.md` agrees with the code: every module is in it,
-//! and uses nothing of a higher floor.
+//! Tests that the table of modules in `docs/architecture.md` agrees with the code: it lists every module,
+//! and no module uses one from a higher floor.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,8 +8,8 @@ use std::path::Path;
 use crate::page;
 use crate::support::repository;
 
-/// The number of each module's floor. The first column has it; if that is empty, the module is
-/// on the floor of the line above.
+/// Returns the number of each module's floor. It is in the first column; if that is empty, the module is on
+/// the floor of the line above.
 fn floors() -> BTreeMap<String, usize> {
     let page = page("docs/architecture.md");
     let (_, table) = page.split_once("\n## The modules\n").unwrap();
@@ -63,7 +63,7 @@ fn no_module_uses_a_higher_floor() {
     assert!(wrong.is_empty(), "these reach up to a higher floor:\n{}", wrong.join("\n"));
 }
 
-/// `src/MODULE.rs`, and what is below `src/MODULE`, tests aside.
+/// Returns `src/MODULE.rs` and the files below `src/MODULE`, except tests.
 fn files(module: &str) -> Vec<std::path::PathBuf> {
     let alone = repository(format!("src/{module}.rs"));
     let mut files: Vec<_> = [alone].into_iter().filter(|file| file.exists()).collect();
@@ -84,7 +84,7 @@ fn below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// The names after `crate::`, including those in `crate::{a, b}`, outside comments and tests.
+/// Returns the names after `crate::`, including those in `crate::{a, b}`, but not in comments and tests.
 fn used(text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let code: String = code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();

@@ -1,5 +1,4 @@
-//! Links within the repository lead to a file or directory that exists, and to a heading that
-//! exists.
+//! Tests that links within the repository refer to existing files or directories, and to existing headings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,7 +53,7 @@ fn follow(page: &Path, target: &str) -> Result<(), String> {
     }
 }
 
-/// The path without `..`, which the file system would resolve through links.
+/// Returns the path without `..`, which the file system would resolve through symbolic links.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! The manual names every command, option, key and document.
+//! Tests that the manual names every command, option, key, and document.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +38,8 @@ fn every_option_and_command_is_named() {
     for name in &own {
         assert!(manual.contains(&format!("rdma-init {name}")), "the manual does not name the command {name}");
     }
-    // The options of `rdma-init` itself are keys, and keys have a table; so are those that commands share.
+    // The options of `rdma-init` itself are keys, which have their own table, as have the options that
+    // commands share.
     let of_commands = cli.get_subcommands().filter(|one| own.contains(&one.get_name()));
     let options: BTreeSet<&str> =
         of_commands.flat_map(|one| one.get_arguments()).filter_map(|one| one.get_long()).collect();
@@ -72,7 +73,7 @@ fn every_document_is_named_with_its_fields() {
     }
 }
 
-/// SECURITY.md names the test that attacks what it promises.
+/// For each promise, SECURITY.md names the test that attacks it.
 #[test]
 fn every_test_that_a_promise_names_is_there() {
     let page = page("SECURITY.md");
@@ -105,7 +106,7 @@ fn read_all(folder: &Path, code: &mut String) {
     }
 }
 
-/// The versions of documents in the code, tests aside.
+/// Returns the versions of documents in the code, except in tests.
 fn schemas(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! `docs/report.svg`: the report of a demo host as a picture of a terminal, for the README.
+//! Makes `docs/report.svg`: the report of a demo host as a picture of a terminal, for the README.
 
 use std::fmt::Write;
 
@@ -6,8 +6,8 @@ use crate::{printed, written};
 
 const COMMAND: &[&str] = &["plan", "--facts", "demo:cce-roce"];
 
-/// Sizes in units of the picture. A monospace font is 0.6 of its size wide; some fonts are a
-/// little wider.
+/// Sizes in units of the picture. A character of a monospace font is about 0.6 of the font size wide; in
+/// some fonts, it is slightly wider.
 const SIZE: f64 = 13.0;
 const COLUMN: f64 = SIZE * 0.62;
 const LINE: f64 = 19.0;
@@ -28,7 +28,7 @@ fill: #d7dee6; white-space: pre }
 .limit { fill: #f2cc60 }
 ";
 
-/// The words that begin a line of the report and have their own color.
+/// The first words of a report's lines that have their own color.
 const WORDS: &[&str] = &["use", "skip", "set", "NCCL", "limit"];
 
 fn picture(command: &str, report: &str) -> String {
@@ -68,7 +68,7 @@ fn coloured(line: &str, is_headline: bool) -> String {
     let Some(word) = WORDS.iter().find(|known| **known == word) else { return escaped(line) };
     let (indent, rest) = line.split_once(word).unwrap_or(("", line));
     match *word {
-        // A line about something that is left out is dimmed as a whole.
+        // A line about a skipped item is dimmed as a whole.
         "skip" => format!("{indent}<tspan class=\"skip\">{word}{}</tspan>", escaped(rest)),
         _ => format!("{indent}<tspan class=\"{word}\">{word}</tspan>{}", escaped(rest)),
     }

@@ -1,4 +1,4 @@
-//! The output in README and manual is what the program prints.
+//! Tests that the output in README and manual is what the program prints.
 
 use crate::support::repository;
 use crate::{markdown, page, printed};
@@ -9,7 +9,7 @@ fn the_readme_has_the_report() {
     assert!(page("README.md").contains(&report), "the README lacks this report:\n{report}");
 }
 
-/// Runs every block `$ rdma-init ... --facts demo:NAME ...`.
+/// Runs every block of the form `$ rdma-init ... --facts demo:NAME ...`.
 #[test]
 fn what_a_page_shows_of_a_demo_is_what_the_program_prints() {
     let mut shown = 0;
@@ -29,7 +29,7 @@ fn what_a_page_shows_of_a_demo_is_what_the_program_prints() {
     assert!(shown >= 2, "{shown}");
 }
 
-/// The text without the times that tests took, and without the spaces before them.
+/// Returns the text without the times that tests took, and without the spaces before them.
 fn timeless(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -66,7 +66,7 @@ fn every_make_target_that_a_page_names_is_there() {
     assert!(named > 5, "{named}");
 }
 
-/// A page that is too long is not read to its end.
+/// Readers do not finish a page that is too long.
 #[test]
 fn the_readme_is_short() {
     let words = page("README.md").split_whitespace().count();

@@ -1,4 +1,4 @@
-//! Tables are for looking up: a cell holds a phrase, and paragraphs stand outside.
+//! Tests that tables stay easy to look up: a cell contains a phrase, and longer text is outside the table.
 
 use std::fs;
 

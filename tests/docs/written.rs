@@ -1,5 +1,5 @@
-//! Files that are made from the code: a stale file fails the test, and `UPDATE_DOCS=1` writes
-//! it anew.
+//! Handles files that are generated from the code: an outdated file fails the test, and `UPDATE_DOCS=1`
+//! writes it again.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The build for the architecture that this machine does not have.
+//! Tests the build for the architecture that this machine does not have.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 use super::machine::{Done, Machine};
 use super::makefile::{CARGO, fill};
 
-/// The other one, with its name in Debian, the compiler's package and the archive of Ubuntu.
+/// Returns the other architecture, its name in Debian, the package of the compiler, and the Ubuntu archive.
 fn other() -> (&'static str, &'static str, &'static str, &'static str) {
     match ARCH {
         "aarch64" => ("x86_64", "amd64", "gcc-x86-64-linux-gnu", "http://archive.ubuntu.com/ubuntu"),
@@ -14,8 +14,8 @@ fn other() -> (&'static str, &'static str, &'static str, &'static str) {
     }
 }
 
-/// A rustup, a rustc that has no standard library but this machine's until rustup adds one, and
-/// the rest of what the build calls.
+/// Makes a machine with a rustup, a rustc that has only this machine's standard library until rustup adds
+/// another one, and the other programs that the build calls.
 fn machine(os_release: &str) -> Machine {
     let machine = Machine::new().complete().with_rust("1.95.0", "1.95.0").write("os-release", os_release);
     machine.program("cargo", CARGO);
@@ -23,7 +23,7 @@ fn machine(os_release: &str) -> Machine {
         .program("rustc", r#"case $1 in --version) echo 'rustc 1.95.0' ;; *) echo "$W/toolchain" ;; esac"#);
     machine.program("file", "echo 'ELF, statically linked'");
     machine.program(&format!("qemu-{}-static", other().0), "exec \"$@\"");
-    // A package is its name, and its content a library.
+    // A package is an empty file, and unpacking it creates a library with its name.
     machine.program(
         "apt-get",
         r#"echo "apt-get $*" >>"$W/log"
@@ -76,12 +76,12 @@ fn another_architecture_needs_packages_that_this_machine_does_not_get() {
     ] {
         assert!(environment.lines().any(|found| found == line), "no {line:?} in {environment}");
     }
-    // The second time there is nothing to fetch.
+    // The second time, nothing needs to be downloaded.
     let downloads = |done: &Done| done.log.iter().filter(|line| line.contains("download")).count();
     assert_eq!(downloads(&build(&machine).expect_code(0)), 1);
 }
 
-/// Ubuntu has its architectures in two archives, and a machine knows only its own.
+/// Ubuntu splits its architectures into two archives, and a machine is configured only for its own.
 #[test]
 fn ubuntu_s_other_archive_is_asked() {
     let machine = machine("ID=ubuntu\nVERSION_CODENAME=noble\n");
@@ -99,8 +99,8 @@ fn what_was_cut_off_is_fetched_again() {
     build(&machine).expect_code(0).expect_asked(&["download libc6-dev", "download libc6-dev"]);
 }
 
-/// Debian's Rust knows only its own package of the standard library, and that of the other
-/// architecture has to have the very same version.
+/// Debian's Rust knows only its own package of the standard library, and that of the other architecture
+/// must have exactly the same version.
 #[test]
 fn a_rust_of_the_distribution_gets_the_library_of_its_own_version() {
     let (architecture, ..) = other();
@@ -140,7 +140,7 @@ fn a_rust_of_nobody_is_told_what_it_lacks() {
     build(&machine).expect_code(2).expect_said(&format!(
         "is neither of rustup nor of a package, and has no standard library for {architecture} in "
     ));
-    // Once it is there, that is enough.
+    // If it is already there, that is enough.
     let library = format!("toolchain/lib/rustlib/{architecture}-unknown-linux-gnu");
     fs::create_dir_all(machine.path(&library)).unwrap();
     build(&machine).expect_code(0);

@@ -10,7 +10,7 @@ use std::thread;
 
 use crate::support::repository;
 
-/// Programs of this machine that are on the PATH of every made machine.
+/// Programs of the real machine that are in the PATH of every test machine.
 const PROGRAMS: [&str; 17] = [
     "sh",
     "sed",
@@ -31,7 +31,7 @@ const PROGRAMS: [&str; 17] = [
     "stat",
 ];
 
-/// The packages that the build needs, and curl, which fetches the installer of Rust.
+/// The packages that the build needs, and curl, which downloads the Rust installer.
 pub const PACKAGES: &str = "gcc libc6-dev pkg-config file libclang-dev ca-certificates \
     libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev curl";
 
@@ -75,8 +75,8 @@ const STUBS: [(&str, &str); 6] = [
     ("cp", r#"/bin/cp "$@""#),
 ];
 
-/// A rustup that has a toolchain once it was told to fetch one. The file `$W/default` names the
-/// default toolchain; the override of the directory, `$W/override`, takes precedence.
+/// A rustup that has a toolchain once it was asked to download one. The file `$W/default` names the default
+/// toolchain; the override for the directory, `$W/override`, takes precedence.
 const RUSTUP: &str = r#"
     echo "rustup $*" >>"$W/log"
     case "$1 ${2:-}" in
@@ -90,8 +90,8 @@ const RUSTUP: &str = r#"
         'override set') echo stable >"$W/override" ;;
     esac"#;
 
-/// The cargo and rustc that rustup puts into the PATH. They tell the version of the toolchain
-/// that rustup would choose.
+/// The cargo and rustc that rustup puts into the PATH. They report the version of the toolchain that rustup
+/// would choose.
 const PROXY: &str = r#"
     chosen=$(cat "$W/override" 2>/dev/null || cat "$W/default") || exit 1
     case $chosen in
@@ -119,12 +119,12 @@ pub struct Machine {
 pub struct Done {
     pub code: Option<i32>,
     pub said: String,
-    /// What the tools were called with, one line for each call.
+    /// The calls of the tools, one line for each.
     pub log: Vec<String>,
 }
 
 impl Machine {
-    /// A fresh machine: its user is root, it has no package lists, and nothing is installed.
+    /// Makes a fresh machine: its user is root, it has no package lists, and nothing is installed.
     pub fn new() -> Machine {
         let folder = tempfile::tempdir().unwrap();
         let machine = Machine { folder, variables: Vec::new() };
@@ -160,7 +160,7 @@ impl Machine {
         self
     }
 
-    /// Makes a machine that has all packages, curl included, and package lists.
+    /// Makes a machine that has all packages, including curl, and package lists.
     pub fn complete(self) -> Machine {
         let all: Vec<&str> = PACKAGES.split_whitespace().collect();
         symlink("/usr/bin/curl", self.path("bin/curl")).unwrap();
@@ -172,7 +172,7 @@ impl Machine {
         for name in ["cargo", "rustc"] {
             self.executable(&self.path("offered").join(name), &self.script(PROXY));
         }
-        // This one package brings rustup, cargo and rustc.
+        // This single package contains rustup, cargo, and rustc.
         let rustup = self.script(&format!(
             "for name in cargo rustc; do cp \"$W/offered/$name\" \"$W/bin/$name\"; done\n{RUSTUP}"
         ));
@@ -201,12 +201,12 @@ impl Machine {
         self
     }
 
-    /// Makes the user of the machine one who is not root.
+    /// Makes the user of the machine an unprivileged one.
     pub fn of_user(self) -> Machine {
         self.write("uid", "1000\n")
     }
 
-    /// Lets downloads come from a server of the test, which sends this text as the installer.
+    /// Lets downloads use a server of the test, which sends this text as the installer.
     pub fn with_server(self, installer: &str) -> Machine {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let from = format!("http://{}/rustup", listener.local_addr().unwrap());
@@ -230,7 +230,7 @@ impl Machine {
         self.variable("RUSTUP_UPDATE_ROOT", &from)
     }
 
-    /// As [`Machine::with_server`], with an installer that works and whose checksum is right.
+    /// Does the same as [`Machine::with_server`], with an installer that works and has the right checksum.
     pub fn with_installer(self) -> Machine {
         let path = self.path("installer");
         fs::write(&path, INSTALLER).unwrap();
@@ -254,8 +254,8 @@ impl Machine {
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// Makes the command that runs a program on this machine, with no variable of the machine
-    /// that runs the test.
+    /// Makes the command that runs a program on this machine, without any variables of the machine that
+    /// runs the test.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", self.path("bin")).env("W", self.folder.path());
@@ -294,7 +294,7 @@ impl Done {
         self
     }
 
-    /// Checks that the tools were called in this order, maybe with other calls in between.
+    /// Checks that the tools were called in this order, possibly with other calls in between.
     #[track_caller]
     pub fn expect_asked(self, parts: &[&str]) -> Done {
         let mut lines = self.log.iter();

@@ -1,4 +1,4 @@
-//! Runs `make build` with an environment that has settings for other projects.
+//! Runs `make build` in an environment with settings for other projects.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::Path;
 use super::machine::Machine;
 use crate::support::repository;
 
-/// A stand-in for cargo, with what the Makefile needs of it: it writes down its environment,
-/// and leaves a binary where cargo would.
+/// A stand-in for cargo with what the Makefile needs from it: it writes down its environment, and creates a
+/// binary where cargo would.
 pub const CARGO: &str = r#"case $1 in
     --version) echo 'cargo 1.95.0'; exit ;;
 esac
@@ -18,7 +18,7 @@ mkdir -p "$folder"
 printf '#!/bin/sh\necho rdma-init\n' >"$folder/rdma-init"
 chmod +x "$folder/rdma-init""#;
 
-/// What `make build` reads.
+/// Copies the files that `make build` reads.
 pub fn fill(clone: &Path) {
     fs::create_dir_all(clone.join("tests")).unwrap();
     for file in ["Makefile", "Cargo.toml", "tests/setup.sh", "tests/cross.sh", "tests/sysroot.sh"] {
@@ -51,29 +51,29 @@ fn the_binary_is_where_the_readme_says_and_static_all_the_same() {
     assert!(!environment.contains("-Dwarnings"), "{environment}");
 }
 
-/// A shell that was started before the installation of rustup does not have rustup's directory in
-/// its PATH. `make build` has to find cargo nevertheless.
+/// A shell that was started before rustup was installed does not have rustup's directory in its PATH. `make
+/// build` must still find cargo.
 #[test]
 fn a_cargo_that_was_just_installed_is_found() {
     let machine = Machine::new().complete().with_rust("0.66.0", "1.63.0").with_installer();
     machine.program("file", "echo 'ELF, statically linked'");
     let clone = machine.path("clone");
     fill(&clone);
-    // The cargo that the installer has put there answers every call with its version.
+    // The cargo from the installer answers every call with its version.
     let mut make = machine.command("/usr/bin/make");
     let done = machine.done(make.arg("build").current_dir(&clone));
     assert!(done.said.contains("\ncargo 1.95.0 (f2d3ce0bd 2026-03-21)\n"), "{done:#?}");
 }
 
-/// A Rust of a distribution, and one for arm64, use GNU ld, which refuses an option that only other
-/// linkers know.
+/// A Rust from a distribution, and one for arm64, use GNU ld, which rejects options that only other linkers
+/// know.
 #[test]
 fn no_linker_of_its_own_is_asked_for() {
     let configuration = fs::read_to_string(repository(".cargo/config.toml")).unwrap();
     assert!(configuration.contains("+crt-static") && !configuration.contains("link-arg"), "{configuration}");
 }
 
-/// Debian 13 and Ubuntu 24.04 have a libclang that rdma-sys does not build with.
+/// rdma-sys does not build with the libclang of Debian 13 and Ubuntu 24.04.
 #[test]
 fn a_libclang_that_is_too_new_is_not_used() {
     let machine = Machine::new().complete().with_rust("1.95.0", "1.95.0");
@@ -82,8 +82,7 @@ fn a_libclang_that_is_too_new_is_not_used() {
     machine.program("file", "echo 'ELF, statically linked'");
     machine.program("gcc", "echo /gcc/include");
     machine.program("mv", "/bin/mv \"$@\"");
-    // The stub of python3 stands for pip, which downloads an archive, and for zipfile, which
-    // unpacks it.
+    // The python3 stub replaces pip, which downloads an archive, and zipfile, which unpacks it.
     machine.program(
         "python3",
         r#"echo "python3 $*" >>"$W/log"
@@ -113,8 +112,8 @@ fn a_libclang_that_is_too_new_is_not_used() {
     assert!(log.contains("install -y --no-install-recommends python3 python3-pip"), "{log}");
 }
 
-/// A stand-in for cargo-deny, with what the script needs of it. Where `$W/offline` exists,
-/// nothing can be fetched; where `$W/advisory` exists, there is an advisory against a crate.
+/// A stand-in for cargo-deny with what the script needs from it. If `$W/offline` exists, nothing can be
+/// downloaded; if `$W/advisory` exists, there is an advisory against a crate.
 const DENY: &str = r#"echo "cargo $*" >>"$W/log"
 case "$*" in
     'deny --locked fetch db')
@@ -125,8 +124,8 @@ case "$*" in
     *) exit 9 ;;
 esac"#;
 
-/// An advisory fails the check wherever there is a copy of the data base. Where there is none,
-/// the check says that nothing was checked.
+/// An advisory fails the check if there is a copy of the database. If there is none, the check reports that
+/// nothing was checked.
 #[test]
 fn advisories_are_checked_or_it_is_said_that_they_are_not() {
     const UNCHECKED: &str = "advisories: NOT CHECKED: ";

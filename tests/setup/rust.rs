@@ -1,4 +1,4 @@
-//! Tests which Rust the set-up takes, and what it says about it.
+//! Tests which Rust the set-up chooses, and what it prints about it.
 
 use super::machine::Machine;
 
@@ -30,7 +30,7 @@ fn a_distribution_without_rustup_gets_the_official_installer() {
     assert_eq!(again.log.join("\n"), log.trim_end());
 }
 
-/// What will be downloaded is said before the download.
+/// The set-up announces a download before it starts.
 #[test]
 fn what_is_not_the_installer_is_not_run() {
     let machine = Machine::new().complete().with_server("#!/bin/sh\ntouch \"$W/was-run\"\n");
@@ -40,7 +40,7 @@ fn what_is_not_the_installer_is_not_run() {
         .expect_said("is not rustup 1.28.2: its SHA-256 is ")
         .expect_said("It was not run.")
         .expect_asked(&[GET]);
-    // The published checksum is used, because the test sets no other one.
+    // The test uses the published checksum, because it sets no other one.
     let sums = ["20a06e644b0d9bd2", "e3853c5a252fca15"];
     assert!(sums.iter().any(|sum| done.said.contains(sum)), "{done:#?}");
     assert!(!machine.path("was-run").exists());
@@ -56,8 +56,7 @@ fn a_server_that_cannot_be_reached_is_named() {
         .expect_said("RUSTUP_DIST_SERVER");
 }
 
-/// `command -v cargo` finds Debian's cargo as well, so only the version tells that it is too
-/// old.
+/// `command -v cargo` also finds Debian's cargo, so only its version shows that it is too old.
 #[test]
 fn a_rust_that_is_too_old_is_seen_by_its_version() {
     for (cargo, rustc, is_recent) in [
@@ -97,8 +96,8 @@ fn the_distribution_s_rustup_is_taken_where_there_is_one() {
         .expect_not_asked("override");
 }
 
-/// The distribution's rustup conflicts with its cargo. The set-up takes the official installer
-/// rather than remove a package.
+/// The distribution's rustup conflicts with its cargo. The set-up uses the official installer instead of
+/// removing a package.
 #[test]
 fn nothing_is_removed_for_it() {
     let machine = Machine::new().complete().offering_rustup().with_rust("1.85.0", "1.85.0");
@@ -118,7 +117,7 @@ fn a_rustup_that_is_there_fetches_what_it_lacks() {
         .expect_not_asked("rustup default stable")
         .expect_not_asked("override")
         .expect_not_asked("apt-get");
-    // The default toolchain of a user stays; only this directory gets another one.
+    // The user's default toolchain stays; only this directory gets another one.
     let done = Machine::new().complete().with_rustup("1.70.0").set_up().expect_code(0);
     done.expect_asked(&["rustup toolchain install stable", "rustup override set stable --path /"])
         .expect_not_asked("rustup default stable");
@@ -141,7 +140,7 @@ fn without_root_and_sudo_it_says_what_root_has_to_do() {
     done.expect_said("only root can install what is missing, and there is no sudo")
         .expect_said("apt-get update && apt-get install --no-install-recommends gcc libc6-dev pkg-config")
         .expect_not_asked("apt-get");
-    // The installation of Rust needs no root.
+    // Installing Rust does not require root.
     let machine = Machine::new().complete().offering_rustup().of_user().without("sudo");
     machine.with_installer().set_up().expect_code(0).expect_asked(&[GET]).expect_not_asked("apt-get");
 }
