@@ -1,33 +1,33 @@
-# Everything a fresh Debian or Ubuntu machine needs is installed by `make setup`,
-# which the other targets call; what is there is left alone.
+# `make setup` installs everything that a fresh Debian or Ubuntu machine needs; the other targets call it.
+# Existing packages are left alone.
 
-# One place and one kind of binary, whatever the environment or ~/.cargo has for other
-# projects: without these, the binary would be elsewhere, or not static. Who wants that
-# calls cargo.
+# One output directory and one kind of binary, whatever the environment or ~/.cargo sets for other projects:
+# without these settings, the binary would be elsewhere, or not static. If you want that, call cargo
+# directly.
 export CARGO_TARGET_DIR := $(CURDIR)/target
-# This machine's architecture. `make build ARCHITECTURE=aarch64` builds for another one; the
-# names that Debian and Docker have for them do as well.
+# This machine's architecture. `make build ARCHITECTURE=aarch64` builds for another one; Debian's and
+# Docker's names for architectures also work.
 HERE := $(shell uname -m)
 ARCHITECTURE := $(HERE)
 override ARCHITECTURE := $(or $(patsubst amd64,x86_64,$(patsubst arm64,aarch64,$(ARCHITECTURE))),$(HERE))
 export CARGO_BUILD_TARGET := $(ARCHITECTURE)-unknown-linux-gnu
 unexport RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
-# Where `make setup` may have put it.
+# `make setup` may have installed cargo there.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-# Where `make setup` has put a libclang of its own, rdma-sys is built with that one. It is
-# looked for when a recipe runs, after the set-up.
+# If `make setup` has downloaded a libclang, rdma-sys is built with it. This is checked when a recipe runs,
+# after the set-up.
 LIBCLANG := target/libclang
 CARGO_ENVIRONMENT = $(shell test ! -e $(LIBCLANG)/libclang.so || echo env LIBCLANG_PATH=$(CURDIR)/$(LIBCLANG) \
   BINDGEN_EXTRA_CLANG_ARGS=-I$$(gcc -print-file-name=include))
 CARGO = $(CARGO_ENVIRONMENT) sh tests/cross.sh $(ARCHITECTURE) cargo
 
-# The same bytes, wherever the clone and the crates are: rustc writes the paths of the sources into the
-# program, for panics. The release alone gets this, so that it does not rebuild the tests.
+# Makes the bytes independent of the paths of the clone and the crates: rustc writes source paths into the
+# program for panic messages. Only the release gets this setting, so that it does not rebuild the tests.
 REMAP := --config 'target.$(CARGO_BUILD_TARGET).rustflags=["--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo", "--remap-path-prefix=$(CURDIR)=/rdma-init"]'
 
 TARGET := target/$(CARGO_BUILD_TARGET)/release/rdma-init
-# What runs a program of that architecture here: nothing, or QEMU.
+# What runs a program for that architecture here: nothing, or QEMU.
 RUN := $(if $(filter $(ARCHITECTURE),$(HERE)),,qemu-$(ARCHITECTURE)-static)
 ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
@@ -40,8 +40,8 @@ all: build
 setup:
 	@sh tests/setup.sh build $(ARCHITECTURE)
 
-# The binary, and the proof that it is what it says: static, small, and able to
-# run with libibverbs and the providers inside.
+# Builds the binary, and checks that it is static, small, and able to run with libibverbs and the providers
+# inside.
 build: setup
 	$(CARGO) build --release --locked $(REMAP)
 	@file $(TARGET) | grep -q 'statically linked' || { echo '$(TARGET) is not static'; exit 1; }
@@ -50,37 +50,39 @@ build: setup
 	@$(RUN) $(TARGET) --version
 	@$(RUN) $(TARGET) verbs-probe >/dev/null
 
-# The binaries for all architectures.
+# Builds the binaries for all architectures.
 build-all:
 	@for architecture in $(ARCHITECTURES); do $(MAKE) build ARCHITECTURE=$$architecture || exit; done
 
-# One image index for all architectures, of these binaries. IMAGE=docker://REGISTRY/NAME puts it into a
+# Makes one image index of these binaries for all architectures. IMAGE=docker://REGISTRY/NAME pushes it to a
 # registry.
 IMAGE := oci-archive:target/rdma-init.tar
 image: build-all
 	@sh tests/setup.sh image
 	@sh docker/image.sh $(IMAGE)
 
-# The files of a release, in target/dist: archives, packages, the image, checksums, and what they contain.
+# Makes the files of a release in target/dist: archives, packages, the image, checksums, and the bill of
+# materials.
 dist:
 	@for architecture in $(ARCHITECTURES); do $(MAKE) build ARCHITECTURE=$$architecture || exit; done
 	@sh tests/setup.sh image
 	@sh docker/dist/dist.sh $(ARCHITECTURES)
 
-# Two builds on this machine have the same bytes; and the package of `make dist` installs and goes without a
-# trace in fresh roots of four distributions. Needs root, and the time of two builds for each architecture.
+# Tests that two builds on this machine have the same bytes, and that the package of `make dist` can be
+# installed in fresh root directories of four distributions and removed without a trace. Needs root, and the
+# time of two builds for each architecture.
 test-dist: dist
 	@sh tests/setup.sh dist
 	sh tests/dist/install.sh
 	sh tests/dist/reproduce.sh $(ARCHITECTURES)
 
-# The newest releases of the libraries that are modelled, beside the model: some hundreds of megabytes.
+# Compares the newest versions of the modeled libraries with the model; downloads some hundreds of
+# megabytes.
 follow: setup
 	@sh tests/cross.sh $(ARCHITECTURE) sh tests/follow/follow.sh
 
-# The main job on a host with nine RoCE HCAs, captured: what is decided, and a
-# command that prints what it gets. Then the real thing on this machine, as PID 1, which
-# leaves nothing behind on it.
+# Shows the main job on a captured host with nine RoCE HCAs: the decision, and a command that prints what it
+# gets. Then runs the real thing on this machine, as PID 1, without leaving anything on it.
 demo: build
 	@echo; echo '$$ rdma-init plan --facts demo:cce-roce'
 	@$(TARGET) plan --facts demo:cce-roce
@@ -99,62 +101,65 @@ demo: build
 test-setup:
 	@sh tests/setup.sh test
 
-# The tests drive the binary that is delivered. They themselves are of the debug profile, which is
-# built in a tenth of the time.
+# The tests run the binary that is delivered. The tests themselves use the debug profile, which builds in a
+# tenth of the time.
 TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 
-# The last line runs what other inits promise against one of them.
+# The last line tests one of the other inits on what they promise.
 test: build test-setup
 	$(TEST) --no-fail-fast
 	RDMA_INIT_TEST_PEER=tini $(TEST) --test peers
 
-# The suites with the program for arm64, as far as QEMU can run them, on a machine of another
+# Runs the suites with the program for arm64, as far as QEMU can run them, on a machine of another
 # architecture. SUITES chooses some. On an arm64 machine, `make test` runs all of them.
 test-arm64:
 	@$(MAKE) build ARCHITECTURE=aarch64
 	@test $(HERE) = aarch64 || sh tests/arm64/setup.sh
 	@test $(HERE) = aarch64 || sh tests/arm64/run.sh $(SUITES)
 
-# What a change of the code breaks first; needs no Docker and no virtual machine, and
-# fetches nothing. The debug profile, because it is built in seconds, and the release in minutes.
-# Many of the tests only wait, so more of them run at once than there are processors.
+# Runs the tests that a code change breaks first; needs no Docker and no virtual machine, and downloads
+# nothing. It uses the debug profile, which builds in seconds, while the release takes minutes. Many of the
+# tests only wait, so more of them run at the same time than there are CPUs.
 test-quick: setup
 	$(CARGO) test --locked --lib --test golden --test cli --test docs -- --test-threads 8
 
-# The init of torchrun, and a job over Gloo; needs root. PyTorch goes to target/torch.
+# Tests rdma-init as the init of torchrun, and a job over Gloo; needs root. PyTorch is installed in
+# target/torch.
 test-torch: build
 	@sh tests/launchers/torch.sh >/dev/null
 	$(TEST) --test launchers -- --ignored --test-threads 1 --skip ray::
 
-# Ray on nodes that are containers, with the newest NCCL; needs a Docker engine. Ray, 80 MB to fetch, goes
-# to target/ray.
+# Tests Ray on nodes that are containers, with the newest NCCL; needs a Docker engine. Ray, an 80 MB
+# download, is installed in target/ray.
 NEWEST_NCCL = RDMA_INIT_TEST_NCCL=$$(tail -n 1 tests/nccl/versions)
 test-ray: build
 	@sh tests/launchers/ray.sh >/dev/null
 	@$(NEWEST_NCCL) sh tests/nccl/setup.sh
 	$(NEWEST_NCCL) $(TEST) --test launchers -- --ignored --test-threads 1 ray::
 
-# The policy for Kubernetes, judged by the code of its API server. Go and that source, 3 GB, go to target/admission.
+# Tests the policy for Kubernetes with the code of its API server. Go and that source, 3 GB, are stored in
+# target/admission.
 test-admission: build
 	@sh tests/examples/admission/setup.sh >/dev/null
 	$(TEST) --test examples -- --ignored admission::
 
-# NIXL on the UCX of its wheel, in a virtual machine; 90 MB to fetch. NIXL goes to target/nixl.
+# Tests NIXL with the UCX from its wheel, in a virtual machine; downloads 90 MB. NIXL is installed in
+# target/nixl.
 test-nixl: build
 	@sh tests/vm/nixl.sh >/dev/null
 	$(TEST) --test vm -- --ignored nixl
 
-# Starts and stops with signals at any moment, for as long as SOAK says; needs root.
+# Starts and stops the program with signals at any moment, for the time in SOAK; needs root.
 SOAK := 1h
 soak: build
 	RDMA_INIT_TEST_SOAK=$(SOAK) $(TEST) --test init -- --ignored --nocapture soak::
 
-# Man pages, and completions for bash, zsh and fish.
+# Makes man pages, and completions for bash, zsh, and fish.
 manual: build
 	@sh tests/manual.sh $(TARGET) target/manual
 	@ls target/manual
 
-# Advisories are checked where their data base can be had.
+# Advisories are checked if their database is available.
 check: setup
 	cargo fmt --check
 	$(CARGO) clippy --release --locked --all-targets -- -D warnings
@@ -172,7 +177,7 @@ bench: build
 	@sh tests/setup.sh bench
 	@set -e; for bench in $(BENCHES); do $(CARGO) bench --locked $(REMAP) --bench $$bench; done
 
-# The run that is kept, with its commit: on a machine that does nothing else, after the build and its load.
+# The run to keep, with its commit. Run it on an idle machine, after the build and its load.
 KEPT = tests/bench/results/$(shell date +%F).md
 bench-kept: build
 	@sh tests/setup.sh bench
@@ -181,8 +186,9 @@ bench-kept: build
 	  until awk '{ exit $$1 >= 0.2 }' /proc/loadavg; do sleep 5; done
 	@$(CARGO) bench --locked $(REMAP) --bench pid1 >$(KEPT).new && mv $(KEPT).new $(KEPT) && cat $(KEPT)
 
-# The list of the functions that a start runs (src/start.ld). Make it again after a change of many functions, or
-# with another Rust; without that, a start is slower and nothing else changes. It needs valgrind and python3.
+# Makes the list of the functions that a start runs (src/start.ld). Make it again after many functions have
+# changed, or with another Rust; otherwise a start is slower, but nothing else changes. It needs valgrind
+# and python3.
 ORDER := target/order
 order: setup
 	@sh tests/setup.sh order
@@ -192,14 +198,14 @@ order: setup
 	@RDMA_INIT_TEST_BINARY=$(CURDIR)/$(ORDER)/rdma-init \
 	  $(CARGO) test --locked --bench pid1 -- profiles $(CURDIR)/$(ORDER)/profiles
 	python3 tests/bench/order.py $(ORDER)/rdma-init $(ORDER)/rdma-init.map src/start.ld $(ORDER)/profiles/*
-# The fuzzers, on the stable toolchain: each target of TARGETS for MINUTES. What they find new stays in target/fuzz,
-# and an input that breaks a target is in target/fuzz/found.
+# Runs the fuzzers on the stable toolchain: each target in TARGETS for MINUTES. New inputs stay in
+# target/fuzz, and an input that breaks a target is in target/fuzz/found.
 MINUTES := 5
 TARGETS := $(notdir $(wildcard fuzz/corpus/*))
 fuzz: setup
 	@$(CARGO_ENVIRONMENT) sh fuzz/run.sh $(MINUTES)m $(TARGETS)
 
-# Ten seconds for each target. The unit tests run the kept inputs as well, without the build of the fuzzers.
+# Runs each target for ten seconds. The unit tests also run the kept inputs, without building the fuzzers.
 fuzz-corpus: setup
 	@$(CARGO_ENVIRONMENT) sh fuzz/run.sh 10s $(TARGETS)
 

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Makes one image index of the binaries for x86-64 and for arm64 that `make build-all` has built,
-# with the image of docker/scratch.Dockerfile for each. It needs buildah, no Docker and no base image.
+# Makes one image index from the binaries for x86-64 and for arm64 that `make build-all` built, each in the
+# image of docker/scratch.Dockerfile. It needs buildah, but neither Docker nor a base image.
 #
 #     docker/image.sh oci-archive:FILE [TARGET]                  into a file
 #     docker/image.sh docker://registry.example.com/rdma-init    into a registry
 #
-# TARGET is cargo's directory, mostly target/. containers-transports(5) has other places. The times in the image are
-# SOURCE_DATE_EPOCH, if that is set.
+# TARGET is cargo's directory, usually target/. containers-transports(5) lists other destinations. The
+# timestamps in the image are SOURCE_DATE_EPOCH, if that is set.
 set -eu
 
 to=$1
 cd "$(dirname "$0")/.."
 target=${2:-target}
 
-# What buildah keeps of other images is left alone.
+# This does not touch buildah's storage for other images.
 mkdir -p target
 store=$(mktemp -d "$PWD/target/image.XXXXXX")
 trap 'rm -rf "$store"' EXIT

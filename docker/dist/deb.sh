@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a Debian package of an unpacked release: docker/dist/deb.sh TREE VERSION ARCHITECTURE WORK FILE. It depends on
-# nothing, runs no script, and so leaves nothing behind.
+# Makes a Debian package of an unpacked release: docker/dist/deb.sh TREE VERSION ARCHITECTURE WORK FILE. The
+# package has no dependencies, runs no scripts, and so leaves nothing on removal.
 set -eu
 tree=$1 version=$2 architecture=$3 root=$4 file=$5
 rm -rf "$root"
@@ -36,5 +36,5 @@ Description: PID 1 for multi-node GPU training containers
  Fills in NCCL variables from the RDMA devices that are really there, makes
  sure that memory can be pinned, and then execs the command.
 END
-# gzip, because xz splits its output by the number of processors.
+# gzip, because the output of xz depends on the number of CPUs.
 dpkg-deb -Zgzip --root-owner-group --build "$root" "$file" >/dev/null

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Makes target/dist, the files of a release, from the binaries that `make build` has built:
+# Makes target/dist, the files of a release, from the binaries of `make build`:
 #
 #     docker/dist/dist.sh ARCHITECTURE...
 #
-# The same commit gives the same bytes with the tools of the same BUILDINFO. Times are those of the commit, or
+# The same commit gives the same bytes if the tools match BUILDINFO. Timestamps are those of the commit, or
 # SOURCE_DATE_EPOCH.
 set -eu
 export LC_ALL=C TZ=UTC
@@ -19,7 +19,7 @@ mkdir -p "$out"
 work=$(mktemp -d "$PWD/target/dist.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# archive NAME: the directory NAME of $work, as a tar file on standard output.
+# archive NAME: writes the directory NAME of $work as a tar file to standard output.
 archive() {
     tar --sort=name --format=gnu --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
         -c -C "$work" "$1"
@@ -45,7 +45,7 @@ for architecture; do
     cp "$work"/manual/*.1 "$tree/man"
     cp "$work"/manual/*rdma-init.bash "$work"/manual/_rdma-init "$work"/manual/rdma-init.fish "$tree/completions"
     install -m 755 "$built/rdma-init" "$tree/rdma-init"
-    # The build script's newest output is that of this binary.
+    # The newest output of the build script belongs to this binary.
     plugin=$(find "$built/build" -path '*/rdma-init-*/out/libnccl-env.so' -printf '%T@ %p\n' | sort -n | tail -n 1)
     install -m 644 "${plugin#* }" "$tree/libnccl-env.so"
     cp "$tree/sbom.cdx.json" "$out/$name.sbom.cdx.json"
@@ -54,7 +54,7 @@ for architecture; do
     sh docker/dist/deb.sh "$tree" "$version" "$debian" "$work/deb" "$out/rdma-init_${version}_$debian.deb"
 done
 
-# buildah's own archive has the time of its making, its directory has not.
+# An archive from buildah contains the time of its creation, but a directory does not.
 PLATFORMS=$platforms sh docker/image.sh "oci:$work/rdma-init-$version-image:$version" target >/dev/null
 (cd "$work/rdma-init-$version-image" && tar --sort=name --format=gnu --owner=0 --group=0 --numeric-owner --mode=a+rX,go-w \
     --mtime="@$SOURCE_DATE_EPOCH" -c ./*) >"$out/rdma-init-$version-image.tar"

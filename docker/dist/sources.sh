@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches the source packages that the LGPL asks for: docker/dist/sources.sh DIRECTORY NAME=VERSION... It has package lists of
-# its own, so the machine needs no deb-src line.
+# Downloads the source packages that the LGPL requires: docker/dist/sources.sh DIRECTORY NAME=VERSION... It
+# has its own package lists, so the machine needs no deb-src line.
 set -eu
 mkdir -p "$1"
 directory=$(cd "$1" && pwd -P)
