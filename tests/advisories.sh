@@ -1,11 +1,10 @@
 #!/bin/sh
-# Checks the crates for known advisories (rustsec.org), and fails if there is one. Where the
-# data base cannot be fetched, it asks the copy of an earlier day. Without a copy, it says that
-# nothing was checked and does not fail, because a machine that cannot reach GitHub has to build
-# as well.
+# Checks the crates for known advisories (rustsec.org), and fails if there is one. If the database cannot be
+# downloaded, this uses the copy of an earlier day. Without a copy, it reports that nothing was checked but
+# does not fail, because a machine that cannot reach GitHub must also be able to build.
 set -eu
 
-# cargo-deny keeps its copies of the data base here.
+# cargo-deny keeps its copies of the database here.
 copies=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
 
 if why=$(timeout 300 cargo deny --locked fetch db 2>&1); then

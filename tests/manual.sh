@@ -4,7 +4,7 @@ set -e
 program=$1 directory=$2
 mkdir -p "$directory"
 "$program" man > "$directory/rdma-init.1"
-# Only the lines of subcommands begin with two spaces and a letter, up to the next empty line.
+# Only the lines of subcommands start with two spaces and a letter, up to the next empty line.
 for command in $("$program" --help | sed -n '/^Subcommands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
     "$program" man "$command" > "$directory/rdma-init-$command.1"
 done

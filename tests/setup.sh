@@ -1,10 +1,10 @@
 #!/bin/sh
-# Installs what the build (`setup.sh build`, or `setup.sh build ARCHITECTURE`), the tests
-# (`setup.sh test`), the benchmark (`setup.sh bench`), the order of functions (`setup.sh order`),
-# the image (`setup.sh image`) or the test of a release (`setup.sh dist`) need on Debian 12, Ubuntu
-# 22.04 and later releases. It installs only what is missing.
+# Installs what the build (`setup.sh build`, or `setup.sh build ARCHITECTURE`), the tests (`setup.sh test`),
+# the benchmark (`setup.sh bench`), the order of functions (`setup.sh order`), the image (`setup.sh image`),
+# or the test of a release (`setup.sh dist`) need on Debian 12, Ubuntu 22.04, and later versions. It
+# installs only what is missing.
 set -eu
-# This script reads what apt-get says, so that has to be English.
+# This script parses the output of apt-get, which must be in English.
 export LC_ALL=C
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -17,13 +17,13 @@ is_root() { [ "$(id -u)" = 0 ]; }
 may_become_root() { is_root || command -v sudo >/dev/null; }
 as_root() { if is_root; then "$@"; else sudo "$@"; fi; }
 
-# apt WORD...: runs apt-get as root. It waits for another apt, which may run on a machine that
-# has just been started.
+# apt WORD...: runs apt-get as root. It waits for another apt, which may be running on a machine that has
+# just booted.
 apt() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"
 }
 
-# Prints those of these packages that are not installed.
+# Prints which of these packages are not installed.
 missing() {
     for package; do
         # shellcheck disable=SC2016
@@ -38,8 +38,8 @@ install() {
     may_become_root || die "only root can install what is missing, and there is no sudo. Run this as root, then try again:
     apt-get update && apt-get install --no-install-recommends $packages"
     say "installing $packages"
-    # The package lists of a fresh machine are empty, and those of an old one are stale, so the
-    # second try updates them.
+    # The package lists of a fresh machine are empty, and those of an old one are outdated, so the second
+    # try updates them.
     # shellcheck disable=SC2086
     apt install -y --no-install-recommends $packages >/dev/null 2>&1 || {
         apt update && apt install -y --no-install-recommends $packages >/dev/null
@@ -48,7 +48,7 @@ install() {
 
 # --- Rust -----------------------------------------------------------------------------------
 
-# Returns whether the cargo and the rustc that are first in the PATH can build this.
+# Returns whether the first cargo and rustc in the PATH can build this project.
 is_recent() {
     for program in cargo rustc; do
         version=$(cd "$repository" && "$program" --version 2>/dev/null) || return 1
@@ -60,7 +60,7 @@ is_recent() {
 rust() {
     needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$repository/Cargo.toml")
     [ -n "$needed" ] || die "Cargo.toml does not say which Rust it needs"
-    # A shell that was started before the installation of rustup does not have it in its PATH.
+    # A shell that was started before rustup was installed does not have it in its PATH.
     PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
     is_recent && return 0
     found=$(rustc --version 2>/dev/null) || found=
@@ -73,8 +73,8 @@ rust() {
     is_recent || die "Rust $needed or later is needed, and $(command -v rustc || echo rustc) is $(rustc --version 2>&1 | head -n 1). Take it out of the PATH, or unset RUSTUP_TOOLCHAIN."
 }
 
-# Installs the rustup of Debian 13 or Ubuntu 24.04. That package conflicts with the
-# distribution's own cargo. Where cargo is installed, it is kept, and this fails.
+# Installs the rustup of Debian 13 or Ubuntu 24.04. That package conflicts with the distribution's own
+# cargo. If cargo is installed, it stays, and this fails.
 rustup_of_distribution() {
     may_become_root || return 1
     simulated=$(apt-get -s install rustup 2>/dev/null) || {
@@ -84,8 +84,7 @@ rustup_of_distribution() {
     install rustup
 }
 
-# Installs Rust with the installer of rust-lang.org, in a fixed version and with the checksum
-# that is published for it:
+# Installs Rust with the installer from rust-lang.org, in a fixed version and with its published checksum:
 # https://static.rust-lang.org/rustup/archive/VERSION/HOST/rustup-init.sha256
 rustup_of_rust_lang() {
     version=1.28.2
@@ -94,15 +93,15 @@ rustup_of_rust_lang() {
         aarch64) sum=e3853c5a252fca15252d07cb23a1bdd9377a8c6f3efa01531109281ae47f841c ;;
         *) die "install Rust $needed or later yourself: see https://rustup.rs" ;;
     esac
-    # Only the test of this file uses another installer.
+    # Only the test of this script uses another installer.
     sum=${RDMA_INIT_TEST_RUSTUP_SHA256:-$sum}
-    # RUSTUP_UPDATE_ROOT is rustup's own variable, which names a mirror.
+    # RUSTUP_UPDATE_ROOT is rustup's own variable for a mirror.
     from=${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}
     url=$from/archive/$version/$(uname -m)-unknown-linux-gnu/rustup-init
     command -v curl >/dev/null || command -v wget >/dev/null || install curl
     say "installing Rust for this user alone, in ${CARGO_HOME:-$HOME/.cargo} and ${RUSTUP_HOME:-$HOME/.rustup}, with rustup $version from $url"
     mkdir -p "$repository/target"
-    # The directory is not in /tmp, because some machines let nothing in /tmp be executed.
+    # The directory is not in /tmp, because some machines do not allow programs in /tmp to run.
     folder=$(mktemp -d "$repository/target/rustup.XXXXXX")
     trap 'rm -rf "$folder"' EXIT
     if command -v curl >/dev/null; then
@@ -114,27 +113,27 @@ rustup_of_rust_lang() {
     [ "${fetched%% *}" = "$sum" ] ||
         die "what $url sent is not rustup $version: its SHA-256 is ${fetched%% *}, not $sum. It was not run."
     chmod +x "$folder/rustup-init"
-    # A Rust of the distribution that is too old is kept, and rustup must not complain about it.
+    # If the distribution's Rust is too old, it stays, and rustup must not complain about it.
     RUSTUP_INIT_SKIP_PATH_CHECK=yes "$folder/rustup-init" -q -y --no-modify-path --profile minimal \
         -c clippy -c rustfmt --default-toolchain stable >/dev/null || die "rustup could not install Rust (see above)"
     rm -rf "$folder"
     say "Rust is installed. For a shell of yours: . ${CARGO_HOME:-$HOME/.cargo}/env"
 }
 
-# Fetches a toolchain for a rustup that has none, or only an older one.
+# Downloads a toolchain for a rustup that has none, or only an older one.
 toolchain() {
     say "rustup fetches the stable toolchain"
-    # The rustup of a distribution fails where it would update itself.
+    # A distribution's rustup fails when it tries to update itself.
     rustup toolchain install stable --no-self-update --profile minimal -c clippy -c rustfmt || die "rustup could not install it (see above)"
-    # If the user has chosen a default toolchain, it is kept.
+    # If the user has chosen a default toolchain, it stays.
     rustup default >/dev/null 2>&1 || rustup default stable
     is_recent || rustup override set stable --path "$repository"
 }
 
-# Fetches the standard library for the architecture $1 with rustup; for a Rust of the distribution,
-# prints the package of the distribution that has it.
+# Downloads the standard library for the architecture $1 with rustup; for a Rust from the distribution,
+# prints the distribution's package that contains it.
 standard_library() {
-    # That of the toolchain that counts in this directory.
+    # The directory of the toolchain that applies in this directory.
     folder=$(cd "$repository" && rustc --print sysroot)/lib/rustlib
     [ ! -d "$folder/$1-unknown-linux-gnu" ] || return 0
     if command -v rustup >/dev/null; then
@@ -148,14 +147,14 @@ standard_library() {
     package=${package%%:*}
     [ -n "$package" ] ||
         die "$(command -v rustc) is neither of rustup nor of a package, and has no standard library for $1 in $folder. Put the one of the very same version there, or install a Rust of https://rustup.rs."
-    # Another version of the library is of no use for this rustc.
+    # This rustc can only use exactly the same version of the library.
     # shellcheck disable=SC2016
     echo "$package=$(dpkg-query -W -f '${Version}' "$package")"
 }
 
 # --- What is needed for what ----------------------------------------------------------------
 
-# Debian's name of the architecture $1.
+# Prints Debian's name for the architecture $1.
 debian_name() {
     case $1 in
         x86_64) echo amd64 ;;
@@ -164,13 +163,13 @@ debian_name() {
     esac
 }
 
-# What the build for the architecture $1, which is not this machine's, needs beside the rest: a
-# compiler, QEMU, which runs the result, and the libraries.
+# Installs what a build for the architecture $1, which is not this machine's, also needs: a compiler, QEMU
+# to run the result, and the libraries.
 cross() {
     command -v dpkg-query >/dev/null || die "only Debian and Ubuntu have what the build for $1 needs"
     install "gcc-$(echo "$1" | tr _ -)-linux-gnu" qemu-user-static
     library=$(standard_library "$1")
-    # libc6 itself is for the env plugin, which is a shared object. No version has a space.
+    # The env plugin, which is a shared object, needs libc6 itself. No version contains a space.
     # shellcheck disable=SC2086
     sh "$here/sysroot.sh" "$1" libc6-dev linux-libc-dev libibverbs-dev librdmacm-dev libnl-3-dev \
         libnl-route-3-dev libc6 $library
@@ -191,9 +190,9 @@ build() {
     rust
 }
 
-# rdma-sys reads the header of libibverbs with a bindgen that knows libclang up to version 15.
-# Debian 13 and Ubuntu 24.04 have a newer one. There, the last libclang that fits comes from
-# PyPI, for the build alone, and the Makefile makes the build use it.
+# rdma-sys reads the header of libibverbs with a bindgen that supports libclang up to version 15. Debian 13
+# and Ubuntu 24.04 have a newer one. In this case, the last suitable libclang comes from PyPI; only the
+# build uses it, through the Makefile.
 libclang() {
     newest=0
     for folder in "${RDMA_INIT_TEST_LLVM:-/usr/lib}"/llvm-*/lib; do
@@ -207,7 +206,7 @@ libclang() {
     install python3 python3-pip
     say "fetching libclang 14 from PyPI into target/libclang, as rdma-sys does not build with libclang $newest"
     mkdir -p "$place"
-    # The two checksums are those for x86-64 and for arm64.
+    # The two checksums are for x86-64 and for arm64.
     cat >"$place/requirement" <<-END
 	libclang==14.0.6 \
 	    --hash=sha256:206d2789e4450a37d054e63b70451a6fc1873466397443fa13de2b3d4adb2796 \
@@ -242,7 +241,7 @@ case ${1:-} in
     image) install buildah ;;
     dist)
         install util-linux diffutils debootstrap debian-archive-keyring
-        # Debian 12 does not have the keys of Ubuntu.
+        # Debian 12 does not have Ubuntu's keys.
         (install ubuntu-keyring) || say "there is no package ubuntu-keyring, so no root of Ubuntu can be made"
         ;;
     *) echo "usage: $0 build [ARCHITECTURE]|test|bench|order|image|dist" >&2; exit 2 ;;

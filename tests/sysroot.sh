@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes target/sysroot/ARCHITECTURE: the packages of this distribution for another
-# architecture, unpacked. It needs neither root nor a package manager that knows that
-# architecture, and leaves nothing elsewhere.
+# Makes target/sysroot/ARCHITECTURE: unpacked packages of this distribution for another architecture. It
+# needs neither root nor a package manager that is configured for that architecture, and changes nothing
+# outside that directory.
 #
 #   tests/sysroot.sh aarch64 PACKAGE[=VERSION]...
 set -eu
@@ -10,7 +10,7 @@ repository=$(cd "$(dirname "$0")/.." && pwd -P)
 architecture=$1
 shift
 root=$repository/target/sysroot/$architecture
-# What has been unpacked. A list of names, as a package never goes.
+# The list of unpacked packages. Names are enough, because packages are never removed.
 have=$root/packages
 apt=$repository/target/sysroot/apt-$architecture
 
@@ -28,7 +28,7 @@ for package; do
 done
 [ -n "$missing" ] || exit 0
 
-# with WORD...: apt-get for that architecture, with lists and a cache of its own.
+# with WORD...: runs apt-get for that architecture, with separate lists and a separate cache.
 with() {
     apt-get -qq -o "APT::Architecture=$name" -o "APT::Architectures=$name" -o "Dir::State=$apt/state" \
         -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=root \
@@ -37,7 +37,7 @@ with() {
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$root"
 : >"$apt/status"
 
-# Debian has all architectures in one archive. Ubuntu has them in two.
+# Debian has all architectures in one archive. Ubuntu splits them into two.
 # shellcheck disable=SC1090,SC1091
 distribution=$(. "${RDMA_INIT_TEST_OS_RELEASE:-/etc/os-release}" && echo "$ID $VERSION_CODENAME")
 case $distribution in
@@ -60,6 +60,6 @@ with "$@" update >/dev/null || { say "cannot fetch the package lists for $name (
 for package in "$apt"/*.deb; do
     dpkg-deb -x "$package" "$root"
 done
-# Only now, so that the next run fetches again what was cut off.
+# The list is updated only now, so that the next run downloads interrupted packages again.
 echo "$missing" | tr ' ' '\n' >>"$have"
 rm -rf "$apt"

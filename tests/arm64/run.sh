@@ -1,8 +1,8 @@
 #!/bin/sh
-# The suites with the program for arm64, on a machine of another architecture: QEMU runs the
-# program, and this machine the tests around it. The unit tests run in QEMU as a whole, and the
-# suite of virtual machines boots kernels of arm64 with pages of 4 and of 16 KiB: the scripts that pages
-# have a part in run with both.
+# Runs the test suites with the program for arm64, on a machine of another architecture: QEMU runs the
+# program, and this machine the tests around it. The unit tests run completely in QEMU. The suite of virtual
+# machines boots arm64 kernels with pages of 4 KiB and of 16 KiB: scripts that depend on the page size run
+# with both.
 #
 #     tests/arm64/run.sh [SUITE...]      runs some of lib, golden, cli, init, nccl and vm, or all
 #
@@ -14,8 +14,8 @@ here=tests/arm64
 program=$PWD/target/aarch64-unknown-linux-gnu/release/rdma-init
 [ -e "$program" ] || { echo "there is no $program: make build-all" >&2; exit 1; }
 
-# run SUITE THREADS COMMAND...: `cargo test` for one suite with so many tests at once, without those
-# that the list names.
+# run SUITE THREADS COMMAND...: runs `cargo test` for one suite with this many tests at the same time,
+# without the tests in the list.
 run() {
     suite=$1
     threads=$2
@@ -23,7 +23,7 @@ run() {
     echo "--- arm64: $suite"
     there=$("$@" -- --list 2>/dev/null)
     set -- "$@" -- --test-threads "$threads" --exact
-    # No name has a space.
+    # No test name contains a space.
     # shellcheck disable=SC2013
     for name in $(sed -n "s/^$suite \([^ ]*\) .*/\1/p" "$here/skipped"); do
         echo "$there" | grep -qxF "$name: test" || {
@@ -35,25 +35,25 @@ run() {
     "$@"
 }
 
-# of_this_machine SUITE THREADS PROGRAM [NAME]: the tests are of this machine's architecture. NAME is
-# the suite's in the list.
+# of_this_machine SUITE THREADS PROGRAM [NAME]: runs a suite whose tests have this machine's architecture.
+# NAME is the suite's name in the list.
 of_this_machine() {
     RDMA_INIT_TEST_BINARY=$3
     export RDMA_INIT_TEST_BINARY
     run "${4:-$1}" "$2" cargo test --locked --no-fail-fast --test "$1"
 }
 
-# machine NAME SUITE: the virtual machine of that name, which is set up first.
+# machine NAME SUITE: runs a suite in the virtual machine of that name, after setting it up.
 machine() {
     RDMA_INIT_VM_MACHINE=$1 sh tests/vm/setup.sh || return
     RDMA_INIT_VM_MACHINE=$1 of_this_machine vm 2 "$program" "$2"
 }
 
-# Many of the tests only wait, so that eight of them can run at once.
+# Many of the tests only wait, so eight of them can run at the same time.
 one() {
     case $1 in
-        # One test at a time: in QEMU, what another test forks takes long to close the descriptors that
-        # it has inherited.
+        # One test at a time: in QEMU, a process that another test forked takes a long time to close its
+        # inherited descriptors.
         lib) run lib 1 sh tests/cross.sh aarch64 cargo test --locked --no-fail-fast --lib ;;
         golden)
             mkdir -p target/arm64
@@ -73,8 +73,8 @@ one() {
 [ $# -gt 0 ] || set -- lib golden cli init nccl vm
 failed=
 beside=
-# The golden hosts measure no time and leave a processor to the unit tests, so they run beside these. What
-# they say comes afterwards.
+# The golden hosts measure no times and leave a CPU free, so they run beside the unit tests. Their output is
+# shown afterwards.
 case " $* " in
     *' lib '*golden*)
         mkdir -p target/arm64

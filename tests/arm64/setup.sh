@@ -1,6 +1,6 @@
 #!/bin/sh
-# Lets this machine start programs of arm64 by their names, with QEMU, until it is restarted: as
-# Debian's package does where systemd runs. And fetches the NCCL libraries of arm64.
+# Lets this machine run arm64 programs directly, through QEMU, until it is rebooted, as Debian's package
+# does where systemd runs. Also downloads the NCCL libraries for arm64.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)

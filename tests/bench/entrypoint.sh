@@ -1,6 +1,7 @@
 #!/bin/sh
-# What images have in place of rdma-init, by hand: the HCAs that are up and not on the default route, the
-# slot of the RoCE v2 GID of the container's own address, the interface, and the limit of locked memory.
+# A typical handwritten replacement for rdma-init: finds the HCAs that are up and not on the default route,
+# the index of the RoCE v2 GID of the container's own address, and the interface, and raises the limit of
+# locked memory.
 set -eu
 
 log() { echo "entrypoint: $*" >&2; }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs the .deb of target/dist in fresh roots of the distributions that the README names, runs the program there, and
-# removes it: afterwards each root has the files that it had, so it is kept in target/roots.
+# Installs the .deb of target/dist in fresh root directories of the distributions in the README, runs the
+# program there, and removes it. Afterwards each root has the same files as before, so it is kept in
+# target/roots.
 # tests/dist/install.sh [SUITE...]
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd -P)
@@ -10,7 +11,7 @@ package=$(find "$here/target/dist" -name "rdma-init_*_$(dpkg --print-architectur
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Prints the files of the root $1. What dpkg writes down for each installation is in its own directory, and its log.
+# Prints the files of the root $1, except dpkg's own directory and its log, which record every installation.
 files() {
     (cd "$1" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/log -o -path ./rdma-init.deb \) -prune \
         -o -type d -printf '%P %m\n' -o -printf '%P %y %m %s\n') | sort
@@ -24,7 +25,7 @@ for suite; do
     esac
     if [ ! -e "$root" ]; then
         if [ ! -e "/usr/share/keyrings/$ring.gpg" ]; then
-            # Debian 12 has no package of Ubuntu's keys.
+            # Debian 12 has no package with Ubuntu's keys.
             echo "$suite: SKIPPED, this machine has no /usr/share/keyrings/$ring.gpg (package ubuntu-keyring)"
             continue
         fi
@@ -39,7 +40,7 @@ for suite; do
     chroot "$root" dpkg --install /rdma-init.deb >/dev/null
     chroot "$root" rdma-init --version
     chroot "$root" rdma-init plan --facts demo:cce-roce | grep -q 'NCCL_IB_HCA'
-    # Not PID 1, and without a state: the command runs, and nothing is left in the root.
+    # Not as PID 1, and without a state: the command runs, and no file remains in the root.
     code=0
     RDMA_INIT_STATE_DIR='' RDMA_INIT_WRITE_NCCL_CONF=false chroot "$root" rdma-init -- sh -c 'exit 42' 2>"$work/said" || code=$?
     [ "$code" = 42 ] || { cat "$work/said" >&2; echo "$suite: the command's exit code became $code" >&2; exit 1; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the last commit twice on this machine, as two users, in two directories, with two CARGO_HOMEs, one after the
-# other, and compares the releases byte by byte: tests/dist/reproduce.sh [ARCHITECTURE...]
+# Builds the last commit twice on this machine, as two users, in two directories, and with two CARGO_HOMEs,
+# and compares the releases byte by byte: tests/dist/reproduce.sh [ARCHITECTURE...]
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd -P)
 [ "$(id -u)" = 0 ] || { echo "only root can build as two users" >&2; exit 1; }
@@ -12,13 +12,14 @@ rustup=${RUSTUP_HOME:-$HOME/.rustup}
 tools=$(dirname "$(command -v cargo)")
 registry=${CARGO_HOME:-$HOME/.cargo}/registry
 
-# release NAME CLONE USER HOME ARCHITECTURE...: builds as a user who has a number and no name, and then makes the release.
+# release NAME CLONE USER HOME ARCHITECTURE...: builds as a user that has a UID but no name, and then makes
+# the release.
 release() {
     name=$1 clone=$2 user=$3 home=$4
     shift 4
     git clone -q "$here" "$clone"
     mkdir -p "$home/registry"
-    # The downloads are shared: unpacked sources have the paths that count.
+    # Only the downloads are shared: the unpacked sources have paths that could affect the binary.
     for part in cache index; do cp -r "$registry/$part" "$home/registry/"; done
     [ ! -e "$here/target/libclang" ] || { mkdir "$clone/target" && cp -r "$here/target/libclang" "$clone/target/"; }
     chown -R "$user:$user" "$clone" "$home"

@@ -1,14 +1,12 @@
 #!/bin/sh
-# Makes sure that a Docker engine answers, that there is a static busybox to build images from,
-# and that there are the few tools that the tests use. It installs and starts only what is
-# missing.
+# Makes sure that a Docker engine answers, that there is a static busybox for images, and that the few tools
+# that the tests use are installed. It installs and starts only what is missing.
 #
 #     tests/docker/setup.sh
 #
-# Where the engine is not the one that `docker` finds by itself, the script prints
-# DOCKER_HOST=... for the caller to export. That engine goes on running for the next caller.
-# `kill $(cat /run/rdma-init-docker/pid)` ends it, and `rm -r /run/rdma-init-docker
-# /var/lib/rdma-init-docker` removes its files.
+# If the engine is not the one that `docker` finds by itself, the script prints DOCKER_HOST=... for the
+# caller to export. That engine keeps running for the next caller. `kill $(cat /run/rdma-init-docker/pid)`
+# stops it, and `rm -r /run/rdma-init-docker /var/lib/rdma-init-docker` removes its files.
 set -eu
 
 run=/run/rdma-init-docker
@@ -21,7 +19,7 @@ sudo=
 say() { echo "docker setup: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# install PACKAGE...: installs packages. It first tries the package lists that are there.
+# install PACKAGE...: installs packages. It first tries the existing package lists.
 install() {
     command -v apt-get >/dev/null || die "install $*, or what is called so here"
     say "installing $*"
@@ -36,7 +34,7 @@ install() {
 
 answers() { timeout 20 docker "$@" version >/dev/null 2>&1; }
 
-# The containers of the tests are in the engine's default network.
+# The test containers use the engine's default network.
 has_bridge() { timeout 20 docker "$@" network inspect bridge >/dev/null 2>&1; }
 no_bridge() {
     die "the Docker engine that answers has no default bridge network, which the tests need. Remove \"bridge\": \"none\" from its
@@ -46,10 +44,9 @@ no_bridge() {
 start_engine() {
     say "starting an engine on $socket"
     $sudo mkdir -p "$run" "$data"
-    # The configuration of this machine is meant for another engine, so this one gets an empty
-    # one.
+    # This machine's configuration is for another engine, so this one gets an empty configuration.
     echo '{}' | $sudo tee "$run/daemon.json" >/dev/null
-    # The engine runs in a session of its own, so that a Ctrl-C for the tests does not end it.
+    # The engine runs in its own session, so that a Ctrl-C in the tests does not stop it.
     $sudo setsid sh -c 'exec dockerd --config-file "$0/daemon.json" --host "$1" --group "$2" \
         --pidfile "$0/pid" --exec-root "$0/exec" --data-root "$3" >"$0/log" 2>&1' \
         "$run" "$socket" "$(id -g)" "$data" </dev/null 9>&- &
@@ -65,11 +62,11 @@ start_engine() {
     done
 }
 
-# An administrator's programs may be in directories that are not in a user's search path.
+# Administrators' programs may be in directories outside a user's search path.
 PATH=$PATH:/usr/sbin:/sbin
 
 missing=
-# An image without a dynamic loader needs a busybox that is linked statically.
+# An image without a dynamic loader needs a statically linked busybox.
 [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing=busybox-static
 command -v setcap >/dev/null || missing="$missing libcap2-bin"
 command -v ps >/dev/null || missing="$missing procps"
@@ -85,10 +82,10 @@ if command -v docker >/dev/null && answers; then
     exit 0
 fi
 if ! command -v dockerd >/dev/null || ! command -v docker >/dev/null; then
-    # Some releases have the client in a package of its own, which docker.io only recommends.
+    # Some distributions have the client in a separate package that docker.io only recommends.
     client=$(apt-cache -q show docker-cli 2>/dev/null | grep -m1 '^Package: docker-cli$' || :)
     install docker.io ca-certificates iptables ${client:+docker-cli}
-    # Where there is a service manager, the installation has started the engine.
+    # If there is a service manager, the installation has started the engine.
     if answers; then
         has_bridge || no_bridge
         exit 0

@@ -1,18 +1,17 @@
 #!/bin/sh
-# Makes sure that what the tests of the examples need is there, and says where it is, in lines
+# Makes sure that everything that the examples' tests need is there, and prints where it is, in lines
 # NAME=VALUE:
 #
 #     tests/examples/setup.sh manifests    PYTHON, with Kubernetes' schemas, and KUBECTL
 #     tests/examples/setup.sh images       DEBIAN and RUST, images to build on
 #     tests/examples/setup.sh index        buildah, and no line
 #     tests/examples/setup.sh prometheus   PROMETHEUS, the directory of Debian's promtool and prometheus
-#     tests/examples/setup.sh              all of it
+#     tests/examples/setup.sh              all of these
 #
-# The script uses no image registry. debootstrap makes the images from Debian's packages, and
-# they get the certificates of this machine. RUST, which stands in for rust:1-bookworm, gets the
-# Rust of this machine as well. These images, and those that are built on them, are kept. To
-# remove them: docker rmi $(docker images --format '{{.Repository}}:{{.Tag}}'
-# rdma-init-examples)
+# The script uses no image registry. debootstrap builds the images from Debian's packages, and they get the
+# certificates of this machine. RUST, which replaces rust:1-bookworm, also gets the Rust of this machine.
+# These images, and those built on them, are kept. To remove them: docker rmi $(docker images --format
+# '{{.Repository}}:{{.Tag}}' rdma-init-examples)
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -21,13 +20,13 @@ suite=bookworm
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 
-# An administrator's programs may be in directories that are not in a user's search path.
+# Administrators' programs may be in directories outside a user's search path.
 PATH=$PATH:/usr/sbin:/sbin
 
 say() { echo "examples setup: $*" >&2; }
 
-# install PROGRAM PACKAGE: installs the package if the program is missing. It first tries the
-# package lists that are there.
+# install PROGRAM PACKAGE: installs the package if the program is missing. It first tries the existing
+# package lists.
 install() {
     command -v "$1" >/dev/null && return 0
     say "installing $2"
@@ -37,7 +36,7 @@ install() {
     apt_install "$2" 2>/dev/null || { $sudo apt-get update -qq >&2; apt_install "$2" >&2; }
 }
 
-# Two test programs that run at the same time must not make the same things.
+# Two test programs that run at the same time must not create the same files.
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
@@ -45,15 +44,15 @@ flock 9
 manifests() {
     wanted=$(cksum <"$here/requirements.txt" | tr ' ' -)
     venv=$cache/venv
-    # The file "complete" is written last. Where it is missing, an installation was cut off, and
-    # is made anew.
+    # The file "complete" is written last. If it is missing, an installation was interrupted, and is
+    # repeated.
     if ! [ -e "$venv/complete-$wanted" ]; then
         say "installing Kubernetes' schemas in target/examples"
         make_venv() { rm -rf "$venv"; python3 -m venv "$venv" >/dev/null 2>&1; }
         make_venv || { install pyvenv python3-venv; make_venv; }
         pip() { "$venv/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$@" >&2; }
         pip --requirement "$here/requirements.txt"
-        # Only the source of its models is read, so its dependencies are not needed.
+        # The test only reads the source of its models, so its dependencies are not needed.
         pip --no-deps kubeflow-training==1.9.4
         touch "$venv/complete-$wanted"
     fi
@@ -61,7 +60,7 @@ manifests() {
     echo "KUBECTL=$venv/bin/kubectl"
 }
 
-# import IMAGE FOLDER: makes an image of a root file system.
+# import IMAGE FOLDER: makes an image from a root file system.
 import() {
     $sudo tar -C "$2" -c . | docker import --message rdma-init-examples \
         --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' - "$1" >/dev/null
@@ -90,7 +89,7 @@ images() {
         $sudo rm -f "$root"/var/cache/apt/archives/*.deb
         [ ! -e $certificates ] || $sudo cp $certificates "$root$certificates"
         import "$debian" "$root"
-        # The official image of Rust has these packages, too.
+        # The official Rust image also has these packages.
         $sudo chroot "$root" sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
             apt-get install -qq -y --no-install-recommends gcc libc6-dev make pkg-config file' >/dev/null 2>&1
         $sudo rm -f "$root"/var/cache/apt/archives/*.deb
@@ -100,7 +99,7 @@ images() {
         $sudo cp -a "$sysroot/lib/rustlib/$(uname -m)-unknown-linux-gnu" "$root/usr/local/lib/rustlib"
         import "$rust" "$root"
         $sudo rm -rf "$root"
-        # Removes the images of another Rust, or with other certificates.
+        # This removes the images with another Rust or with other certificates.
         docker images --format '{{.Repository}}:{{.Tag}}' rdma-init-examples |
             grep -E ':(debian|rust)-' | grep -vxF -e "$debian" -e "$rust" |
             xargs -r docker rmi --no-prune >/dev/null || :
@@ -109,7 +108,7 @@ images() {
     echo "RUST=$rust"
 }
 
-# The server is not installed: its package would start it.
+# The server package is not installed, because that would start the server.
 prometheus() {
     folder=$cache/prometheus
     if ! [ -x "$folder/usr/bin/promtool" ]; then

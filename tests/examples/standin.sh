@@ -1,7 +1,7 @@
 #!/bin/sh
-# Stands in for a program that a job starts. It prints its parent, its arguments and its
-# environment. Under the name torchrun it refuses the arguments that torchrun would refuse. With
-# STANDIN_STAYS in its environment it goes on running.
+# Replaces a program that a job starts. It prints its parent, its arguments, and its environment. Under the
+# name torchrun, it rejects the arguments that torchrun would reject. With STANDIN_STAYS in its environment,
+# it keeps running.
 name=${0##*/}
 
 refuse() { echo "$name: $*" >&2; exit 2; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches the newest release of each library that is modelled, and says what it has that the model has not:
-# tests/follow/follow.sh [PACKAGE...]. Wheels go to target/follow, and those that are there are kept.
+# Downloads the newest version of each modeled library, and reports what it has that the model lacks:
+# tests/follow/follow.sh [PACKAGE...]. Wheels are stored in target/follow, and existing ones are kept.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 repository=$(cd "$here/../.." && pwd -P)
@@ -9,7 +9,7 @@ cache=$repository/target/follow
 mkdir -p "$cache"
 failed=
 for package; do
-    # `vllm (0.23.0)` is its first line.
+    # The first line is, for example, `vllm (0.23.0)`.
     version=$(python3 -m pip index versions --disable-pip-version-check "$package" 2>/dev/null | sed -n '1s/.*(\(.*\))$/\1/p')
     if [ -z "$version" ]; then
         echo "$package: pip cannot say what its newest release is"
@@ -20,7 +20,8 @@ for package; do
     if [ ! -e "$wheels" ]; then
         echo "$package: fetching $version" >&2
         rm -rf "$wheels.new"
-        # Each tag that the wheels of these packages have: pip takes only those that this machine's own C library fits.
+        # All tags of these packages' wheels: by default, pip takes only those that match this machine's C
+        # library.
         python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: \
             --dest "$wheels.new" "$package==$version" >&2 || { failed="$failed $package"; continue; }
         mv "$wheels.new" "$wheels"
@@ -34,14 +35,14 @@ for package; do
         *) set -- ;;
     esac
     python3 "$here/names.py" "$package" "$version" "$wheels"/*.whl "$@"
-    # Where the library can be asked on random hosts, beside the model.
+    # If the library can be asked on random hosts, compare it with the model.
     case $package in
         nvidia-nccl-*)
             RDMA_INIT_TEST_NCCL=$version sh "$here/../nccl/setup.sh"
             RDMA_INIT_TEST_NCCL=$version cargo test --locked --test nccl -- random model forecast || failed="$failed $package"
             ;;
         nixl-*)
-            # The UCX of this machine: that of the wheel has no ucx_info.
+            # This uses the UCX of this machine, because the wheel has no ucx_info.
             cargo test --locked --test ucx || failed="$failed $package"
             ;;
     esac

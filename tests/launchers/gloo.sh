@@ -1,8 +1,8 @@
 #!/bin/sh
-# Two nodes in network namespaces of their own, on each of which /etc/hosts has 127.0.1.1 for the
-# node's name, as Debian writes it; and a job of two ranks over Gloo.
+# Runs two nodes in network namespaces, each with an /etc/hosts that maps the node's name to 127.0.1.1, as
+# Debian does, and a job of two ranks over Gloo.
 #   gloo.sh BINARY PYTHON SECONDS OPTION...     the options are those of BINARY
-# The output of the ranks lies in two files "node-N" of the working directory. The status is that of the
+# The output of the ranks is in two files "node-N" in the working directory. The exit status is that of the
 # last rank that failed.
 set -eu
 init=$1
@@ -23,7 +23,7 @@ for node in 1 2; do
     printf '127.0.0.1 localhost\n127.0.1.1 node-%s\n' "$node" >"hosts-$node"
 done
 
-# node NUMBER OPTION...: its rank, as PID 1's command. The machine's own /etc stays as it is.
+# node NUMBER OPTION...: runs its rank as the command of PID 1. The machine's own /etc stays unchanged.
 node() {
     number=$1
     shift

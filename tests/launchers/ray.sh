@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes sure that target/ray is a virtual environment with Ray, and prints its directory and that of
-# the Python that it is made from.
+# Makes sure that target/ray is a virtual environment with Ray, and prints its directory and that of the
+# Python installation it is based on.
 set -eu
 
 version=2.60.0

@@ -8,8 +8,8 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=tests/support/environment.sh
 . "$here/../support/environment.sh"
 
-# The build for CPUs comes from an index of PyTorch's own. The build of PyPI works as well,
-# but brings CUDA and takes more than 5 GB.
+# The build for CPUs comes from PyTorch's own index. The build from PyPI works as well, but it includes CUDA
+# and takes more than 5 GB.
 packages() {
     pip --retries 0 --index-url https://download.pytorch.org/whl/cpu "torch==$version" 2>/dev/null ||
         pip "torch==$version"

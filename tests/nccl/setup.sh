@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes sure that target/nccl has the NCCL libraries of tests/nccl/versions, or of
-# RDMA_INIT_TEST_NCCL, and the driver that runs them.
+# Makes sure that target/nccl has the NCCL libraries in tests/nccl/versions or in RDMA_INIT_TEST_NCCL, and
+# the driver that runs them.
 #
 #     tests/nccl/setup.sh           makes both
 #     tests/nccl/setup.sh build     builds only the driver, if its sources are newer
@@ -8,8 +8,7 @@
 # With RDMA_INIT_TEST_NCCL_ARCHITECTURE=aarch64, the directory is target/nccl-aarch64, with the libraries
 # of tests/nccl/versions-aarch64, and the driver is for QEMU.
 #
-# A library that is there is kept. If a download was cut off, the next run fetches the library
-# again.
+# An existing library is kept. If a download was interrupted, the next run downloads the library again.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -22,14 +21,13 @@ sudo=
 
 say() { echo "nccl setup: $*" >&2; }
 
-# compile RESULT ARGUMENT...: compiles a file and moves it to its place in one step, because a
-# test may be running.
+# compile RESULT ARGUMENT...: compiles a file and moves it to its place atomically, because a test may be
+# running.
 compile() {
     result=$cache/build/$1
     shift
     [ -e "$result" ] && [ -z "$(find "$here/driver" "$here/env" "$here/ras" "$here/verbs" "$0" -newer "$result")" ] && return 0
-    # -U_FORTIFY_SOURCE keeps out the header's own versions of functions that the driver
-    # replaces.
+    # -U_FORTIFY_SOURCE disables the header's own versions of functions that the driver replaces.
     # shellcheck disable=SC2086
     $compiler -O1 -Wall -Wextra -D_GNU_SOURCE -U_FORTIFY_SOURCE -o "$result.$$" "$@"
     mv "$result.$$" "$result"
@@ -39,14 +37,14 @@ build() {
     mkdir -p "$cache/build"
     compiler=gcc
     if [ -n "$architecture" ]; then
-        # libc6 and the others are what QEMU's program loads.
+        # QEMU's program loads libc6 and the following packages.
         sh "$here/../sysroot.sh" "$architecture" libc6-dev linux-libc-dev libc6 libgcc-s1 libstdc++6
         root=$repository/target/sysroot/$architecture
         compiler="$architecture-linux-gnu-gcc --sysroot=$root -B$root/usr/lib/$architecture-linux-gnu"
     fi
     compile driver -rdynamic "$here"/driver/*.c -ldl
     compile libnccl-env-test.so -shared -fPIC "$here/env/plugin.c"
-    # Its ranks have no GPU; it replaces functions of NCCL in x86-64's instructions.
+    # The ranks of RAS have no GPU, so this replaces functions of NCCL with x86-64 instructions.
     [ -n "$architecture" ] || [ "$(uname -m)" != x86_64 ] || compile ras "$here"/ras/*.c -ldl
     compile env-client "$here/env/client.c" -ldl -lpthread
     for name in ibverbs mlx5; do
@@ -66,7 +64,7 @@ install_pip() {
     apt_install 2>/dev/null || { $sudo apt-get update -qq >&2; apt_install; }
 }
 
-# Takes the library out of the wheel for PyTorch, which exists for each version.
+# Extracts the library from the wheel for PyTorch, which exists for each version.
 fetch() {
     folder=$cache/$1
     wheels=$folder/wheel

@@ -1,13 +1,13 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by what needs packages of PyPI. It sets version, and a function `packages` that installs them
-# with `pip`; `environment FOLDER WHAT` then makes sure that FOLDER is a virtual environment with them.
+# Sourced by scripts that need packages from PyPI. A script sets version, and defines a function `packages`
+# that installs them with `pip`; `environment FOLDER WHAT` then makes sure that FOLDER is a virtual
+# environment with them.
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 
 pip() { "$folder/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$@" >&2; }
 
-# The file "complete" is written last. Where it is missing, an installation was cut off, and is
-# made anew.
+# The file "complete" is written last. If it is missing, an installation was interrupted, and is repeated.
 environment() {
     folder=$1
     ! [ -e "$folder/complete-$version" ] || return 0

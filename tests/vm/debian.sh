@@ -1,13 +1,13 @@
-# For setup.sh, where the guest's architecture is not this machine's: a Debian 12 for it, in
-# the directory `debian`. Nothing is installed on this machine, and its own apt learns nothing.
+# For setup.sh, if the guest's architecture is not this machine's: makes a Debian 12 for it in the directory
+# `debian`. Nothing is installed on this machine, and its own apt stays unchanged.
 # shellcheck shell=sh disable=SC2086,SC2154
 
-# What the scripts of guest/ call.
+# The programs that the scripts in guest/ call.
 programs='base-files usr-is-merged libc-bin bash dash coreutils debianutils findutils grep sed
     mawk util-linux procps kmod iproute2 strace perftest busybox-static'
 
-# From here on, apt's programs are about that Debian and keep their state in the directory. What
-# this machine's configuration of apt says counts as well, as it may name a proxy.
+# From here on, apt's programs work on that Debian and keep their state in the directory. This machine's apt
+# configuration also applies, because it may set a proxy.
 use_its_apt() {
     case $architecture in
         x86_64) name=amd64 ;;
@@ -36,11 +36,11 @@ END
     sudo=
 }
 
-# Unpacks the programs with what they depend on: the guest's root file system.
+# Unpacks the programs with their dependencies: the guest's root file system.
 fetch_root() {
     new=$debian/root.new
     rm -rf "$debian/root" "$new" "$debian/apt/cache/archives"
-    # Before there are files, as some packages still name the former directories.
+    # These links must exist before any files, because some packages still use the old directories.
     for folder in bin sbin lib; do
         mkdir -p "$new/usr/$folder"
         ln -s "usr/$folder" "$new/$folder"
@@ -52,7 +52,7 @@ fetch_root() {
         dpkg-deb --fsys-tarfile "$deb" | tar -C "$new" -x --keep-directory-symlink
     done
     rm -rf "$debian/apt/cache/archives"
-    # What the packages' scripts would do, which do not run here.
+    # These steps replace the packages' scripts, which cannot run here.
     ln -s mawk "$new/usr/bin/awk"
     echo 'root:x:0:0:root:/root:/bin/sh' >"$new/etc/passwd"
     echo 'root:x:0:' >"$new/etc/group"

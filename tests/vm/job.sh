@@ -1,6 +1,6 @@
-# One of three machines with two soft-RoCE rails between them, and a network for TCP: the functions of
-# scripts in which these machines are the nodes of jobs, node 1 being node 0 of each. For scripts with the
-# arguments BINARY NUMBER, which run in the virtual machine of run.sh:
+# Functions for scripts in three machines with two soft-RoCE rails between them, and a network for TCP.
+# These machines are the nodes of jobs; machine 1 is node 0 of each job. The scripts have the arguments
+# BINARY NUMBER, and run in the virtual machine of run.sh:
 #
 #   . tests/vm/lib.sh
 #   . tests/vm/job.sh
@@ -16,21 +16,21 @@ port=18516
 wait=150s
 each=20s
 
-# next NAME: another job. A port for each, as who comes early must not find the node 0 of the job
-# before.
+# next NAME: starts another job. Each job gets a new port, because an early node must not find node 0 of the
+# previous job.
 next() {
     read -r now _ </proc/uptime
     echo "--- $1 (at $now s)"
     port=$((port + 1))
 }
 
-# node [ARGUMENT...]: this machine's part; where `become` is exec, in place of this shell.
+# node [ARGUMENT...]: runs this machine's node; if `become` is exec, it replaces this shell.
 node() {
     ${become:-} "$init" preflight --nodes 3 --node $((number - 1)) --meet "node1:$port" --wait "$wait" \
         --each "$each" "$@" >/run/out 2>&1
 }
 
-# job CODE [ARGUMENT...]: this machine's part, to its end; in /run/out, shown.
+# job CODE [ARGUMENT...]: runs this machine's node to its end; writes the output to /run/out, and shows it.
 job() {
     wanted=$1
     shift
@@ -40,14 +40,14 @@ job() {
     expect 'exit code' "$code" "$wanted"
 }
 
-# accuses NAME: the failures of the verdict name this one, and no other node or rail.
+# accuses NAME: expects that the failures in the verdict name this node, and no other node or rail.
 accuses() {
     grep -E 'FAILED  |preflight failed' /run/out >/run/verdict || fail "nothing has failed"
     grep -q -- "$1" /run/verdict || fail "no $1 in the verdict"
     for other in node1 node2 node3; do
         case $1 in
             "$other"*) ;;
-            # A clause may say whom a node could not reach.
+            # A clause may name nodes that a node could not reach.
             *) ! sed 's/(.*//; s/: .*//' /run/verdict | grep -q "FAILED *$other" || fail "$other is accused" ;;
         esac
     done

@@ -1,5 +1,5 @@
-# For setup.sh: a kernel with pages of 64 KiB, which Debian does not have. It is built from
-# Debian's source of Linux 6.1, which takes two processors ten minutes.
+# For setup.sh: builds a kernel with pages of 64 KiB, which Debian does not have, from Debian's source of
+# Linux 6.1. This takes ten minutes on two CPUs.
 # shellcheck shell=sh disable=SC2154
 
 compiler=
@@ -12,7 +12,7 @@ tools_of_build() {
     done
 }
 
-# The kernel, in the same places as one of a package.
+# Builds the kernel, and puts it in the same places as a packaged one.
 build_kernel() {
     sources=$cache/sources
     build=$cache/build
@@ -33,7 +33,7 @@ build_kernel() {
         ! kernel_make "-j$(nproc)" Image; then
         die 'cannot build the kernel'
     fi
-    # It has no modules. modprobe learns what it has in their place.
+    # It has no modules, and modprobe is configured to use the built-in ones instead.
     version=$(cat "$build/include/config/kernel.release")
     mkdir -p "$cache/kernel/lib/modules/$version"
     for list in modules.builtin modules.builtin.modinfo; do

@@ -3,13 +3,13 @@
 #   . tests/vm/lib.sh
 # shellcheck shell=sh
 
-# fail MESSAGE...: ends the script.
+# fail MESSAGE...: prints the message and exits.
 fail() {
     echo "FAIL: $*"
     exit 1
 }
 
-# expect NAME GOT WANTED
+# expect NAME GOT WANTED: fails unless both are equal.
 expect() {
     [ "$2" = "$3" ] || fail "$1
   got:    $2
@@ -17,14 +17,14 @@ expect() {
     echo "ok: $1"
 }
 
-# has NAME TEXT: whether it is in /run/out.
+# has NAME TEXT: fails unless the text is in /run/out.
 has() {
     grep -q -- "$2" /run/out || fail "$1: no $2"
     echo "ok: $1"
 }
 
-# await NAME COMMAND...: until COMMAND succeeds, for await_limit seconds (20). For what the kernel
-# does in its own time and does not announce, such as the entries of a GID table.
+# await NAME COMMAND...: waits until COMMAND succeeds, for at most await_limit seconds (20). It is for what
+# the kernel does at its own pace without an event, such as filling a GID table.
 await() {
     await_what=$1
     shift
@@ -37,7 +37,7 @@ await() {
     done
 }
 
-# gid_of ADDRESS: an IPv4 or IPv6 address as GID tables spell it.
+# gid_of ADDRESS: prints an IPv4 or IPv6 address in the form of GID tables.
 gid_of() {
     case $1 in
         *:*) ;;
@@ -64,9 +64,9 @@ gid_of() {
     }'
 }
 
-# gid_slots HCA ADDRESS: the GID table's slots with this address, one a line.
-# Here and below only the first hundred slots are read, as reading a thousand
-# takes seconds under emulation and the kernel fills the lowest free one.
+# gid_slots HCA ADDRESS: prints the indexes of the GID entries with this address, one per line. Here and
+# below, only the first hundred entries are read, because reading a thousand takes seconds under emulation,
+# and the kernel fills the lowest free one.
 gid_slots() {
     (
         cd "/sys/class/infiniband/$1/ports/1/gids" || exit 1
@@ -74,11 +74,11 @@ gid_slots() {
     )
 }
 
-# gid_table HCA: SLOT GID TYPE NETDEV of each slot in use.
+# gid_table HCA: prints INDEX GID TYPE NETDEV of each used entry.
 gid_table() {
     (
         cd "/sys/class/infiniband/$1/ports/1" || exit 1
-        # An empty slot is all zeros here, and an error in gid_attrs.
+        # An empty entry is all zeros here, and an error in gid_attrs.
         (cd gids && grep -vHx '[0:]*' [0-9] [0-9][0-9]) |
             while IFS=: read -r slot gid; do
                 read -r type <"gid_attrs/types/$slot" || type=-
@@ -88,12 +88,12 @@ gid_table() {
     )
 }
 
-# hca_on NETDEV: the name of the RDMA device on top of it, if any.
+# hca_on NETDEV: prints the name of the RDMA device on top of it, if there is one.
 hca_on() {
     rdma link show | sed -n "s|^link \([^/]*\)/1 .* netdev $1 *\$|\1|p"
 }
 
-# has_gids HCA ADDRESS...: whether all of them are in its GID table.
+# has_gids HCA ADDRESS...: returns whether all of them are in its GID table.
 has_gids() {
     (
         cd "/sys/class/infiniband/$1/ports/1/gids" || exit 1
@@ -104,23 +104,22 @@ has_gids() {
     )
 }
 
-# IPv6 addresses become GIDs only after the search for duplicates, a second or
-# two later, and would change the table under a test. This ends the search for
-# the links to come of a network namespace, where COMMAND... enters it.
+# IPv6 addresses become GIDs only after duplicate address detection, a second or two later, and would change
+# the table during a test. This disables the detection for future links of a network namespace; COMMAND...
+# enters the namespace.
 no_duplicate_search() {
     "$@" busybox sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad'
 }
 
-# addresses NETDEV [IP-OPTION...]: one a line, the link-local one included.
+# addresses NETDEV [IP-OPTION...]: prints its addresses, one per line, including the link-local one.
 addresses() {
     netdev=$1
     shift
     ip "$@" -o addr show dev "$netdev" | awk '{ sub("/.*", "", $4); print $4 }'
 }
 
-# rxe NAME NETDEV ADDRESS/PREFIX: RDMA device NAME (soft-RoCE) on NETDEV, a dummy
-# link unless there is one of that name. Returns once the link's addresses are
-# in the device's GID table.
+# rxe NAME NETDEV ADDRESS/PREFIX: creates the RDMA device NAME (soft-RoCE) on NETDEV, which becomes a dummy
+# link unless it exists. Returns once the link's addresses are in the device's GID table.
 rxe() {
     no_duplicate_search
     [ -e "/sys/class/net/$2" ] || ip link add "$2" type dummy
@@ -130,13 +129,12 @@ rxe() {
     await "GIDs of $2 in $1" has_gids "$1" $(addresses "$2")
 }
 
-# container_netns NAME PARENT IFNAME ADDRESS/PREFIX: network namespace NAME with
-# a macvlan of PARENT in it, as network plugins make them. Another call with the
-# same NAME gives the namespace another link. Returns once the link's addresses
-# are in the GID table of the RDMA device on PARENT, where there is one.
+# container_netns NAME PARENT IFNAME ADDRESS/PREFIX: creates the network namespace NAME with a macvlan of
+# PARENT in it, as network plugins do. Another call with the same NAME adds another link to the namespace.
+# Returns once the link's addresses are in the GID table of the RDMA device on PARENT, if there is one.
 container_netns() {
     [ -e "/run/netns/$1" ] || ip netns add "$1"
-    # IFNAME may be taken in the namespace of the caller.
+    # IFNAME may already exist in the caller's namespace.
     printf '%s\n' "link add link $2 name container0 type macvlan mode bridge" \
         "link set container0 netns $1" | ip -batch -
     no_duplicate_search nsenter --net="/run/netns/$1"
@@ -148,12 +146,12 @@ container_netns() {
         has_gids "$hca" $(addresses "$3" -netns "$1")
 }
 
-# pod_with_a_rail: a host with the HCA mlx5_1, and with mlx5_0 as its primary NIC, and the container `pod`
-# with a link of each. Sets `host` and `own`, the slots of the host's and of the container's address on
-# mlx5_1; what takes the first one takes the host's.
+# pod_with_a_rail: creates a host with the HCA mlx5_1, and with mlx5_0 as its primary NIC, and the container
+# `pod` with a link of each. Sets `host` and `own`, the GID indexes of the host's and of the container's
+# address on mlx5_1. A program that uses the first matching entry gets the host's.
 pod_with_a_rail() {
     rxe mlx5_1 eth1 25.11.128.2/27
-    # With the default route.
+    # This one has the default route.
     rxe mlx5_0 eth0 10.0.60.3/24
     container_netns pod eth1 net1 25.11.128.9/27
     container_netns pod eth0 eth0 10.0.60.77/24
@@ -163,13 +161,12 @@ pod_with_a_rail() {
     [ "$host" -lt "$own" ] || fail "the host's slot $host is not before the container's, $own"
 }
 
-# in_container NETNS COMMAND...: COMMAND as PID 1 of a PID namespace, with mounts
-# of its own: a /proc for the one and a /sys for the other namespace, read-only
-# as container runtimes have it. COMMAND is a program, not a function. Its
-# status is in_container's. A signal for it goes to container_pid's process.
+# in_container NETNS COMMAND...: runs COMMAND as PID 1 of a PID namespace with separate mounts: a /proc for
+# the PID namespace and a /sys for the network namespace, read-only as in container runtimes. COMMAND is a
+# program, not a function. Returns its exit status. To signal it, use the PID from container_pid.
 in_container() {
     container=$1
-    # busybox would take its own applet for a program without a path.
+    # Without a path, busybox would run its own applet instead of the program.
     program=$(command -v "$2") || fail "in_container: no program $2"
     case $program in
         */*) ;;
@@ -177,9 +174,9 @@ in_container() {
     esac
     shift 2
     set -- "$program" "$@"
-    # busybox, as each program with a loader costs a tenth of a second here; by
-    # its path, or its shell would run the applets in itself, which fails.
-    # Lazy unmounts take along what is mounted below.
+    # busybox, because each program with a loader costs a tenth of a second here. It is called by its path,
+    # because its shell would otherwise run the applets within itself, which fails. Lazy unmounts also
+    # remove the mounts below.
     # shellcheck disable=SC2016
     nsenter --net="/run/netns/$container" \
         unshare --mount --ipc --pid --fork --kill-child busybox sh -c '
@@ -192,8 +189,8 @@ in_container() {
             exec "$@"' in_container "$@"
 }
 
-# container_pid NETNS: the PID, as seen from outside, of the PID 1 that
-# in_container runs in this network namespace.
+# container_pid NETNS: prints the PID, as seen from outside, of the PID 1 that in_container runs in this
+# network namespace.
 container_pid() {
     for candidate in $(ip netns pids "$1"); do
         if [ "$(awk '$1 == "NSpid:" { print $3 }' "/proc/$candidate/status" 2>/dev/null)" = 1 ]; then
@@ -204,7 +201,7 @@ container_pid() {
     return 1
 }
 
-# rails NUMBER: makes this machine the one of that number among some that have two soft-RoCE rails
+# rails NUMBER: makes this machine the one with that number in a group of machines with two soft-RoCE rails
 # between them, mlx5_1 on eth1 and mlx5_2 on eth2, and eth0 for TCP. The first one is called node1.
 rails() {
     ip addr add "10.9.0.$1/24" dev eth0
@@ -215,10 +212,10 @@ rails() {
     echo '10.9.0.1 node1' >>/etc/hosts
 }
 
-# rail_address RAIL NUMBER
+# rail_address RAIL NUMBER: prints the address of that machine on this rail.
 rail_address() { echo "25.11.128.$((($1 - 1) * 32 + $2))"; }
 
-# lose RAIL NUMBER...: what this machine sends to the others over this rail goes nowhere.
+# lose RAIL NUMBER...: drops what this machine sends to those machines over this rail.
 lose() {
     lost_rail=$1
     shift
@@ -228,7 +225,7 @@ lose() {
     done
 }
 
-# find_again RAIL NUMBER...: ends it.
+# find_again RAIL NUMBER...: undoes this.
 find_again() {
     lost_rail=$1
     shift
@@ -237,7 +234,7 @@ find_again() {
     done
 }
 
-# other_family NUMBER: both rails of this machine get IPv6 addresses in place of those of IPv4.
+# other_family NUMBER: replaces the IPv4 addresses of both rails of this machine with IPv6 addresses.
 other_family() {
     for rail in 1 2; do
         ip addr flush dev "eth$rail" scope global

@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=tests/support/environment.sh
 . "$here/../support/environment.sh"
 
-# Data between processors' memory needs neither PyTorch nor CUDA, which the wheel asks for.
+# Moving data between CPU memory needs neither PyTorch nor CUDA, which the wheel depends on.
 packages() { pip --no-deps "nixl-cu12==$version" numpy; }
 
 environment "$here/../../target/nixl" "NIXL $version in target/nixl (90 MB)"

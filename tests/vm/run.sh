@@ -3,28 +3,27 @@
 #
 #   tests/vm/run.sh [-m MODULE]... [-l LOCAL:REMOTE]... [-b PORT:NUMBER]... SCRIPT [ARG...]
 #
-# The guest sees this machine's files at the same paths, read-only under a
-# scratch layer: all that it writes is gone afterwards. /tmp, /run, /dev, /proc
-# and /sys are its own; of the host's /tmp and /run it sees the directory of the
-# repository, of SCRIPT and of each ARG that is an absolute path. A guest of another
-# architecture has a Debian of its own, and sees of this machine only such directories.
-# SCRIPT starts in the repository with an environment of its own; its output is
-# this program's standard output, its exit status this program's.
+# The guest sees this machine's files at the same paths, read-only under a temporary layer: everything that
+# it writes is lost afterwards. /tmp, /run, /dev, /proc, and /sys are its own; of the host's /tmp and /run,
+# it sees the directory of the repository, of SCRIPT, and of each ARG that is an absolute path. A guest of
+# another architecture has its own Debian, and sees only these directories of this machine. SCRIPT starts in
+# the repository with a separate environment; its output is the standard output of this script, and its exit
+# status the status of this script.
 #
-#   -m MODULE         load one more kernel module, with what it needs
-#   -l LOCAL:REMOTE   a network card (eth0, eth1, ...) whose frames go from the UDP
+#   -m MODULE         load one more kernel module, with its dependencies
+#   -l LOCAL:REMOTE   a network interface (eth0, eth1, ...) whose frames go from the UDP
 #                     port LOCAL of this machine to REMOTE, which is another guest's
-#   -b PORT:NUMBER    a network card on a network of several guests, which have the same PORT and
-#                     each a NUMBER of its own
+#   -b PORT:NUMBER    a network interface on a network of several guests, which have the same PORT
+#                     and different NUMBERs
 #
 #   RDMA_INIT_VM_TIMEOUT  seconds for boot and script together (180)
-#   RDMA_INIT_VM_MEMORY   MiB of the guest (2048)
-#   RDMA_INIT_VM_CPUS     processors of the guest (2)
-#   RDMA_INIT_VM_MACHINE  the guest: x86_64, aarch64, aarch64-16k or aarch64-64k, by the size
-#                         of its pages (this machine's own architecture)
+#   RDMA_INIT_VM_MEMORY   memory of the guest in MiB (2048)
+#   RDMA_INIT_VM_CPUS     CPUs of the guest (2)
+#   RDMA_INIT_VM_MACHINE  the guest: x86_64, aarch64, aarch64-16k, or aarch64-64k, by page size
+#                         (this machine's own architecture)
 #   RDMA_INIT_VM_CACHE    what setup.sh prepared (target/vm of the repository, target/vm-MACHINE)
 #
-# Status 124: beyond the time limit; 125: the virtual machine did not work.
+# Status 124: the time limit expired; 125: the virtual machine did not work.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -90,8 +89,8 @@ quote() {
     printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"
 }
 
-# The guest's two programs travel beside the prepared initramfs, so that a
-# change of them needs no new setup; the kernel unpacks both archives.
+# The guest's two programs are beside the prepared initramfs, so that changing them needs no new set-up; the
+# kernel unpacks both archives.
 mkdir "$work/top"
 cp "$here/guest/init" "$here/guest/main" "$work/top/"
 {
@@ -109,15 +108,15 @@ cp "$here/guest/init" "$here/guest/main" "$work/top/"
 (cd "$work/top" && find . | cpio -o -H newc --quiet -R 0:0) |
     cat "$cache/initramfs" - >"$work/initramfs"
 
-# The descriptor on both ends lets neither the reader nor QEMU wait for the
-# other to open the pipe, even where QEMU never starts.
+# This descriptor opens both ends, so that neither the reader nor QEMU waits for the other to open the pipe,
+# even if QEMU never starts.
 mkfifo "$work/out"
 exec 8<>"$work/out"
 cat <"$work/out" 8>&- &
 reader=$!
 
-# The script's arguments are in the initramfs by now. The card's address tells guests
-# apart; it boots from nowhere, so needs no ROM.
+# The script's arguments are in the initramfs by now. The MAC address of the interface distinguishes guests.
+# The interface is not used for booting, so it needs no ROM.
 set --
 for link in $links; do
     case $link in
@@ -125,7 +124,7 @@ for link in $links; do
             port=${link#bus:}
             guest=${port#*:} port=${port%:*}
             mac=$(printf '52:54:%02x:00:%02x:%02x' "$guest" $((port / 256)) $((port % 256)))
-            # Packets to a group do not leave this machine.
+            # Multicast packets do not leave this machine.
             set -- "$@" -netdev "socket,id=link$#,mcast=239.255.77.7:$port,localaddr=127.0.0.1" \
                 -device "virtio-net-pci,netdev=link$#,mac=$mac,romfile="
             continue
@@ -137,14 +136,14 @@ for link in $links; do
         -device "virtio-net-pci,netdev=link$#,mac=$mac,romfile="
 done
 
-# No KVM: the device node may be there and not work. The processor has a random source, and
-# no more than programs need: what is above costs emulation its speed.
+# No KVM, because the device node may exist but not work. The CPU has a random source, and otherwise only
+# what programs need, because every further feature slows down the emulation.
 case $architecture in
     x86_64) console=ttyS0 board=pc processor=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+fsgsbase,+rdrand ;;
-    # The kind of pointer authentication that is cheap to emulate.
+    # This kind of pointer authentication is cheap to emulate.
     aarch64) console=ttyAMA0 board=virt processor=max,pauth-impdef=on ;;
 esac
-# A kernel without modules would come with a dummy link that no test asked for.
+# A kernel without modules would otherwise create a dummy link that no test requested.
 timeout -k 5 "$limit" "qemu-system-$architecture" \
     -accel tcg,thread=multi -machine "$board" -cpu "$processor" \
     -smp "${RDMA_INIT_VM_CPUS:-2}" -m "${RDMA_INIT_VM_MEMORY:-2048}" \
@@ -167,7 +166,7 @@ vm=
 exec 8>&-
 wait "$reader" || :
 
-# log [FIRST]: QEMU's words and the kernel's, the latter from line FIRST on.
+# log [FIRST]: prints the messages of QEMU and of the kernel, the latter from line FIRST on.
 log() {
     sed 's/^/vm qemu: /' "$work/qemu" >&2
     [ ! -f "$work/console" ] ||
@@ -177,7 +176,7 @@ log() {
 touch "$work/report"
 status=$(sed -n 's/^status //p' "$work/report")
 [ "$status" != 0 ] || exit 0
-# How the kernel came up is of interest only where no script was started.
+# The kernel's boot messages matter only if no script was started.
 if grep -q started "$work/report"; then
     log 'Run .init as init'
 else

@@ -1,25 +1,23 @@
 #!/bin/sh
-# Prepares what tests/vm/run.sh boots: a distribution kernel, its modules and
-# an initramfs, all below one cache directory. The machine gets the few tools that
-# it lacks; it never gets another kernel of its own.
+# Prepares what tests/vm/run.sh boots: a distribution kernel, its modules, and an initramfs, all below one
+# cache directory. The machine gets the few tools that it lacks, but never another kernel of its own.
 #
 #   tests/vm/setup.sh [CACHE]      CACHE defaults to target/vm of the repository
 #
-# A cache that is complete is left as it is: delete the directory for a newer
-# kernel. RDMA_INIT_VM_MACHINE chooses another machine, see run.sh.
+# A complete cache is kept: delete the directory to get a newer kernel. RDMA_INIT_VM_MACHINE chooses another
+# machine, see run.sh.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 repo=$(cd "$here/../.." && pwd -P)
 
-# Loaded before the root file system is there, so they have to be in the
-# initramfs.
+# These modules are loaded before the root file system is mounted, so they must be in the initramfs.
 boot_modules='virtio_pci virtio_console 9pnet_virtio 9p overlay'
-# Soft-RoCE and the links that container networks are made of. rdma_rxe asks
-# the crypto layer for crc32 by name, which modules.dep does not tell.
+# Soft-RoCE, and the links that container networks consist of. rdma_rxe requests crc32 from the crypto layer
+# by name, which is not listed in modules.dep.
 rdma_modules='crc32_generic ib_uverbs rdma_rxe dummy macvlan 8021q veth'
 
-# What guests of this machine's architecture ask, without CUDA and without a GPU.
+# Packages for guests with this machine's architecture, without CUDA and without a GPU.
 mooncake='mooncake-transfer-engine-non-cuda==0.3.13.post1'
 nvshmem='nvidia-nvshmem-cu12==3.2.5'
 
@@ -37,21 +35,20 @@ cache=${1:-$cache}
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 
-# apt-get WORDS...: tries the package lists that are there first. Refreshing
-# them takes longer than most of the rest, and is needed only where they are
-# absent or name a version that the mirror has dropped.
+# apt-get WORDS...: tries the existing package lists first. Refreshing them takes longer than most of the
+# rest, and is needed only if they are missing or name a version that the mirror has dropped.
 apt() {
     "$@" && return 0
     $sudo apt-get -q update >&2
     "$@"
 }
 
-# have PROGRAM PACKAGE: notes in `missing` what has to be installed.
+# have PROGRAM PACKAGE: adds the package to `missing` if the program is not installed.
 have() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
 
 install_missing() {
     missing=
-    # The tools of an administrator may be outside a user's search path.
+    # Administrators' tools may be outside a user's search path.
     PATH=$PATH:/usr/sbin:/sbin
     have "qemu-system-$architecture" "$emulator"
     have cpio cpio
@@ -65,7 +62,7 @@ install_missing() {
         --no-install-recommends $missing >&2 || die "cannot install$missing"
 }
 
-# What a guest finds on this machine.
+# Installs the tools that a guest uses from this machine.
 tools_of_guest() {
     have ip iproute2
     have rdma iproute2
@@ -77,14 +74,13 @@ tools_of_guest() {
     have cc gcc
     [ -e /usr/include/infiniband/verbs.h ] || missing="$missing libibverbs-dev"
     python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
-    # A busybox that needs a loader cannot be the only program of an initramfs.
+    # A busybox that needs a loader cannot be the only program in an initramfs.
     if ! [ -x /bin/busybox ] || ldd /bin/busybox >/dev/null 2>&1; then
         missing="$missing busybox-static"
     fi
 }
 
-# Names the packages that hold the kernel image and its modules: Debian has one,
-# Ubuntu splits it in three.
+# Prints the packages with the kernel image and its modules: Debian has one, Ubuntu splits it into three.
 kernel_packages() {
     for meta in $kernels; do
         found=$(apt-cache depends --recurse --no-recommends --no-suggests \
@@ -100,8 +96,8 @@ kernel_packages() {
 fetch_kernel() {
     rm -rf "$cache/kernel" "$cache/fetch"
     mkdir -p "$cache/kernel" "$cache/fetch"
-    # The names are looked up again after a refresh of the lists, which may know newer ones.
-    # apt would otherwise download as a user who may not write here.
+    # The names are determined again after the lists are refreshed, because the new lists may have later
+    # versions. Otherwise apt would download as a user that may not write here.
     download() {
         packages=$(kernel_packages) || return 1
         # shellcheck disable=SC2086
@@ -115,7 +111,7 @@ fetch_kernel() {
         dpkg-deb -x "$deb" "$cache/kernel"
     done
     rm -rf "$cache/fetch"
-    # Three quarters of the modules drive devices that this machine has not.
+    # Three quarters of the modules are for devices that this machine does not have.
     (
         cd "$cache"/kernel/lib/modules/*/kernel
         rm -rf sound
@@ -128,11 +124,12 @@ fetch_kernel() {
     )
     depmod -b "$cache/kernel" "$(basename "$cache"/kernel/lib/modules/*)"
     unpack_kernel
-    # The last step: a kernel without it was not fetched completely.
+    # The last step: if the image is missing, the kernel was not downloaded completely.
     mv -f "$cache/kernel/image" "$cache/vmlinux"
 }
 
-# An sshd for the guests. Unpacked and not installed, as this machine would start it.
+# Downloads an sshd for the guests. It is unpacked but not installed, because installing would start it on
+# this machine.
 fetch_sshd() {
     rm -rf "$cache/sshd" "$cache/fetch"
     mkdir -p "$cache/sshd" "$cache/fetch"
@@ -150,8 +147,9 @@ fetch_sshd() {
     esac
 }
 
-# fetch_wheel NAME REQUIREMENT LIBRARY: a wheel for this machine's Python, unpacked in the directory NAME
-# and not installed. It has to have what LIBRARY needs, and of a large one only LIBRARY is kept.
+# fetch_wheel NAME REQUIREMENT LIBRARY: downloads a wheel for this machine's Python, and unpacks it in the
+# directory NAME without installing it. The machine must have what LIBRARY needs, and only LIBRARY is kept
+# from a large wheel.
 fetch_wheel() {
     rm -rf "${cache:?}/$1" "$cache/fetch"
     mkdir -p "$cache/$1" "$cache/fetch"
@@ -167,11 +165,11 @@ END
     rm -rf "$cache/fetch"
     libraries=$(ldd "$cache/$1/$3" | awk '/not found/ { print $1 }')
     [ -z "$libraries" ] || die "$2 needs $libraries"
-    # The last step: a directory without it was not fetched completely.
+    # The last step: if this file is missing, the wheel was not downloaded completely.
     : >"$cache/$1/ready"
 }
 
-# Writes module or kernel $1, whose name or format is $2, uncompressed.
+# Writes the module or kernel $1 uncompressed. Its name or format is $2.
 unpack() {
     case $2 in
         *.zst) command -v zstd >/dev/null || apt $sudo apt-get -q install -y zstd >&2 ;;
@@ -184,16 +182,16 @@ unpack() {
     esac
 }
 
-# Under emulation the kernel takes seconds to unpack itself, half of the whole
-# boot, so it is unpacked here. QEMU starts such an image through its PVH entry
-# point; a kernel that has none, or is packed in another way, stays as it came.
+# Under emulation, the kernel takes seconds to unpack itself, half of the boot time, so this unpacks it in
+# advance. QEMU starts such an image at its PVH entry point. A kernel without one, or with another kind of
+# compression, stays as it is.
 unpack_kernel() {
     packed=$(echo "$cache"/kernel/boot/vmlinuz-*)
     cp "$packed" "$cache/kernel/image"
     grep -q '^CONFIG_PVH=y' "$cache"/kernel/boot/config-* || return 0
     number() { od -An -j"$2" -N"$3" -tu"$3" "$1" | tr -d ' '; }
-    # The x86 boot protocol: the setup code's sectors (beside the boot sector),
-    # then the place and length of the payload, which ends with its full size.
+    # From the x86 boot protocol: the number of setup sectors (besides the boot sector), then the offset and
+    # length of the payload, which ends with its uncompressed size.
     start=$((($(number "$packed" 497 1) + 1) * 512 + $(number "$packed" 584 4)))
     length=$(number "$packed" 588 4)
     tail -c +$((start + 1)) "$packed" | head -c "$length" >"$cache/kernel/payload"
@@ -203,7 +201,7 @@ unpack_kernel() {
         28b52ffd) format=.zst ;;
         *) return 0 ;;
     esac
-    # A status of failure is no matter: what follows the stream is its size.
+    # A failure status is expected, because the size follows the stream.
     unpack "$cache/kernel/payload" $format >"$cache/kernel/unpacked" 2>/dev/null || :
     wanted=$(number "$cache/kernel/payload" $((length - 4)) 4)
     [ "$(wc -c <"$cache/kernel/unpacked")" != "$wanted" ] ||
@@ -212,7 +210,7 @@ unpack_kernel() {
 }
 
 depends_of() {
-    # /etc/modprobe.d is about this machine, not about the virtual one.
+    # /etc/modprobe.d is for this machine, not for the virtual one.
     modprobe -C /dev/null -d "$cache/kernel" -S "$version" --show-depends "$1"
 }
 
@@ -226,7 +224,7 @@ build_initramfs() {
 
     for module in $boot_modules $rdma_modules; do
         depends_of "$module" >>"$top/order" 2>/dev/null && continue
-        # Later kernels have this one built in, under no module's name.
+        # Later kernels have crc32 built in, without a module of this name.
         [ "$module" = crc32_generic ] || die "the kernel lacks $module"
     done
     awk '$1 == "insmod" && !seen[$2]++ { print $2 }' "$top/order" |
@@ -235,7 +233,7 @@ build_initramfs() {
             name=${name%%.ko*}.ko
             unpack "$file" "$file" >"$top/modules/$name"
             case $name in
-                # It would come with a link that no test asked for.
+                # It would otherwise create a link that no test requested.
                 dummy.ko) echo "$name numdummies=0" ;;
                 *) echo "$name" ;;
             esac
@@ -249,14 +247,14 @@ build_initramfs() {
 
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd -P)
-# Tests that run at once may each want the programs and the cache.
+# Concurrent tests may each need the programs and the cache.
 exec 9>"$cache/lock"
 flock 9
 install_missing
 
 busybox=/bin/busybox
 if [ -n "$debian" ]; then
-    # Other machines use the same.
+    # Other machines use the same Debian.
     mkdir -p "$debian"
     exec 8>"$debian/lock"
     flock 8
@@ -269,8 +267,8 @@ if [ -n "$debian" ]; then
     busybox=$debian/root/bin/busybox
 fi
 
-# A change of these files or of busybox calls for another initramfs. The kernel
-# can stay, unless it is one that is built and its configuration has changed.
+# If these files or busybox change, a new initramfs is needed. The kernel stays, unless it is one that is
+# built here and its configuration has changed.
 stamp=$(cat "$here/setup.sh" "$here/machine.sh" "$here/guest/spy.c" "$here/kernel_64k.config" "$busybox" | cksum)
 if [ -f "$cache/stamp" ] && [ "$(cat "$cache/stamp")" = "$stamp" ]; then
     exit 0
@@ -284,7 +282,7 @@ build_initramfs
 if [ "$machine" = "$(uname -m)" ]; then
     [ -x "$cache/sshd/usr/sbin/sshd" ] || fetch_sshd
     [ -f "$cache/mooncake/ready" ] || fetch_wheel mooncake "$mooncake" mooncake/engine.so
-    # NVIDIA has wheels for either architecture.
+    # NVIDIA has wheels for both architectures.
     [ -f "$cache/nvshmem/ready" ] || fetch_wheel nvshmem "$nvshmem" nvidia/nvshmem/lib/nvshmem_transport_ibrc.so.3
     cc -shared -fPIC -O1 -Wall -Wextra -o "$cache/nvshmem/spy.so" "$here/guest/spy.c"
 fi

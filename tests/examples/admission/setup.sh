@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the judge of admission policies from main.go, with the code of Kubernetes' API server in Debian's newest
-# packages, and prints JUDGE=PATH. Go is PyPI's. All of it, 3 GB, is in target/admission; nothing is installed.
+# Builds the evaluator of admission policies from main.go, with the code of Kubernetes' API server in
+# Debian's newest packages, and prints JUDGE=PATH. Go comes from PyPI. Everything, 3 GB, is in
+# target/admission; nothing is installed.
 set -eu
 
 version=go-1.27.3
@@ -15,8 +16,8 @@ environment "$target/admission/go" 'Go and the source of Kubernetes in target/ad
 apt=$target/admission/apt
 source=$target/admission/source
 
-# fetch: unpacks the packages with the source. apt gets a state of its own, so that the machine's stays as it is.
-# Debian signs its lists for a week, and a mirror may be older.
+# fetch: unpacks the packages with the source. apt gets a separate state, so that the machine's own stays
+# unchanged. Debian signs its lists for a week, and a mirror may be older.
 fetch() {
     rm -rf "$apt" "$source"
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$source"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts a node's daemons; the first node has the controller as well. NODES is how many nodes there are.
+# Starts a node's daemons; the first node also runs the controller. NODES is the number of nodes.
 set -e
 sed -i "s/NODES/$NODES/" /etc/slurm/slurm.conf
 for number in 0 1 2 3 4 5 6 7; do : >"/dev/nvidia$number"; done

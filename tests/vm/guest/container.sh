@@ -1,13 +1,12 @@
 #!/bin/sh
-# Two soft-RoCE HCAs of a host, and a container with a macvlan on each: the
-# container's addresses sit in other slots of the GID tables than the host's, and
-# the program must pick the container's.
+# Tests a host with two soft-RoCE HCAs, and a container with a macvlan on each: the container's addresses
+# are in other entries of the GID tables than the host's, and the program must choose the container's.
 #   container.sh BINARY
 set -eu
 . tests/vm/lib.sh
 init=$1
 
-# The machine may have UCX, which would get a variable, too.
+# The machine may have UCX, for which a variable would be set as well.
 export RDMA_INIT_LIBRARIES=nccl
 
 rxe mlx5_1 eth1 25.11.128.2/27
@@ -42,8 +41,8 @@ expect 'what the command gets' "$(xargs </run/out)" \
 grep -q 'RoCE, 2 of 3 ports' /run/report || fail 'the report lacks its headline'
 
 echo '--- the 1024 slots cost no 9000 system calls'
-# On one processor: on two of a busy machine, the kernel waits a tick at each call for the one
-# that strace looks at to be off the other.
+# On one CPU: on two CPUs of a busy machine, the kernel waits for a tick at each call, until the process
+# that strace examines is off the other CPU.
 calls=$(taskset 1 strace -f -c -e trace=openat,open,read "$init" env --format docker 2>&1 >/dev/null |
     awk '$NF == "total" { print $4 }')
 echo "open and read: $calls"
@@ -59,7 +58,7 @@ second=$(gid_slots mlx5_2 25.12.0.43)
 in_container pod2 "$init" plan | tee /run/out
 grep -q 'No single GID index is right for every HCA' /run/out ||
     fail 'what a release that is not known cannot use is not named'
-# In an image with a release that searches for the slot.
+# In an image with an NCCL version that searches for the GID.
 in_container pod2 env NCCL_VERSION=2.27.7 "$init" plan --evidence
 in_container pod2 env NCCL_VERSION=2.27.7 "$init" env --format docker >/run/out
 ! grep -q NCCL_IB_GID_INDEX /run/out || fail 'one index for slots that differ'

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What Mooncake takes in a container with soft-RoCE, and what the program predicts of it; and data
-# that Mooncake moves with what is filled in. Data moves on the machine itself: the soft-RoCE of this
-# kernel sends nothing from the addresses of another network namespace.
+# Tests what Mooncake uses in a container with soft-RoCE, what the program predicts about it, and whether
+# Mooncake can move data with the filled-in values. The data moves on the machine itself, because the
+# soft-RoCE of this kernel sends nothing from the addresses of another network namespace.
 #   mooncake.sh BINARY WHEEL
 set -eu
 . tests/vm/lib.sh
@@ -11,12 +11,12 @@ engine=tests/vm/guest/engine.py
 
 pod_with_a_rail
 
-# with VARIABLE=VALUE... -- COMMAND...: the containers share the /etc of the machine, which has to
-# stay as it is.
+# with VARIABLE=VALUE... -- COMMAND...: the containers share the /etc of the machine, which must stay
+# unchanged.
 alone='env RDMA_INIT_CONFIG=/dev/null RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false
     RDMA_INIT_PREPARE_TIMEOUT=60s RDMA_INIT_LIBRARIES=mooncake'
 
-# taken COMMAND...: the HCAs and slots that Mooncake says it takes.
+# taken COMMAND...: prints the HCAs and GID indexes that Mooncake reports to use.
 taken() {
     "$@" python3 "$engine" take 127.0.0.1 >/run/out 2>&1 || { cat /run/out; fail 'Mooncake ends'; }
     sed -n 's/.*RDMA device: \([^,]*\), .*GID_Index \([0-9]*\).*/\1 \2/p' /run/out | sort -u | xargs
@@ -45,13 +45,13 @@ expect 'with it, the slot of the container' "$(taken in_container pod $alone "$i
 rm /etc/nccl.conf
 
 echo '--- data'
-# A packet goes from an HCA to itself alone, so each process has to take the same one.
+# A packet from an HCA can only reach the same HCA, so both processes must use the same one.
 ip route add default via 10.0.60.1 dev eth0
 # shellcheck disable=SC2086
 $alone "$init" -- python3 "$engine" transfer 127.0.0.1 >/run/out 2>&1 || { cat /run/out; fail 'it ends'; }
 grep -q '^transfer: 0, the data arrived' /run/out || { cat /run/out; fail 'no data with what is filled in'; }
 echo 'ok: with what is filled in'
-# A slot of the container cannot be used from here, and an empty one nowhere.
+# The container's GID cannot be used from here, and an empty entry cannot be used anywhere.
 MC_GID_INDEX=77 timeout 60 python3 "$engine" transfer 127.0.0.1 >/run/out 2>&1 || :
 ! grep -q '^transfer: 0' /run/out || fail 'data moves over an empty slot'
 grep -q 'GID is NULL' /run/out || { cat /run/out; fail 'it is not the slot'; }

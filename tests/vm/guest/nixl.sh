@@ -1,9 +1,9 @@
 #!/bin/sh
-# NIXL itself, with the UCX of its wheel: without the program it goes over TCP, or ends where the
-# user's list has HCAs alone; with what the program fills in, its data goes over RDMA. Another
-# network namespace has an address on the HCA's interface, whose GID comes first, as the host's does
-# in a container. (With the GID of a container's namespace, UCX's queue pairs fail over the soft-RoCE of
-# Linux 6.1, so the job is in the machine's own.)
+# Tests NIXL itself, with the UCX from its wheel: without the program, it uses TCP, or fails if the user's
+# list contains only HCAs; with the values that the program fills in, its data moves over RDMA. Another
+# network namespace has an address on the HCA's interface, and the GID of that address comes first, as the
+# host's does in a container. (With the GID of a container's namespace, UCX's queue pairs fail over the
+# soft-RoCE of Linux 6.1, so the job runs in the machine's own namespace.)
 #   nixl.sh BINARY ENVIRONMENT
 set -eu
 . tests/vm/lib.sh
@@ -14,7 +14,7 @@ libraries=$(echo "$environment"/lib/python3*/site-packages/nixl_cu12.libs)
 RDMA_INIT_CONFIG=/dev/null VIRTUAL_ENV="$environment" "$init" inspect >/run/out
 has 'the libibverbs of the wheel is told' 'package nixl-cu12 .*, its own libibverbs: nixl_cu12.libs/libibverbs-'
 
-# The libibverbs in the wheel knows mlx5 alone, so it gives way to the one that knows soft-RoCE.
+# The libibverbs in the wheel supports only mlx5, so it is replaced with the one that supports soft-RoCE.
 for name in ibverbs mlx5; do
     ln -sf "$(ldconfig -p | awk -v name="lib$name.so.1" '$1 == name { print $NF; exit }')" \
         "$(echo "$libraries"/lib$name-*.so.*)"
@@ -36,7 +36,7 @@ ip addr add 10.0.60.77/24 dev eth0
 ip link set eth0 up
 ip route add default via 10.0.60.1 dev eth0
 
-# with [VARIABLE=VALUE...] COMMAND...: UCX tells which transports it chooses.
+# with [VARIABLE=VALUE...] COMMAND...: runs the command; UCX logs which transports it chooses.
 with() {
     env RDMA_INIT_CONFIG=/dev/null RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false \
         RDMA_INIT_PREPARE_TIMEOUT=60s VIRTUAL_ENV="$environment" \
@@ -44,7 +44,7 @@ with() {
 }
 move="$environment/bin/python tests/vm/guest/nixl.py"
 
-# over FILE: what the last connection moves data over.
+# over FILE: prints the transport over which the last connection moves data.
 over() { sed -n 's/.* intra-node cfg.* rma[_a-z]*(\([^ )]*\).*/\1/p' "$1" | sort -u | xargs; }
 
 echo '--- nothing is set'

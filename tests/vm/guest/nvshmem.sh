@@ -1,7 +1,6 @@
 #!/bin/sh
-# What NVSHMEM's transport takes in a container with soft-RoCE, with nothing set and with what is filled
-# in, and that what it reads of NCCL's variables is nothing. It chooses HCAs and GIDs before it looks for
-# a GPU.
+# Tests what NVSHMEM's transport uses in a container with soft-RoCE, with nothing set and with the filled-in
+# values, and that it reads none of NCCL's variables. It chooses HCAs and GIDs before it looks for a GPU.
 #   nvshmem.sh BINARY WHEEL        with spy.so in the directory of the wheel
 set -eu
 . tests/vm/lib.sh
@@ -11,15 +10,15 @@ spy=$2/spy.so
 
 pod_with_a_rail
 
-# with COMMAND...: in the container; the containers share the /etc of the machine, which has to stay
-# as it is.
+# with COMMAND...: runs it in the container; the containers share the /etc of the machine, which must stay
+# unchanged.
 with() {
     in_container pod env RDMA_INIT_CONFIG=/dev/null RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false \
         RDMA_INIT_PREPARE_TIMEOUT=60s RDMA_INIT_LIBRARIES=nvshmem "$@"
 }
 
-# taken COMMAND...: the HCAs and slots that NVSHMEM takes: it asks for the GID of the slot that it has
-# chosen last.
+# taken COMMAND...: prints the HCAs and GID indexes that NVSHMEM uses: the last GID that it queries is the
+# one it has chosen.
 taken() {
     with "$@" env LD_AUDIT="$spy" python3 tests/vm/guest/transport.py "$module" >/run/out 2>&1
     grep -q '^nvshmemt_init' /run/out || { cat /run/out; fail 'NVSHMEM ends'; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# One of two machines with two soft-RoCE rails between them, and a link for TCP: the
-# self-test of the pair, when all is well and with what can be wrong at one end.
+# Runs one of two machines with two soft-RoCE rails between them, and a link for TCP. Tests the self-test of
+# the pair, both without a problem and with problems at one end.
 #   pair.sh BINARY NUMBER       1 listens, 2 goes there
 set -eu
 . tests/vm/lib.sh
@@ -13,7 +13,7 @@ export RDMA_INIT_TOKEN='a secret of 2 nodes'
 port=18516
 wait=120s
 
-# pair CODE [ARGUMENT...]: with the other machine; in /run/out, shown.
+# pair CODE [ARGUMENT...]: tests with the other machine; writes the output to /run/out, and shows it.
 pair() {
     wanted=$1
     shift
@@ -40,7 +40,7 @@ RDMA_INIT_TOKEN='' pair 125
 has 'both ways are told' 'RDMA_INIT_TOKEN .*--any-peer'
 RDMA_INIT_TOKEN='' pair 0 --any-peer --only pair-connect --only pair-data
 has 'it is said aloud' 'ok *pair-connect .*it is not authenticated'
-# The node that listens keeps listening, for another one; no other process finds that port.
+# The listening node keeps listening for another node, and no other process finds that port.
 port=18517
 [ "$number" = 2 ] || wait=30s
 RDMA_INIT_TOKEN="$RDMA_INIT_TOKEN, $number" pair 1 --only pair-connect --only pair-data

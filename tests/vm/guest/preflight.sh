@@ -1,12 +1,12 @@
 #!/bin/sh
-# One of three machines with two soft-RoCE rails between them, and a network for TCP: the
-# preflight of the three, when all is well and with what can be wrong at one of them.
+# Runs one of three machines with two soft-RoCE rails between them, and a network for TCP. Tests the
+# preflight of the three, both without a problem and with problems at one of them.
 #   preflight.sh BINARY NUMBER       1 is node 0
 set -eu
 . tests/vm/lib.sh
 . tests/vm/job.sh
 
-# in_the_middle NAME SIGNAL: this machine takes part, and gets the signal in its first pair.
+# in_the_middle NAME SIGNAL: this machine takes part, and gets the signal during its first pair.
 in_the_middle() {
     (become='exec' && node --log-level debug) &
     own=$!
@@ -14,7 +14,7 @@ in_the_middle() {
     kill "-$2" "$own"
 }
 
-# is_given_up: whether node 0 has closed its connection to this machine (CLOSE_WAIT).
+# is_given_up: returns whether node 0 has closed its connection to this machine (CLOSE_WAIT).
 is_given_up() { grep -q ":$(printf %04X "$port") 08 " /proc/net/tcp; }
 
 next 'a fabric that is sound'
@@ -35,7 +35,7 @@ has 'it says so' 'no rail reaches another one, so rdma-init sets NCCL_CROSS_NIC=
 has 'the command has it' '^cross: 0$'
 
 next 'one rail of one node loses all packets'
-# Who waits for what is lost waits for most of this time.
+# A node that waits for lost packets waits for most of this time.
 each=10s
 [ "$number" != 3 ] || lose 2 1 2
 job 1
@@ -47,7 +47,7 @@ next 'one rail of one node is slow'
 [ "$number" != 3 ] || tc qdisc add dev eth2 root netem delay 100ms rate 4mbit
 job 1 --min-bandwidth 0.004 --enforce-slow
 accuses 'node3 mlx5_2:1: .* at best, but .* is wanted'
-# Links may be told of as well: soft-RoCE sends packets again if their acknowledgements come late.
+# Links may also be named, because soft-RoCE retransmits packets whose acknowledgments are late.
 [ "$number" != 1 ] || ! grep '^  FAILED' /run/out | grep -v -e node3 -e 'sent again' || fail 'another node is told of'
 [ "$number" != 3 ] || tc qdisc del dev eth2 root
 

@@ -1,21 +1,22 @@
 #!/bin/sh
-# An RDMA device that the kernel keeps in one network namespace, and a container in another one, which has
-# the uverbs node all the same: the finding comes there, and only there.
+# Tests an RDMA device that the kernel keeps in one network namespace, and a container in another namespace
+# that has the uverbs node anyway: the finding appears there, and only there.
 #   rdma_namespace.sh BINARY
 set -eu
 . tests/vm/lib.sh
 init=$1
 
-# The machine may have UCX, which would get a variable, too.
+# The machine may have UCX, for which a variable would be set as well.
 export RDMA_INIT_LIBRARIES=nccl
 
 # pod: makes the container, with a link on the interface of the HCA.
 pod() { container_netns pod eth1 net1 25.11.128.9/27; }
 
-# mode NAME: sets it. The kernel refuses while there is a second network namespace, and takes its time to end one.
+# mode NAME: sets the mode. The kernel refuses this while a second network namespace exists, and takes some
+# time to end one.
 mode() { await "mode $1" rdma system set netns "$1"; }
 
-# finds_it COMMAND...: COMMAND runs a plan, which uses the HCA and has nothing to say of namespaces.
+# finds_it COMMAND...: COMMAND runs a plan that uses the HCA and has no finding about namespaces.
 finds_it() {
     "$@" "$init" plan >/run/out
     cat /run/out
@@ -47,7 +48,8 @@ in_container pod setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set
 has 'a user is told, too' 'is in another network namespace'
 
 echo '--- exclusive, in the namespace that has the device'
-# Soft-RoCE of Linux 6.1 and 6.12 cannot be moved to another one: `rdma dev set NAME netns` fails with EOPNOTSUPP.
+# The soft-RoCE of Linux 6.1 and 6.12 cannot be moved to another namespace: `rdma dev set NAME netns` fails
+# with EOPNOTSUPP.
 finds_it env
 
 echo '--- shared again'

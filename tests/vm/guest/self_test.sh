@@ -1,13 +1,14 @@
 #!/bin/sh
-# What the self-test finds out about soft-RoCE devices: one that works, and what can
-# be wrong with one. In the host's network namespace, as soft-RoCE of Linux 6.1 looks for
-# routes in no other one (rxe_find_route4 of drivers/infiniband/sw/rxe/rxe_net.c).
+# Tests what the self-test finds out about soft-RoCE devices: a working one, and the possible problems. It
+# runs in the host's network namespace, because the soft-RoCE of Linux 6.1 looks for routes only there
+# (rxe_find_route4 in drivers/infiniband/sw/rxe/rxe_net.c).
 #   self_test.sh BINARY
 set -eu
 . tests/vm/lib.sh
 init=$1
 
-# probe TIME HCAS [ARGUMENT...]: a self-test of these, into /run/out, shown.
+# probe TIME HCAS [ARGUMENT...]: runs a self-test of these HCAs; writes the output to /run/out, and shows
+# it.
 probe() {
     each=$1
     hcas=$2
@@ -18,7 +19,7 @@ probe() {
 }
 run=
 
-# outcomes NAME WANTED: of the checks of all ports, in order.
+# outcomes NAME WANTED: compares the outcomes of this check for all ports, in order.
 outcomes() {
     expect "$1" "$(grep -o '"outcome":"[a-z]*"' /run/out | cut -d'"' -f4 | xargs)" "$2"
 }
@@ -57,7 +58,7 @@ has 'the errno' 'ibv_reg_mr failed: ENOMEM'
 has 'the limit' 'Only 64 KiB of memory can be pinned'
 run=
 
-# probing PID: a child of it that has opened a device, once there is one.
+# probing PID: finds a child of this process that has opened a device, once there is one.
 probing() {
     read -r children <"/proc/$1/task/$1/children" || :
     for child in ${children:-}; do
@@ -67,14 +68,14 @@ probing() {
     return 1
 }
 
-# stopped TIME: tries both devices in the background ($running), with so much memory that
-# it takes a while, and stops one of the probes in the middle: $child.
+# stopped TIME: tests both devices in the background ($running), with enough memory to take a while, and
+# stops one of the probes in the middle: $child.
 stopped() {
     for _ in 1 2 3 4 5 6 7 8; do
         "$init" self-test --each "$1" --size 536870912 --only verbs-open --only verbs-memory \
             --only verbs-loopback --json >/run/out &
         running=$!
-        # What has ended has no program any more.
+        # A process that has ended has no program any more.
         while [ -e "/proc/$running/exe" ]; do
             if probing "$running" 2>/dev/null && kill -STOP "$child" 2>/dev/null; then return; fi
         done
@@ -103,6 +104,6 @@ wait "$running" || :
 cat /run/out
 wait "$deleting" || :
 [ ! -e "/sys/class/infiniband/$hca" ] || fail 'the device is still there'
-# Soft-RoCE has no disassociate_ucontext: its kernel waits until the probe has closed the
-# device, so the probe comes to its end.
+# Soft-RoCE has no disassociate_ucontext: the kernel waits until the probe has closed the device, so the
+# probe finishes.
 has 'the probe is over' '"id":"verbs-memory"'

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Whether the virtual machine has what tests ask of it, and is what it is called.
+# Tests whether the virtual machine has what the tests need, and whether it is the named machine.
 #   smoke.sh MACHINE
 set -eu
 . tests/vm/lib.sh
@@ -38,7 +38,7 @@ expect 'PID in the container' "$(in_container pod sh -c 'echo $$')" 1
 expect 'processes in the container' "$(in_container pod sh -c 'echo /proc/[0-9]*')" /proc/1
 expect 'links in the container' "$(in_container pod ls /sys/class/net | sort | xargs)" 'lo net1'
 expect 'devices in the container' "$(in_container pod ls /sys/class/infiniband)" mlx5_1
-# The options are not busybox's.
+# busybox does not have these options.
 expect 'address in the container' \
     "$(in_container pod ip -brief -4 addr show net1 | awk '{ print $3 }')" 25.11.128.9/27
 expect "status of the container's program" "$(in_container pod sh -c 'exit 7' || echo $?)" 7

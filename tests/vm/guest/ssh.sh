@@ -1,10 +1,10 @@
 #!/bin/sh
-# Three containers with addresses of their own on one soft-RoCE device, so that each has
-# another GID slot. Two of them run sshd under rdma-init, which tells one sshd's
-# configuration and the other's PAM; the third, with Open MPI's mpirun, starts ranks
-# there: every rank sees its own node's values.
+# Tests three containers with different addresses on one soft-RoCE device, so that each has another GID
+# index. Two of them run sshd under rdma-init, which propagates the values through sshd's configuration in
+# one and through PAM in the other. The third one, with Open MPI's mpirun, starts ranks there: every rank
+# gets its own node's values.
 #   ssh.sh BINARY SSHD
-# SSHD is the directory that Debian's openssh-server is unpacked in.
+# SSHD is the directory with Debian's unpacked openssh-server.
 set -eu
 . tests/vm/lib.sh
 init=$1
@@ -17,7 +17,7 @@ done
 slot() { gid_slots mlx5_1 "25.11.128.1$1"; }
 [ "$(slot 1)" != "$(slot 2)" ] && [ "$(slot 2)" != "$(slot 3)" ] || fail 'the nodes share a slot'
 
-# What an image with sshd has, and a key for all.
+# The files of an image with sshd, and one key for all.
 image=/run/image
 mkdir -p $image
 cp -a /etc $image/etc
@@ -30,12 +30,12 @@ ssh-keygen -q -t ed25519 -N '' -f $image/root/.ssh/id_ed25519
 cp $image/root/.ssh/id_ed25519.pub $image/root/.ssh/authorized_keys
 printf '%s\n' 'Host *' 'StrictHostKeyChecking no' 'UserKnownHostsFile /dev/null' 'LogLevel ERROR' >$image/root/.ssh/config
 chmod 700 $image/root $image/root/.ssh
-# Of a stranger, who logs in as well.
+# Another user, who also logs in.
 echo 'job:x:1234:1234::/home/job:/bin/sh' >>$image/etc/passwd
 echo 'job:*:19000:0:99999:7:::' >>$image/etc/shadow
 
-# node NUMBER COMMAND...: in that container, with a file system of its own where it
-# counts. Emulation is slow, so preparations get time.
+# node NUMBER COMMAND...: runs in that container, with separate directories where this matters. Emulation is
+# slow, so preparations get more time.
 node() {
     number=$1
     shift
@@ -68,7 +68,7 @@ for number in 1 2; do
     cat "/run/worker$number"
 done
 
-# over USER@ADDRESS COMMAND: its NCCL variables, as node 3 is told of them.
+# over USER@ADDRESS COMMAND: prints its NCCL variables, as node 3 receives them.
 over() { node 3 ssh "$@" </dev/null 2>&1 | grep -a ^NCCL_ | sort | xargs; }
 wanted() { echo "NCCL_DEBUG=WARN NCCL_IB_GID_INDEX=$(slot "$1") NCCL_IB_HCA==mlx5_1 NCCL_SOCKET_IFNAME=eth0"; }
 
@@ -83,7 +83,7 @@ kept() {
         2) echo /etc/environment /etc/nccl.conf /etc/profile.d/rdma-init.sh ;;
     esac | sed 's|$| /run/rdma-init/env.sh /run/rdma-init/nccl.conf /run/rdma-init/plan.json|'
 }
-# What is on disk is what concerns NCCL, and nothing else.
+# The files contain only what concerns NCCL.
 for number in 1 2; do
     expect "what node $number keeps" "$(node 3 ssh "root@25.11.128.1$number" \
         'grep -rl hunter2 /run /etc /root /home /dev/shm; grep -rl =mlx5_1 /run /etc | sort | xargs' 2>&1)" \
@@ -91,7 +91,7 @@ for number in 1 2; do
 done
 
 echo '--- mpirun'
-# ranks COMMAND...: one on each worker.
+# ranks COMMAND...: runs one on each worker.
 ranks() {
     node 3 "$init" -- mpirun --allow-run-as-root --host 25.11.128.11,25.11.128.12 -np 2 \
         --mca btl tcp,self --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0 --tag-output "$@" \
@@ -105,7 +105,7 @@ for rank in 0 1; do
 done
 grep -q "NCCL_IB_GID_INDEX *$(slot 3) " /run/report || fail "the launcher has another slot"
 echo 'ok: and the launcher its own'
-# Without sshd's help.
+# This works without sshd's propagation.
 # shellcheck disable=SC2016
 ranks env -u NCCL_IB_GID_INDEX -u NCCL_IB_HCA "$init" exec -- sh -c 'echo "$OMPI_COMM_WORLD_RANK $NCCL_IB_GID_INDEX $NCCL_IB_HCA"'
 for rank in 0 1; do

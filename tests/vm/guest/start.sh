@@ -1,6 +1,6 @@
 #!/bin/sh
-# The self-test as a command, and as PID 1 before the job starts, on two soft-RoCE
-# devices of the host's network namespace.
+# Tests the self-test as a command, and in PID 1 before the job starts, on two soft-RoCE devices in the
+# host's network namespace.
 #   start.sh BINARY
 set -eu
 . tests/vm/lib.sh
@@ -13,8 +13,8 @@ rxe mlx5_0 eth0 10.0.60.3/24
 ip route add default via 10.0.60.1 dev eth0
 node=/dev/infiniband/$(grep -lx mlx5_2 /sys/class/infiniband_verbs/uverbs*/ibdev | cut -d/ -f5)
 
-# self_test CODE ARGUMENT...: its output in /run/out, shown. In emulation, on a busy machine, a step may
-# take seconds.
+# self_test CODE ARGUMENT...: writes the output to /run/out, and shows it. In emulation on a busy machine, a
+# step may take seconds.
 self_test() {
     wanted=$1
     shift
@@ -24,13 +24,13 @@ self_test() {
     expect 'exit code' "$code" "$wanted"
 }
 
-# start CODE ARGUMENT...: as PID 1, the job's output in /run/job, the report in /run/out.
+# start CODE ARGUMENT...: runs it as PID 1; the job's output is in /run/job, the report in /run/out.
 start() {
     wanted=$1
     shift
     code=0
     rm -f /run/log
-    # The shell of the job says which process is its parent.
+    # The job's shell prints its parent process.
     # shellcheck disable=SC2016
     RDMA_INIT_TERMINATION_LOG=/run/log unshare --pid --fork --mount-proc "$init" "$@" -- \
         sh -c 'echo "started by $PPID"' >/run/job 2>/run/out || code=$?
@@ -79,7 +79,7 @@ await 'GID' has_gids mlx5_2 25.11.128.34
 echo '--- 64 KiB of memory, and no capability'
 chmod 0666 /dev/infiniband/uverbs*
 code=0
-# The job of a user, in a container without capabilities.
+# The job of a user in a container without capabilities.
 (
     ulimit -l 64
     exec setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set=-all \

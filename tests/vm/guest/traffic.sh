@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a job has moved, told when it has ended, and the rates while it runs, on two
-# soft-RoCE devices of the host's network namespace. ib_write_bw is of perftest.
+# Tests the report of what a job has moved, at the end of the job, and the rates while it runs, on two
+# soft-RoCE devices in the host's network namespace. ib_write_bw is part of perftest.
 #   traffic.sh BINARY
 set -eu
 . tests/vm/lib.sh
@@ -9,7 +9,7 @@ init=$1
 rxe mlx5_1 eth1 25.11.128.2/27
 rxe mlx5_2 eth2 25.11.128.34/27
 
-# job OPTION... -- COMMAND...: under an init, the report in /run/out.
+# job OPTION... -- COMMAND...: runs under an init; the report is in /run/out.
 job() {
     unshare --pid --fork --mount-proc "$init" "$@" 2>/run/out || fail "exit code $?: $(cat /run/out)"
     cat /run/out
@@ -39,7 +39,7 @@ echo '--- a self-test'
 job -- "$init" self-test --only verbs-loopback >/run/self_test
 has 'it shows' '^rdma-init: 2 rails (mlx5_1, mlx5_2) sent [1-9][0-9]* packets and received [1-9].* packets, .* % each, without an error\.$'
 has_not 'no warning' 'no data has moved'
-# Before the job, it is not the job's.
+# Traffic before the job does not belong to it.
 job --self-test enforce --prepare-timeout 60s -- true
 has 'it is not counted' 'moved no data, without an error'
 code=0
@@ -51,10 +51,10 @@ echo '--- the rates'
 "$init" stat >/run/idle
 cat /run/idle
 expect 'idle' "$(awk '/^mlx5_1:1/ { print $3, $5 }' /run/idle)" '0 0'
-# To itself, as two soft-RoCE devices of one host do not reach each other. And without a word
-# of the processor's clock: on a busy machine ib_write_bw does not find it out, and gives up.
+# Sends to itself, because two soft-RoCE devices of one host cannot reach each other. --CPU-freq skips the
+# check of the CPU clock: on a busy machine, ib_write_bw cannot determine it, and gives up.
 bandwidth="ib_write_bw --CPU-freq --ib-dev mlx5_1 --gid-index 1 --size 4096"
-# serve OPTION...: its other end, ready.
+# serve OPTION...: starts the other end, and waits until it is ready.
 serve() {
     $bandwidth "$@" >/run/server 2>&1 &
     # Port 18515.
@@ -79,7 +79,7 @@ expect 'and none of the other' "$(grep -c '"hca":"mlx5_2".*"sent_packets":0' /ru
 wait
 
 echo '--- in a network namespace that shares the devices'
-# pod COMMAND...: in one, with what its /sys shows.
+# pod COMMAND...: runs in a container with a /sys of its own network namespace.
 pod() { unshare --net --mount sh -ec '/bin/busybox mount -t sysfs sysfs /sys; exec "$@"' sh "$@"; }
 [ -z "$(pod /bin/busybox find /sys/class/infiniband/mlx5_1/ports/1/ -name '*counters')" ] || fail 'it has the counters in /sys'
 pod "$init" stat --json >/run/out
@@ -117,7 +117,7 @@ has 'it is down at the end' '^rdma-init: warning: mlx5_2 was ACTIVE at first, bu
 echo '--- a watcher beside the job'
 ip link set eth2 up
 await 'mlx5_2 is active again' grep -q ACTIVE /sys/class/infiniband/mlx5_2/ports/1/state
-# A short interval, so that the test is short; each line within two of them.
+# A short interval keeps the test short; each line appears within two intervals.
 cat >/run/watched_job <<'J'
 set -eu
 said() { i=0; until grep -q -- "$1" /run/out; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done; }
@@ -131,7 +131,7 @@ ip addr del 25.11.128.34/27 dev eth2
 said 'is gone from index'
 ip addr add 25.11.128.34/27 dev eth2
 said 'is at index .* again'
-# The lowest free entry gets the next address, so the old one comes back elsewhere.
+# The next address gets the lowest free entry, so the old address returns at another index.
 ip addr del 25.11.128.34/27 dev eth2
 said_twice 'is gone from index'
 ip addr add 25.11.128.35/32 dev eth2
@@ -141,7 +141,7 @@ rdma link delete mlx5_2
 said 'mlx5_2 is gone'
 i=0; until [ "$(wc -l </run/told)" = 6 ]; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done
 J
-# Its command is started for the warnings alone, and is no process of the job either.
+# The command of the watcher is started only for the warnings, and does not count as a process of the job.
 printf '#!/bin/sh\ncat >>/run/told\n' >/run/tell
 chmod +x /run/tell
 job --watch warn --watch-interval 300ms --watch-after 1s --on-finding /run/tell --drain-timeout 10s --warn-on-reap -- sh /run/watched_job
@@ -173,7 +173,7 @@ echo 'ok: an account in the status'
 grep -q '^node_infiniband_port_packets_transmitted_total{device="mlx5_2",port="1"} ' /run/rdma.prom || fail "$(cat /run/rdma.prom)"
 echo 'ok: metrics'
 has_not 'a sound job is silent' 'active\|gone\|went down\|in the first'
-# The command ends with 7 once it has found and killed the other process of our program that is not PID 1.
+# The command exits with 7 once it has found and killed the other rdma-init process that is not PID 1.
 cat >/run/killer <<'J'
 i=0
 while [ $i -lt 100 ]; do

@@ -1,9 +1,9 @@
 #!/bin/sh
-# What UCX takes in a container with soft-RoCE, and what the program predicts of it: with
-# nothing set, UCX takes the HCA of the default route as well, and the host's GIDs; with what is
-# filled in, it takes the HCAs of the job and the container's GIDs. Only what it takes is looked at:
-# the datagrams with which Debian's UCX 1.13 connects do not arrive over soft-RoCE, whatever the GID; what
-# moves data is in nixl.sh, with a later UCX. And why libfabric needs nothing.
+# Tests what UCX uses in a container with soft-RoCE, and what the program predicts about it: with nothing
+# set, UCX also uses the HCA of the default route, and the host's GIDs; with the filled-in values, it uses
+# the HCAs of the job and the container's GIDs. The test only examines what UCX chooses: the datagrams with
+# which Debian's UCX 1.13 connects do not arrive over soft-RoCE, whatever the GID. nixl.sh moves data, with
+# a later UCX. This also tests why libfabric needs no variables.
 #   ucx.sh BINARY
 set -eu
 . tests/vm/lib.sh
@@ -13,23 +13,23 @@ pod_with_a_rail
 rxe mlx5_2 eth2 25.11.128.34/27
 container_netns pod eth2 net2 25.11.128.41/27
 
-# with VARIABLE=VALUE... -- COMMAND...: in the container; the containers share the /etc of the
-# machine, which has to stay as it is.
+# with VARIABLE=VALUE... -- COMMAND...: runs in the container; the containers share the /etc of the machine,
+# which must stay unchanged.
 with() {
     in_container pod env RDMA_INIT_CONFIG=/dev/null RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false \
         RDMA_INIT_PREPARE_TIMEOUT=60s "$@"
 }
 
-# predicted OPTION...: what the program says that UCX will take.
+# predicted OPTION...: prints what UCX will use according to the program.
 predicted() {
     with "$init" plan --json "$@" | sed -n 's/^ *"will": "\(take .*\)"$/\1/p'
 }
 
-# told: the connection of a process to itself over the network, with UCX's log. It fails, see
-# above, and that is soon enough.
+# told: a process that connects to itself over the network, with UCX's log. The connection fails, see above,
+# and this timeout makes it fail soon.
 told='UCX_LOG_LEVEL=debug UCX_UD_TIMEOUT=3s ucx_info -e -u t -D net'
 
-# devices TRANSPORT-PATTERN: which of them UCX lists.
+# devices TRANSPORT-PATTERN: prints which devices UCX lists.
 devices() {
     with ucx_info -d | awk -v wanted="$1" '/Transport:/ { is = $3 ~ wanted } /Device:/ && is { print $3 }' |
         sort -u | xargs | sed 's/ /, /g'
@@ -73,7 +73,7 @@ grep -q "'mlx5_1' is not available" /run/out || fail "UCX knows a name without a
 echo 'ok: what UCX makes of it is told'
 
 echo '--- libfabric'
-# fabric COMMAND...: the HCAs that it lists, each with the address that it would take there.
+# fabric COMMAND...: prints the HCAs that libfabric lists, each with the address that it would use there.
 fabric() {
     with "$@" fi_info -p verbs -t FI_EP_MSG -v 2>/dev/null | awk '
         $1 == "src_addr:" { sub(".*//", "", $2); sub(":[0-9]*$", "", $2); address = $2 }
