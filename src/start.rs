@@ -60,8 +60,8 @@ fn in_place(inherited: Inherited, arguments: &[CString], parent: Pid, alone: Opt
     work(arguments, &Guard { alone, ..Guard::new(Watcher::InPlace(guarded.as_ref(), parent)) })
 }
 
-/// The message if the program's file is setuid, setgid, or has such capabilities. The user who starts such
-/// a program chooses with flags and variables what it reads and writes.
+/// The message if the program's file is setuid, setgid, or has capabilities it must not have. A user
+/// that starts such a program chooses with flags and variables what it reads and writes.
 const LENT: &str = "refusing to run: this program's file gives the rights of another user to all users who start \
     it, and they could read and overwrite files with these rights. Remove them from the file, as root: chmod ug-s FILE; \
     setcap -r FILE. The one capability that it may have is cap_ipc_lock.";

@@ -37,7 +37,8 @@ pub(crate) struct Alone {
 
 /// Runs `prepare` in a child, which becomes the command, and acts as its init. Returns the exit code.
 ///
-/// # Errors No process can be started. In this case, this process is as it was before.
+/// # Errors
+/// No process can be started. In this case, this process is as it was before.
 ///
 /// All signals must be blocked; `inherited` is what the command gets back. If the preparation does not
 /// finish, `command` is started unprepared; it may be empty. `parent` is the process that started this one.

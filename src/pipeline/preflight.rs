@@ -237,7 +237,8 @@ pub(crate) fn of_watcher(
     environment: &Environment,
     command: &[CString],
 ) -> Option<JobOrders> {
-    let is_wanted = config.watch != Some(WatchOption::Off) && config.watch_job && config.preflight != Demand::Off;
+    let is_wanted =
+        config.watch != Some(WatchOption::Off) && config.watch_job && config.preflight != Demand::Off;
     let has_token = || environment.get(TOKEN_VARIABLE).is_some_and(|token| sound(token).is_ok());
     if !is_wanted || !has_token() {
         return None;

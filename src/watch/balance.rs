@@ -14,7 +14,7 @@ use crate::text::{amount, counted, duration, visible};
 const LOOKS: u32 = 6;
 const LEAST: Duration = Duration::from_secs(30);
 
-/// Far less means less than this fraction (one in `PART`) of the median rail.
+/// Far less means less than one part in this many of what the median rail carries.
 const PART: u64 = 10;
 
 const FIX: &str = "Compare its rate and its counters with those of the others (rdma-init stat --format prometheus). If the job uses fewer rails now, this is not a fault.";

@@ -29,8 +29,8 @@ const OTHERS: &[(&str, &[&str], &str)] = &[
     ("catatonit", &["/usr/bin/catatonit", "--"], "catatonit"),
 ];
 
-/// What people use who do by hand what rdma-init does: a script below tini, once in the shell that Debian
-/// uses for scripts and once in the shell that most images have.
+/// Common replacements for rdma-init: a handwritten script below tini, once in the shell that Debian uses for
+/// scripts and once in the shell that most images have.
 const SCRIPTS: &[(&str, &[&str], &str)] = &[
     ("tini, script in dash", &["/usr/bin/tini", "--", "/bin/dash", SCRIPT_PATH], "dash"),
     ("tini, script in bash", &["/usr/bin/tini", "--", "/bin/bash", SCRIPT_PATH], "bash"),

@@ -44,7 +44,7 @@ fn a_node_that_loses_packets_is_named_alone() {
     names_alone("numgen random mod 100 < 1", 2, "node", &json!([2]));
 }
 
-/// Unlike the result, it is not random that no other node is named.
+/// Whether the job passes is random, but the verdict never names another node.
 #[test]
 fn a_node_that_loses_every_tenth_packet_is_part_of_all_that_is_told() {
     let Some((document, _)) = document("numgen random mod 100 < 10", 0) else { return };

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs one of two machines with two soft-RoCE rails between them, and a link for TCP. Tests the self-test of
 # the pair, both without a problem and with problems at one end.
-#   pair.sh BINARY NUMBER       1 listens, 2 goes there
+#   pair.sh BINARY NUMBER       1 listens, 2 connects to it
 set -eu
 . tests/vm/lib.sh
 init=$1
