@@ -68,9 +68,8 @@ dist:
 	@sh tests/setup.sh image
 	@sh docker/dist/dist.sh $(ARCHITECTURES)
 
-# Tests that two builds on this machine have the same bytes, and that the package of `make dist` can be
-# installed in fresh root directories of four distributions and removed without a trace. Needs root, and the
-# time of two builds for each architecture.
+# The package of `make dist` installs and goes without a trace in fresh roots of four distributions; and a second build
+# has the same bytes. Needs root, a checkout without changes, and the time of two builds for each architecture.
 test-dist: dist
 	@sh tests/setup.sh dist
 	sh tests/dist/install.sh
@@ -198,12 +197,14 @@ order: setup
 	@RDMA_INIT_TEST_BINARY=$(CURDIR)/$(ORDER)/rdma-init \
 	  $(CARGO) test --locked --bench pid1 -- profiles $(CURDIR)/$(ORDER)/profiles
 	python3 tests/bench/order.py $(ORDER)/rdma-init $(ORDER)/rdma-init.map src/start.ld $(ORDER)/profiles/*
-# Runs the fuzzers on the stable toolchain: each target in TARGETS for MINUTES. New inputs stay in
-# target/fuzz, and an input that breaks a target is in target/fuzz/found.
+
+# The fuzzers, on the stable toolchain: each target of TARGETS for MINUTES, or for a number of INPUTS. What they find new
+# stays in target/fuzz, and an input that breaks a target is in target/fuzz/found.
 MINUTES := 5
+INPUTS :=
 TARGETS := $(notdir $(wildcard fuzz/corpus/*))
 fuzz: setup
-	@$(CARGO_ENVIRONMENT) sh fuzz/run.sh $(MINUTES)m $(TARGETS)
+	@$(CARGO_ENVIRONMENT) sh fuzz/run.sh $(or $(INPUTS),$(MINUTES)m) $(TARGETS)
 
 # Runs each target for ten seconds. The unit tests also run the kept inputs, without building the fuzzers.
 fuzz-corpus: setup

@@ -1,44 +1,51 @@
 #!/bin/sh
-# Builds the last commit twice on this machine, as two users, in two directories, and with two CARGO_HOMEs,
-# and compares the releases byte by byte: tests/dist/reproduce.sh [ARCHITECTURE...]
+# Builds the last commit a second time on this machine, after `make dist`: as another user, in another directory, with
+# another CARGO_HOME. Compares the release with that of target/dist byte by byte: tests/dist/reproduce.sh [ARCHITECTURE...]
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd -P)
-[ "$(id -u)" = 0 ] || { echo "only root can build as two users" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "only root can build as another user" >&2; exit 1; }
+[ -z "$(git -C "$here" status --porcelain)" ] || { echo "$here has changes, so target/dist is not that of the last commit" >&2; exit 1; }
 [ $# -gt 0 ] || set -- x86_64 aarch64
+# Another user may not enter the directory that has root's Rust, so Rust gets another place, in a mount namespace.
+if [ -z "${REPRODUCE_RUST:-}" ]; then
+    REPRODUCE_RUST=$(cd "$here" && rustc --print sysroot)
+    export REPRODUCE_RUST
+    exec unshare --mount sh "$0" "$@"
+fi
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# The directory of Rust is a mount: it goes first.
+trap 'umount -q "$work/rust" || true; rm -rf --one-file-system "$work"' EXIT
 chmod 755 "$work"
-rustup=${RUSTUP_HOME:-$HOME/.rustup}
-tools=$(dirname "$(command -v cargo)")
+clone=$work/another/place/rdma-init home=$work/another/cargo user=2002
+rust=$work/rust
 registry=${CARGO_HOME:-$HOME/.cargo}/registry
 
-# release NAME CLONE USER HOME ARCHITECTURE...: builds as a user that has a UID but no name, and then makes
-# the release.
-release() {
-    name=$1 clone=$2 user=$3 home=$4
-    shift 4
-    git clone -q "$here" "$clone"
-    mkdir -p "$home/registry"
-    # Only the downloads are shared: the unpacked sources have paths that could affect the binary.
-    for part in cache index; do cp -r "$registry/$part" "$home/registry/"; done
-    [ ! -e "$here/target/libclang" ] || { mkdir "$clone/target" && cp -r "$here/target/libclang" "$clone/target/"; }
-    chown -R "$user:$user" "$clone" "$home"
-    for architecture; do
-        sh "$here/tests/setup.sh" build "$architecture"
-        if [ -e "$here/target/sysroot/$architecture" ]; then
-            mkdir -p "$clone/target/sysroot"
-            cp -r "$here/target/sysroot/$architecture" "$clone/target/sysroot/"
-            chown -R "$user:$user" "$clone/target"
-        fi
-        (cd "$clone" && setpriv --reuid "$user" --regid "$user" --clear-groups env HOME="$home" CARGO_HOME="$home" \
-            RUSTUP_HOME="$rustup" PATH="$tools:$PATH" make build ARCHITECTURE="$architecture")
-    done
-    epoch=$(git -C "$here" log -1 --format=%ct)
-    (cd "$clone" && CARGO_HOME=$home SOURCE_DATE_EPOCH=$epoch DIST_WITHOUT_SOURCES=1 sh dist/dist.sh "$@") >"$work/$name"
+mkdir -p "$home/registry" "$rust"
+mount --bind "$REPRODUCE_RUST" "$rust"
+git clone -q "$here" "$clone"
+# The downloads are shared: unpacked sources have the paths that count.
+for part in cache index; do cp -r "$registry/$part" "$home/registry/"; done
+[ ! -e "$here/target/libclang" ] || { mkdir "$clone/target" && cp -r "$here/target/libclang" "$clone/target/"; }
+for architecture; do
+    if [ -e "$here/target/sysroot/$architecture" ]; then
+        mkdir -p "$clone/target/sysroot"
+        cp -r "$here/target/sysroot/$architecture" "$clone/target/sysroot/"
+    fi
+done
+chown -R "$user:$user" "$clone" "$home"
+# A user who has a number and no name.
+for architecture; do
+    (cd "$clone" && setpriv --reuid "$user" --regid "$user" --clear-groups env HOME="$home" CARGO_HOME="$home" \
+        PATH="$rust/bin:$PATH" make build ARCHITECTURE="$architecture")
+done
+epoch=$(git -C "$here" log -1 --format=%ct)
+(cd "$clone" && CARGO_HOME=$home SOURCE_DATE_EPOCH=$epoch DIST_WITHOUT_SOURCES=1 sh docker/dist/dist.sh "$@") >"$work/second"
+grep -v ' sources/' "$here/target/dist/SHA256SUMS" >"$work/first"
+diff "$work/first" "$work/second" || {
+    kept=$here/target/dist-second
+    rm -rf "$kept" && cp -r "$clone/target/dist" "$kept"
+    echo "the second build has other bytes (see above); it is kept in $kept" >&2
+    exit 1
 }
-
-release first "$work/one" 2001 "$work/cargo-one" "$@"
-release second "$work/another/place/two" 2002 "$work/another/cargo" "$@"
-diff "$work/first" "$work/second" || { echo "the second build has other bytes (see above)" >&2; exit 1; }
 echo "two builds, the same bytes:"
 cat "$work/first"
