@@ -22,8 +22,13 @@ buildah() { command buildah --root "$store/root" --runroot "$store/run" --storag
 for platform in ${PLATFORMS:-amd64:x86_64 arm64:aarch64}; do
     folder=$target/${platform#*:}-unknown-linux-gnu/release
     [ -e "$folder/rdma-init" ] || { echo "there is no $folder/rdma-init: make build-all" >&2; exit 1; }
+    # The history of the image has a hash of the file with its owner and time, which are those of the release here.
+    context=$store/${platform%:*}
+    mkdir "$context"
+    install -m 755 "$folder/rdma-init" "$context/rdma-init"
+    touch --date="@${SOURCE_DATE_EPOCH:-$(stat -c %Y "$folder/rdma-init")}" "$context/rdma-init"
     buildah build --quiet ${SOURCE_DATE_EPOCH:+--timestamp "$SOURCE_DATE_EPOCH"} --platform "linux/${platform%:*}" --manifest rdma-init \
-        --file docker/scratch.Dockerfile "$folder" >/dev/null
+        --file docker/scratch.Dockerfile "$context" >/dev/null
 done
 buildah manifest push --quiet --all rdma-init "$to" >/dev/null
 echo "$to: ${PLATFORMS:-linux/amd64 and linux/arm64}"

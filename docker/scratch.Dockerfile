@@ -11,5 +11,5 @@
 # Docker's older builder would take from its cache what it has made of the same binary for another
 # platform.
 FROM scratch
-COPY rdma-init /rdma-init
+COPY --chown=0:0 rdma-init /rdma-init
 ENTRYPOINT ["/rdma-init"]
