@@ -241,8 +241,6 @@ case ${1:-} in
     image) install buildah ;;
     dist)
         install util-linux diffutils debootstrap debian-archive-keyring
-        # Debian 12 does not have Ubuntu's keys.
-        (install ubuntu-keyring) || say "there is no package ubuntu-keyring, so no root of Ubuntu can be made"
         ;;
     *) echo "usage: $0 build [ARCHITECTURE]|test|bench|order|image|dist" >&2; exit 2 ;;
 esac

@@ -17,22 +17,47 @@ files() {
         -o -type d -printf '%P %m\n' -o -printf '%P %y %m %s\n') | sort
 }
 
-for suite; do
+debian=/usr/share/keyrings/debian-archive-keyring.gpg
+case $(dpkg --print-architecture) in
+    amd64) ubuntu=http://archive.ubuntu.com/ubuntu ;;
+    *) ubuntu=http://ports.ubuntu.com/ubuntu-ports ;;
+esac
+
+# Prints the path of Ubuntu's keys: those of this machine, or those of Debian 13's package, as Debian 12 has none. apt gets
+# lists of its own for it.
+ubuntu_keys() {
+    keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
+    if [ ! -e "$keys" ]; then
+        mkdir -p "$work/apt/lists/partial" "$work/apt/archives/partial"
+        : >"$work/apt/status"
+        echo "deb [signed-by=$debian] http://deb.debian.org/debian trixie main" >"$work/apt/sources.list"
+        (cd "$work/apt" && for step in update 'download ubuntu-keyring'; do
+            # shellcheck disable=SC2086
+            apt-get -qq -o Dir::State="$work/apt" -o Dir::State::status="$work/apt/status" -o Dir::Cache="$work/apt" \
+                -o Dir::Etc::sourcelist="$work/apt/sources.list" -o Dir::Etc::sourceparts=- -o Acquire::Languages=none \
+                -o APT::Sandbox::User=root $step >&2
+        done)
+        dpkg-deb -x "$work"/apt/ubuntu-keyring_*.deb "$work/apt/ring"
+        keys=$work/apt/ring$keys
+    fi
+    echo "$keys"
+}
+
+# The loop sets the arguments of debootstrap.
+suites=$*
+for suite in $suites; do
     root=$here/target/roots/$suite
-    case $suite in
-        bookworm | trixie) mirror=http://deb.debian.org/debian ring=debian-archive-keyring ;;
-        *) mirror=http://archive.ubuntu.com/ubuntu ring=ubuntu-archive-keyring ;;
-    esac
     if [ ! -e "$root" ]; then
-        if [ ! -e "/usr/share/keyrings/$ring.gpg" ]; then
-            # Debian 12 has no package with Ubuntu's keys.
-            echo "$suite: SKIPPED, this machine has no /usr/share/keyrings/$ring.gpg (package ubuntu-keyring)"
-            continue
-        fi
         rm -rf "$root.new"
         mkdir -p "${root%/*}"
-        debootstrap --variant=minbase --keyring="/usr/share/keyrings/$ring.gpg" "$suite" "$root.new" "$mirror" >"$work/log" ||
-            { cat "$work/log" >&2; exit 1; }
+        case $suite in
+            bookworm | trixie) set -- "$debian" "$suite" "$root.new" http://deb.debian.org/debian ;;
+            # The script is named, as Debian 12 knows none for Ubuntu 24.04. All of Ubuntu's releases have this one.
+            *) set -- "$(ubuntu_keys)" "$suite" "$root.new" "$ubuntu" /usr/share/debootstrap/scripts/gutsy ;;
+        esac
+        keys=$1
+        shift
+        debootstrap --variant=minbase --keyring="$keys" "$@" >"$work/log" || { cat "$work/log" >&2; exit 1; }
         mv "$root.new" "$root"
     fi
     files "$root" >"$work/before"
