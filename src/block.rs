@@ -16,19 +16,8 @@ pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let lines: Vec<&str> = text.split('\n').collect();
-    let mut shown = Vec::with_capacity(lines.len());
-    let mut rest = lines.as_slice();
-    while let Some((line, after)) = rest.split_first() {
-        let length = block(line, after);
-        if length == 0 {
-            shown.push(*line);
-            rest = after;
-        } else {
-            shown.extend(vec![""; length]);
-            rest = rest.get(length..).unwrap_or_default();
-        }
-    }
-    Cow::Owned(shown.join("\n"))
+    let shown = lines.iter().zip(ours(&lines)).map(|(line, is_ours)| if is_ours { "" } else { *line });
+    Cow::Owned(shown.collect::<Vec<_>>().join("\n"))
 }
 
 /// Returns the lines of the text that are in our blocks.
@@ -39,17 +28,21 @@ pub(crate) fn lines(text: &str) -> Vec<&str> {
     ours.filter(|line| *line != BEGIN && *line != END).collect()
 }
 
-/// Returns how many lines the block has that begins here; 0 if no block begins here.
-fn block(line: &str, after: &[&str]) -> usize {
-    let is_mark = |line: &str, mark: &str| line.trim_end() == mark;
-    if !is_mark(line, BEGIN) {
-        return 0;
+/// Returns for each line whether it is in a block. A block in another one is a part of that one, which would otherwise
+/// become a block when the inner one goes.
+fn ours(lines: &[&str]) -> Vec<bool> {
+    let (mut ours, mut begun) = (vec![false; lines.len()], Vec::new());
+    for (number, line) in lines.iter().enumerate() {
+        match line.trim_end() {
+            BEGIN => begun.push(number),
+            END => {
+                let block = begun.pop().and_then(|begin| ours.get_mut(begin..=number));
+                block.into_iter().for_each(|block| block.fill(true));
+            }
+            _ => {}
+        }
     }
-    let end = after.iter().position(|line| is_mark(line, END) || is_mark(line, BEGIN));
-    match end {
-        Some(end) if is_mark(after.get(end).copied().unwrap_or_default(), END) => end + 2,
-        _ => 0,
-    }
+    ours
 }
 
 /// Returns the text with these lines in a block at its end, which replaces an earlier block. Omits a
@@ -75,18 +68,7 @@ fn without(text: &str) -> String {
         return text.to_owned();
     }
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let mut own = String::with_capacity(text.len());
-    let mut rest = lines.as_slice();
-    while let Some((line, after)) = rest.split_first() {
-        match block(line, after) {
-            0 => {
-                own.push_str(line);
-                rest = after;
-            }
-            length => rest = rest.get(length..).unwrap_or_default(),
-        }
-    }
-    own
+    lines.iter().zip(ours(&lines)).filter(|(_, is_ours)| !is_ours).map(|(line, _)| *line).collect()
 }
 
 #[cfg(test)]
@@ -136,6 +118,16 @@ mod tests {
             assert_eq!(hidden(&text), text);
             assert!(with(&text, LINES).starts_with(&text), "{text}");
         }
+    }
+
+    /// A fuzzer found that the outer block became one at the second start.
+    #[test]
+    fn a_block_in_a_block_goes_with_it() {
+        let text = format!("A=1\n{BEGIN}\nB=2\n{BEGIN}\nC=3\n{END}\nD=4\n{END}\nE=5\n");
+        assert_eq!(hidden(&text), "A=1\n\n\n\n\n\n\n\nE=5\n");
+        let once = with(&text, LINES);
+        assert!(once.starts_with(&format!("A=1\nE=5\n{BEGIN}\n")), "{once}");
+        assert_eq!(with(&once, LINES), once);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) 
         })
     };
     amend(&path, 0o644, in_place, change).map_err(|kept| kept.to_string())?;
-    if is_list { Ok(()) } else { Err("it is not a JSON list".to_owned()) }
+    if is_list { Ok(()) } else { Err("it is not a JSON list of names".to_owned()) }
 }
 
 /// Returns whether the list needs no change, regardless of where it is.
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "[\n  \"MINE\"\n]\n");
         // A file that is not a list is not repaired.
         fs::write(&path, "[\"MINE\",]").unwrap();
-        assert_eq!(write(&["NCCL_IB_HCA"]), Err("it is not a JSON list".to_owned()));
+        assert_eq!(write(&["NCCL_IB_HCA"]), Err("it is not a JSON list of names".to_owned()));
         assert_eq!(fs::read_to_string(&path).unwrap(), "[\"MINE\",]");
     }
 

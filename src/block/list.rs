@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{BEGIN, END};
 
-/// The text is not a JSON list.
+/// The text is something else than a JSON list, or has an entry that would not stay as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoList;
 
@@ -46,7 +46,7 @@ fn entries(text: &str) -> Result<Vec<Value>, NoList> {
 /// entries that the list already contains.
 ///
 /// # Errors
-/// The text is not a JSON list.
+/// The text is no JSON list, or has a number that would be another one afterwards.
 pub(crate) fn with(text: &str, ours: &[&str]) -> Result<String, NoList> {
     let own = without(text)?;
     let new: Vec<&str> = ours.iter().copied().filter(|ours| !own.iter().any(|entry| entry == ours)).collect();
@@ -59,7 +59,8 @@ pub(crate) fn with(text: &str, ours: &[&str]) -> Result<String, NoList> {
     {
         return Ok(text.to_owned());
     }
-    serde_json::to_string_pretty(&all).map(|text| text + "\n").map_err(|_| NoList)
+    let new = serde_json::to_string_pretty(&all).map(|text| text + "\n").map_err(|_| NoList)?;
+    if without(&new)? == own { Ok(new) } else { Err(NoList) }
 }
 
 #[cfg(test)]
@@ -102,6 +103,14 @@ mod tests {
         for text in ["{\"A\": 1}", "\"A\"", "[\"A\",]", "A", "[", "\u{feff}[]"] {
             assert_eq!(with(text, &["B"]), Err(NoList), "{text}");
         }
+    }
+
+    /// Found by the fuzzer: the parser of numbers is not exact.
+    #[test]
+    fn a_list_whose_entries_would_change_stays() {
+        let numbers = "[\"A\", 7777777777777766666666666666666667677777777777776]";
+        assert_eq!(with(numbers, &["B"]), Err(NoList));
+        assert!(with("[\"A\", 7, 0.5]", &["B"]).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{image, topology};
+use super::{image, line, topology};
 use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::net::Interface;
@@ -10,18 +10,18 @@ use crate::facts::node_list::Holds;
 use crate::facts::rdma::{Hca, Port};
 use crate::facts::route::MAIN;
 use crate::text::amount;
-use crate::text::{counted, visible};
+use crate::text::counted;
 
 /// Writes all facts that were found.
 ///
 /// # Errors
 /// The sink's errors.
 pub(crate) fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
-    writeln!(out, "RDMA devices: {}", counted(facts.rdma.len(), "HCA"))?;
+    line!(out, "RDMA devices: {}", counted(facts.rdma.len(), "HCA"))?;
     for hca in &facts.rdma {
         write_hca(out, hca)?;
     }
-    writeln!(out, "Network interfaces")?;
+    line!(out, "Network interfaces")?;
     for interface in &facts.net.interfaces {
         write_interface(out, interface)?;
     }
@@ -29,14 +29,15 @@ pub(crate) fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         let gateway = route.gateway.map(|g| format!(" via {g}")).unwrap_or_default();
         let table = if route.table == MAIN { String::new() } else { format!(", table {}", route.table) };
         let source = route.source.map(|source| format!(" for packets from {source}")).unwrap_or_default();
-        writeln!(
+        line!(
             out,
             "  default route{gateway} on {}{source}, metric {}{table}",
-            route.interface, route.metric
+            route.interface,
+            route.metric
         )?;
     }
     for rule in facts.net.rules.iter().flatten().filter(|rule| !rule.is_of_the_kernel()) {
-        writeln!(out, "  rule {rule}")?;
+        line!(out, "  rule {rule}")?;
     }
     write_machine(out, facts)?;
     topology::write(out, facts, None)?;
@@ -44,7 +45,7 @@ pub(crate) fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         image::write(out, found)?;
     }
     if let Some(list) = &facts.node_list {
-        writeln!(out, "Variables that vLLM leaves to each node, with Ray")?;
+        line!(out, "Variables that vLLM leaves to each node, with Ray")?;
         let holds = match list.holds {
             Holds::Nothing => {
                 "no such file, so the workers of other nodes get all of this node's variables".to_owned()
@@ -54,19 +55,18 @@ pub(crate) fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
             Holds::NoList => "not a JSON list, so vLLM ignores it".to_owned(),
             Holds::Other => "not known".to_owned(),
         };
-        writeln!(out, "  {}: {}", visible(&list.path), visible(&holds))?;
+        line!(out, "  {}: {holds}", list.path)?;
     }
     if !facts.settings.0.is_empty() {
-        writeln!(out, "Variables that are set")?;
+        line!(out, "Variables that are set")?;
         for setting in &facts.settings.0 {
-            let line = format!("{}={} ({})", setting.variable, setting.value, setting.origin);
-            writeln!(out, "  {}", visible(&line))?;
+            line!(out, "  {}={} ({})", setting.variable, setting.value, setting.origin)?;
         }
     }
     if !facts.unreadable.is_empty() {
-        writeln!(out, "Could not be read")?;
+        line!(out, "Could not be read")?;
         for unreadable in &facts.unreadable {
-            writeln!(out, "  {}: {}", unreadable.path.display(), unreadable.error)?;
+            line!(out, "  {}: {}", unreadable.path.display(), unreadable.error)?;
         }
     }
     Ok(())
@@ -85,7 +85,7 @@ fn write_hca(out: &mut impl Write, hca: &Hca) -> io::Result<()> {
         }
         None => about.push("no uverbs device".to_owned()),
     }
-    writeln!(out, "  {}: {}", hca.name, about.join(", "))?;
+    line!(out, "  {}: {}", hca.name, about.join(", "))?;
     hca.ports.iter().try_for_each(|port| write_port(out, port))
 }
 
@@ -93,7 +93,7 @@ fn write_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
     let about = [&String::from(port.link_layer.clone()), &port.state, &port.physical_state, &port.rate];
     // Values that the kernel does not report are omitted.
     let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
-    writeln!(
+    line!(
         out,
         "    port {}: {}, {} of {} GID entries used",
         port.number,
@@ -102,10 +102,10 @@ fn write_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
         port.gids.size
     )?;
     if let Some(pkeys) = &port.pkeys {
-        writeln!(out, "      partition keys: {pkeys}")?;
+        line!(out, "      partition keys: {pkeys}")?;
     }
     for gid in &port.gids.slots {
-        writeln!(
+        line!(
             out,
             "      {:>4}  {:<39}  {:<15}  {:<10}  {}",
             gid.index,
@@ -125,33 +125,27 @@ fn write_interface(out: &mut impl Write, interface: &Interface) -> io::Result<()
     about.extend(interface.pci_address.clone());
     about.extend(interface.master.as_ref().map(|master| format!("part of {master}")));
     about.push(if addresses.is_empty() { "no address".to_owned() } else { addresses.join(" ") });
-    writeln!(out, "  {}: {}", interface.name, about.join(", "))
+    line!(out, "  {}: {}", interface.name, about.join(", "))
 }
 
 fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     let process = &facts.process;
-    writeln!(out, "Machine")?;
+    line!(out, "Machine")?;
     let mut gpus = vec![facts.gpu.count.map_or("no GPU".to_owned(), |n| counted(n as usize, "GPU"))];
     gpus.extend(facts.gpu.models.iter().cloned());
-    writeln!(out, "  {}", gpus.join(", "))?;
+    line!(out, "  {}", gpus.join(", "))?;
     write_beyond_the_gpus(out, facts)?;
     if let (Some(vendor), product) = (&facts.dmi.vendor, &facts.dmi.product) {
-        writeln!(out, "  {vendor}, {}", product.as_deref().unwrap_or_default())?;
+        line!(out, "  {vendor}, {}", product.as_deref().unwrap_or_default())?;
     }
     for device in &facts.dra {
         let place = device.pci_address().or(device.rdma_device()).map(|place| format!(", {place}"));
-        let line = format!(
-            "claim {}: {} of {}{}",
-            device.claim,
-            device.name,
-            device.driver,
-            place.unwrap_or_default()
-        );
-        writeln!(out, "  {}", visible(&line))?;
+        let (claim, name, driver) = (&device.claim, &device.name, &device.driver);
+        line!(out, "  claim {claim}: {name} of {driver}{}", place.unwrap_or_default())?;
     }
     for device in &facts.given {
         let absent = if device.class.is_none() { ", which does not exist here" } else { "" };
-        writeln!(out, "  {}: {}{absent}", visible(&device.variable), device.address)?;
+        line!(out, "  {}: {}{absent}", device.variable, device.address)?;
     }
     for (name, limit, is_bytes) in [
         ("memlock", facts.limits.memlock, true),
@@ -159,14 +153,14 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         ("stack", facts.limits.stack, true),
     ] {
         if let Some(Limit { soft, hard }) = limit {
-            writeln!(out, "  {name}: soft {}, hard {}", shown(soft, is_bytes), shown(hard, is_bytes))?;
+            line!(out, "  {name}: soft {}, hard {}", shown(soft, is_bytes), shown(hard, is_bytes))?;
         }
     }
     if let Some(shm) = facts.shm {
-        writeln!(out, "  /dev/shm: {}, {} free", amount(shm.size), amount(shm.available))?;
+        line!(out, "  /dev/shm: {}, {} free", amount(shm.size), amount(shm.available))?;
     }
     let sets = &process.capabilities;
-    writeln!(
+    line!(
         out,
         "  uid {}, capabilities effective {}, bounding {}, ambient {}{}",
         process.uid,
@@ -176,7 +170,7 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         if process.initial_user_namespace { "" } else { ", in its own user namespace" }
     )?;
     if !facts.platform.markers.is_empty() {
-        writeln!(out, "  the environment has {}", facts.platform.markers.join(", "))?;
+        line!(out, "  the environment has {}", facts.platform.markers.join(", "))?;
     }
     Ok(())
 }
@@ -190,21 +184,21 @@ fn write_beyond_the_gpus(out: &mut impl Write, facts: &Facts) -> io::Result<()> 
         } else {
             ""
         };
-        writeln!(out, "  IMEX channel {}: {}{stale}", channel.number, String::from(channel.access.clone()))?;
+        line!(out, "  IMEX channel {}: {}{stale}", channel.number, String::from(channel.access.clone()))?;
     }
     if imex.count > imex.channels.len() {
-        writeln!(out, "  {} more IMEX channels", imex.count - imex.channels.len())?;
+        line!(out, "  {} more IMEX channels", imex.count - imex.channels.len())?;
     }
     if let (0, Some(channels)) = (imex.count, imex.of_driver) {
-        writeln!(out, "  no IMEX channel of the {channels} that the driver has")?;
+        line!(out, "  no IMEX channel of the {channels} that the driver has")?;
     }
     if let Some(nodes) = &facts.memory.without_cpu {
-        writeln!(out, "  memory without a CPU: NUMA node {nodes}")?;
+        line!(out, "  memory without a CPU: NUMA node {nodes}")?;
     }
     if !facts.data_direct.is_empty() {
         let functions: Vec<&str> =
             facts.data_direct.iter().filter_map(|function| function.path.rsplit('/').next()).collect();
-        writeln!(out, "  Data Direct: {}", functions.join(", "))?;
+        line!(out, "  Data Direct: {}", functions.join(", "))?;
     }
     Ok(())
 }
@@ -214,5 +208,55 @@ fn shown(amount_of: Amount, is_bytes: bool) -> String {
         Amount::Limited(number) if is_bytes => amount(number),
         Amount::Limited(number) => number.to_string(),
         Amount::Unlimited(_) => "unlimited".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::facts::document::Document;
+
+    const DOCUMENTS: [&str; 3] = [
+        include_str!("../../fuzz/corpus/facts/gh200.json"),
+        include_str!("../../fuzz/corpus/facts/aws-efa-with-plugin.json"),
+        include_str!("../../fuzz/corpus/facts/conf-file-odd-lines.json"),
+    ];
+
+    /// Returns the pointers to all texts (RFC 6901).
+    fn texts(value: &Value, at: &str) -> Vec<String> {
+        match value {
+            Value::String(_) => vec![at.to_owned()],
+            Value::Array(list) => {
+                list.iter().enumerate().flat_map(|(n, value)| texts(value, &format!("{at}/{n}"))).collect()
+            }
+            Value::Object(fields) => {
+                fields.iter().flat_map(|(name, value)| texts(value, &format!("{at}/{name}"))).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The document of a stranger has its texts as they are; the readers of a host have cleaned theirs.
+    #[test]
+    fn no_text_of_a_document_moves_the_cursor_or_adds_a_line() {
+        let mut printed = 0;
+        for text in DOCUMENTS {
+            let document: Value = serde_json::from_str(text).unwrap();
+            for place in texts(&document, "") {
+                let mut changed = document.clone();
+                let field = changed.pointer_mut(&place).unwrap();
+                *field = format!("{}\u{1b}[2J\u{7f}\nmlx5_9", field.as_str().unwrap()).into();
+                let Ok(facts) = Document::parse(&changed.to_string()) else { continue };
+                let mut out = Vec::new();
+                write(&mut out, &facts).unwrap();
+                let out = String::from_utf8(out).unwrap();
+                assert!(!out.contains(|c: char| c.is_control() && c != '\n'), "{place}: {out:?}");
+                assert!(!out.contains("\nmlx5_9"), "{place}: {out}");
+                printed += usize::from(out.contains("mlx5_9"));
+            }
+        }
+        assert!(printed > 40, "{printed}");
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::line;
 use crate::image::Image;
 use crate::image::library::{Library, MissingLibrary, Way};
 use crate::image::packages::Package;
@@ -18,7 +19,7 @@ pub(super) fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
     if *image == Image::default() {
         return Ok(());
     }
-    writeln!(out, "Image")?;
+    line!(out, "Image")?;
     let of_the_job = image.nccl_of_the_job();
     for library in &image.nccl {
         let mark = if Some(library) == of_the_job { ", for the job" } else { "" };
@@ -52,7 +53,7 @@ pub(super) fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
     image.packages.iter().try_for_each(|package| write_package(out, package))?;
     image.foreign.iter().try_for_each(|foreign| {
         let architecture = visible(&foreign.architecture);
-        writeln!(out, "  for another architecture: {} ({architecture})", shown(&foreign.path))
+        line!(out, "  for another architecture: {} ({architecture})", shown(&foreign.path))
     })
 }
 
@@ -67,7 +68,7 @@ fn write_library(out: &mut impl Write, name: &str, library: &Library, mark: &str
             format!(", cannot be loaded without {}", visible(&missing.join(", ")))
         }
     };
-    writeln!(out, "  {name}{version}: {} ({}){mark}{missing}", shown(&library.path), ways.join(", "))
+    line!(out, "  {name}{version}: {} ({}){mark}{missing}", shown(&library.path), ways.join(", "))
 }
 
 fn write_torch(out: &mut impl Write, torch: &Torch, has_rccl: bool) -> io::Result<()> {
@@ -80,7 +81,7 @@ fn write_torch(out: &mut impl Write, torch: &Torch, has_rccl: bool) -> io::Resul
         (Linkage::None, _) => "without CUDA".to_owned(),
         (Linkage::Unknown, _) => "its NCCL is unknown".to_owned(),
     };
-    writeln!(out, "  PyTorch{version}: {}, {nccl}", shown(&torch.path))
+    line!(out, "  PyTorch{version}: {}, {nccl}", shown(&torch.path))
 }
 
 fn write_package(out: &mut impl Write, package: &Package) -> io::Result<()> {
@@ -96,7 +97,7 @@ fn write_package(out: &mut impl Write, package: &Package) -> io::Result<()> {
             format!(", {what}: {}{more}", shown(first))
         }
     };
-    writeln!(
+    line!(
         out,
         "  package {} {}: {}{}{}{own}",
         visible(name),
@@ -122,7 +123,7 @@ fn write_providers(out: &mut impl Write, image: &Image) -> io::Result<()> {
             })
             .collect();
         if !names.is_empty() {
-            writeln!(out, "  {title}: {}", names.join(", "))?;
+            line!(out, "  {title}: {}", names.join(", "))?;
         }
     }
     Ok(())

@@ -21,3 +21,16 @@ pub(crate) mod start;
 pub(crate) mod stat;
 pub(crate) mod topology;
 pub(crate) mod why;
+
+use std::fmt::Arguments;
+use std::io::{self, Write};
+
+/// As `writeln!`, for a line with texts of others: no text moves the cursor or adds a line.
+macro_rules! line {
+    ($out:expr, $($text:tt)*) => { $crate::report::write_line($out, format_args!($($text)*)) };
+}
+use line;
+
+fn write_line(out: &mut impl Write, text: Arguments<'_>) -> io::Result<()> {
+    writeln!(out, "{}", crate::text::visible(&text.to_string()))
+}
