@@ -19,6 +19,7 @@ use super::terminal;
 use crate::sys::capabilities::keep_only;
 use crate::sys::fork::{self, Ended};
 use crate::sys::memory;
+use crate::sys::seccomp::refuse_what_is_never_called;
 use crate::sys::signals::{self, Inherited};
 
 /// The longest time by which the account may delay the end of the container: two seconds for the counters, and as
@@ -153,20 +154,9 @@ impl Supervisor {
         let broken = end.of_broken_fabric(self.orders.supervision.fabric_exit_code);
         let answer = fork::within(ACCOUNT_PATIENCE, || {
             keep_only(&[]);
-            let ended = |outcome: AccountOutcome| {
-                let end = broken.as_ref().filter(|_| outcome == AccountOutcome::Broken).unwrap_or(&end);
-                end.line(Some(&self.command_name()))
-            };
-            let has_failed = end.ended != Ended::Exited(0);
-            let at_end = AtEnd {
-                seen: memory.seen(),
-                ran: end.ran,
-                failed: if has_failed { Some(&ended) } else { None },
-            };
-            match (self.tasks.give_account)(&note, &at_end) {
-                AccountOutcome::Sound => 0,
-                AccountOutcome::Broken => BROKEN,
-            }
+            refuse_what_is_never_called();
+            (self.tasks.tell_traffic)(&note, ran);
+            0
         });
         broken.filter(|_| answer == Ok(BROKEN)).unwrap_or(end)
     }

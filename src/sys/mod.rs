@@ -22,6 +22,7 @@ pub(crate) mod names;
 mod nonblocking;
 pub(crate) mod pidfd;
 pub(crate) mod random;
+pub(crate) mod seccomp;
 pub mod signals;
 pub(crate) mod stdio;
 pub(crate) mod take_over;

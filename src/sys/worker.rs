@@ -12,15 +12,16 @@ use nix::libc::SIGKILL;
 use nix::unistd::Pid;
 
 use super::stdio::close_inherited;
-use super::{capabilities, fork, signals};
+use super::{capabilities, fork, seccomp, signals};
 use crate::exit;
 
 /// The capabilities that a port's test may need: to open a device that only root may open, and to pin memory.
 const CAPABILITIES: [Capability; 2] = [Capability::CAP_DAC_OVERRIDE, Capability::CAP_IPC_LOCK];
 
-/// Starts a child that works with its end of a socket, and exits with 0 if the work returns `true`. The child
-/// dies with its parent, has only these descriptors and the standard ones, and keeps few capabilities. The
-/// returned end of the socket is non-blocking.
+/// Starts a child that works with its end of a socket, and exits with 0 if the work returns `true`. The
+/// child dies with its parent, has only these descriptors and the standard ones, keeps few capabilities, and can execute
+/// no program.
+/// Reading the parent's end does not block.
 ///
 /// # Errors
 /// Fails as [`fork::spawn`] and socketpair(2) do.
@@ -37,7 +38,8 @@ pub(crate) fn start(
         signals::on_parent_death(SIGKILL, parent);
         close_inherited(&mut kept);
         capabilities::keep_only(&CAPABILITIES);
-        // A panic must not unwind into the parent's code.
+        seccomp::refuse_what_is_never_called();
+        // A panic must not unwind into what the parent was doing.
         match catch_unwind(AssertUnwindSafe(|| work(its))) {
             Ok(true) => 0,
             Ok(false) | Err(_) => exit::FAILED,
@@ -85,6 +87,19 @@ mod tests {
         let (_, mut socket) = start(&[], move |mut socket| {
             let kept: CapsHashSet = own.intersection(&CAPABILITIES.into_iter().collect()).copied().collect();
             socket.write_all(&[u8::from(held(CapSet::Permitted) == kept)]).is_ok()
+        })
+        .unwrap();
+        socket.set_nonblocking(false).unwrap();
+        let mut answer = [0];
+        socket.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [1]);
+    }
+
+    #[test]
+    fn a_child_executes_no_program() {
+        let (_, mut socket) = start(&[], |mut socket| {
+            let executed = nix::unistd::execv(c"/bin/true", &[c"true"]);
+            socket.write_all(&[u8::from(executed == Err(Errno::EPERM))]).is_ok()
         })
         .unwrap();
         socket.set_nonblocking(false).unwrap();

@@ -1,0 +1,127 @@
+//! Refuses the system calls that a process of ours with one task never makes: a filter (seccomp) for the processes that
+//! run a provider's code, or that look at ports while the job runs.
+//!
+//! This is no list of what such a process may do: providers differ, and the next release of one may need more. It is a
+//! list of what an intruder needs next: another program, another process's memory, another namespace, a mount, the
+//! parts of the kernel with the most errors.
+
+use std::mem::offset_of;
+
+use nix::libc::{self, c_long, sock_filter};
+use nix::sys::prctl::set_no_new_privs;
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xc000_00b7;
+
+/// From here on, calls are those of x86-64's x32, which have the numbers of all others once more.
+const X32: u32 = 0x4000_0000;
+
+macro_rules! calls {
+    ($($name:ident)*) => { [$(libc::$name),*] };
+}
+
+const NEVER: [c_long; 54] = calls! {
+    SYS_execve SYS_execveat
+    SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_pidfd_getfd SYS_kcmp SYS_perf_event_open
+    SYS_unshare SYS_setns
+    SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_move_mount SYS_open_tree SYS_mount_setattr
+    SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick
+    SYS_name_to_handle_at SYS_open_by_handle_at SYS_mknodat
+    SYS_setuid SYS_setgid SYS_setreuid SYS_setregid SYS_setresuid SYS_setresgid SYS_setgroups
+    SYS_bpf SYS_userfaultfd SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register
+    SYS_keyctl SYS_add_key SYS_request_key
+    SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load SYS_kexec_file_load
+    SYS_reboot SYS_swapon SYS_swapoff SYS_acct SYS_syslog
+    SYS_settimeofday SYS_clock_settime SYS_adjtimex
+    SYS_sethostname SYS_personality
+};
+
+/// Refuses these calls with EPERM, in this thread and in what it forks, for the rest of their lives. If the kernel or a
+/// sandbox lets no filter be installed, everything stays as it is.
+pub(crate) fn refuse_what_is_never_called() {
+    // A process without CAP_SYS_ADMIN may filter only itself, so it must not execute what would gain rights.
+    if set_no_new_privs().is_err() {
+        return;
+    }
+    let mut program = program();
+    let Ok(len) = u16::try_from(program.len()) else { return };
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    // Without the flag, kernels before 5.16 slow down the whole process, in case that it runs a script of a stranger.
+    // SAFETY: the program outlives the call, which reads it, and changes this thread alone.
+    unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+            &raw const program,
+        );
+    }
+}
+
+fn program() -> Vec<sock_filter> {
+    const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+    let load = |offset: usize| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset as u32);
+    let give = |what| statement(libc::BPF_RET | libc::BPF_K, what);
+    let refuse = give(libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned());
+    let if_so = |code, k| sock_filter { jf: 1, ..statement(code, k) };
+    let mut program = vec![
+        load(offset_of!(libc::seccomp_data, arch)),
+        // The numbers of calls are those of this architecture.
+        sock_filter { jt: 1, ..statement(EQUAL, ARCHITECTURE) },
+        refuse,
+        load(offset_of!(libc::seccomp_data, nr)),
+        if_so(AT_LEAST, X32),
+        refuse,
+    ];
+    program.extend(NEVER.iter().flat_map(|call| [if_so(EQUAL, *call as u32), refuse]));
+    program.push(give(libc::SECCOMP_RET_ALLOW));
+    program
+}
+
+/// A statement that, if it is a comparison, goes on with the next one.
+const fn statement(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+    use nix::unistd::getpid;
+
+    use super::*;
+
+    /// Returns the answer to a call without a single valid argument, which changes nothing even without the filter.
+    fn answer(call: c_long) -> Result<c_long, Errno> {
+        // SAFETY: the kernel takes no pointer here for one of this process.
+        Errno::result(unsafe { libc::syscall(call, -1_i64, -1_i64, -1_i64, -1_i64, -1_i64, -1_i64) })
+    }
+
+    #[test]
+    fn what_is_never_called_is_refused_and_all_else_goes_on() {
+        let (refused, goes_on) = std::thread::spawn(|| {
+            refuse_what_is_never_called();
+            let goes_on = std::fs::read("/proc/self/status").is_ok()
+                && std::net::TcpListener::bind("127.0.0.1:0").is_ok()
+                && std::thread::spawn(getpid).join().is_ok();
+            (NEVER.map(answer), goes_on)
+        })
+        .join()
+        .unwrap();
+        assert_eq!(refused, [Err(Errno::EPERM); NEVER.len()]);
+        assert!(goes_on);
+    }
+
+    /// A kernel without x32 does not know the number.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_numbers_of_another_interface_are_no_way_round() {
+        let answer = std::thread::spawn(|| {
+            refuse_what_is_never_called();
+            answer(libc::SYS_getpid | c_long::from(X32))
+        });
+        assert_eq!(answer.join().unwrap(), Err(Errno::EPERM));
+    }
+}
