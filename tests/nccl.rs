@@ -10,6 +10,7 @@ mod nccl {
     mod described;
     mod driver;
     mod env_plugin;
+    mod env_plugin_faults;
     mod env_plugin_node;
     mod env_plugin_processes;
     mod env_plugin_starts;
