@@ -33,7 +33,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-nixl test-dist soak dist follow manual check bench bench-kept order fuzz fuzz-corpus clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-custom test-podman test-nixl test-dist soak dist follow manual check bench bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -139,11 +139,22 @@ test-ray: build
 # Tests the policy for Kubernetes with the code of its API server. Go and that source, 3 GB, are stored in
 # target/admission.
 test-admission: build
-	@sh tests/examples/admission/setup.sh >/dev/null
+	@sh tests/examples/admission/setup.sh judge >/dev/null
 	$(TEST) --test examples -- --ignored admission::
 
-# Tests NIXL with the UCX from its wheel, in a virtual machine; downloads 90 MB. NIXL is installed in
-# target/nixl.
+# The custom resources of the examples, applied to Kubernetes' own server for them. CRDS is a directory with the operators'
+# definitions, each a file of its repository: tests/examples/custom.rs has their names.
+test-custom: build
+	@test -n "$(CRDS)" || { echo 'CRDS=DIRECTORY names the custom resource definitions of the operators'; exit 2; }
+	@sh tests/examples/admission/setup.sh server >/dev/null
+	RDMA_INIT_TEST_CRDS=$(abspath $(CRDS)) $(TEST) --test examples -- --ignored custom::
+
+# Podman, which is installed, with this init.
+test-podman: build
+	@sh tests/examples/setup.sh podman
+	$(TEST) --test examples -- --ignored podman::
+
+# NIXL on the UCX of its wheel, in a virtual machine; 90 MB to fetch. NIXL goes to target/nixl.
 test-nixl: build
 	@sh tests/vm/nixl.sh >/dev/null
 	$(TEST) --test vm -- --ignored nixl

@@ -11,6 +11,7 @@ mod examples {
     mod arena;
     mod built;
     mod covered;
+    mod custom;
     mod daemon;
     mod decided;
     mod host_side;
@@ -21,6 +22,7 @@ mod examples {
     mod metrics;
     mod mpi;
     mod pai;
+    mod podman;
     mod pods;
     mod probes;
     mod profile;

@@ -10,8 +10,8 @@ use crate::support::repository;
 
 /// Returns each Pod after one evaluation, and after a second one.
 fn admitted(pods: &[Value]) -> Vec<[Value; 2]> {
-    let setup = Command::new(repository("tests/examples/admission/setup.sh"));
-    let setup = { setup }.stderr(Stdio::inherit()).output().unwrap();
+    let mut setup = Command::new(repository("tests/examples/admission/setup.sh"));
+    let setup = setup.arg("judge").stderr(Stdio::inherit()).output().unwrap();
     assert!(setup.status.success(), "tests/examples/admission/setup.sh fails (see above)");
     let said = String::from_utf8(setup.stdout).unwrap();
     let judge = said.trim_end().strip_prefix("JUDGE=").unwrap();

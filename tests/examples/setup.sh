@@ -6,7 +6,8 @@
 #     tests/examples/setup.sh images       DEBIAN and RUST, images to build on
 #     tests/examples/setup.sh index        buildah, and no line
 #     tests/examples/setup.sh prometheus   PROMETHEUS, the directory of Debian's promtool and prometheus
-#     tests/examples/setup.sh              all of these
+#     tests/examples/setup.sh podman       Podman, and no line; only if it is asked for
+#     tests/examples/setup.sh              all of it
 #
 # The script uses no image registry. debootstrap builds the images from Debian's packages, and they get the
 # certificates of this machine. RUST, which replaces rust:1-bookworm, also gets the Rust of this machine.
@@ -125,10 +126,11 @@ prometheus() {
 }
 
 case ${1:-} in
+    podman) install podman podman; install runc runc ;;
     prometheus) prometheus ;;
     manifests) manifests ;;
     images) images ;;
     index) sh "$here/../setup.sh" image >&2 ;;
     '') manifests; prometheus; images; sh "$here/../setup.sh" image >&2 ;;
-    *) echo "usage: $0 [manifests|images|index|prometheus]" >&2; exit 2 ;;
+    *) echo "usage: $0 [manifests|images|index|prometheus|podman]" >&2; exit 2 ;;
 esac
