@@ -155,8 +155,20 @@ impl Supervisor {
         let answer = fork::within(ACCOUNT_PATIENCE, || {
             keep_only(&[]);
             refuse_what_is_never_called();
-            (self.tasks.tell_traffic)(&note, ran);
-            0
+            let ended = |outcome: AccountOutcome| {
+                let end = broken.as_ref().filter(|_| outcome == AccountOutcome::Broken).unwrap_or(&end);
+                end.line(Some(&self.command_name()))
+            };
+            let has_failed = end.ended != Ended::Exited(0);
+            let at_end = AtEnd {
+                seen: memory.seen(),
+                ran: end.ran,
+                failed: if has_failed { Some(&ended) } else { None },
+            };
+            match (self.tasks.give_account)(&note, &at_end) {
+                AccountOutcome::Sound => 0,
+                AccountOutcome::Broken => BROKEN,
+            }
         });
         broken.filter(|_| answer == Ok(BROKEN)).unwrap_or(end)
     }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::port_look::PortLook;
 use crate::finding::Finding;
 use crate::sys::seccomp::refuse_what_is_never_called;
-use crate::sys::signals;
+use crate::sys::{memory, signals};
 use command::OnFinding;
 use job::{Job, JobOrders};
 use judge::Judge;
@@ -60,7 +60,9 @@ pub(crate) fn run(
     if orders.on_finding.is_empty() {
         refuse_what_is_never_called();
     }
-    let mut command = OnFinding::new(orders.on_finding);
+    let job = orders.job.filter(|_| !token.is_empty());
+    let mut job = job.and_then(|job| Job::new(job, token, orders.interval, orders.after));
+    let mut command = OnFinding::new(orders.on_finding, job.as_ref().and_then(|job| job.files));
     loop {
         // A look needs megabytes of code and constants, which would count as this process's while it only waits.
         memory::forget_own_code();

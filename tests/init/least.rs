@@ -57,7 +57,7 @@ const NONE: &str = "0000000000000000";
 #[test]
 fn the_watcher_has_no_capability_and_the_command_nothing_of_it() {
     let root = container::root();
-    let mut running = watched(root.path(), &[]);
+    let running = watched(root.path(), &[]);
     let command = running.command();
     let watcher = watcher(&running, &["CapInh", "CapPrm", "CapEff", "CapAmb"].map(|set| (set, NONE)));
     assert_ne!(status_field(&status(command), "CapEff"), Some(NONE));
