@@ -239,6 +239,9 @@ ids! {
     /// The host has Data Direct functions of ConnectX-8, through which NCCL 2.27 and later reach
     /// the GPUs. This is not a fault.
     DataDirect = "data-direct", "No action is needed. If NCCL cannot register memory (`mlx5dv_reg_dmabuf_mr` in its log), or the job is slower than before, set `NCCL_IB_DATA_DIRECT=0` on all nodes.";
+    /// The job's NICs have several ports, and NCCL 2.29.7 and later can continue over the others if the link of one
+    /// fails, but may not: port failover is off by default. This is not a fault.
+    PortFailover = "port-failover", "Set `NCCL_IB_RESILIENCY_PORT_FAILOVER=1` on all nodes.";
     /// NCCL 2.24 or 2.25 cannot merge the ports of a PCI device into one NIC, and fails.
     NicFusion = "nic-fusion", "Set `NCCL_NET_MERGE_LEVEL=LOC`, or use NCCL 2.26 or later.";
     /// NCCL merges HCAs of different NICs as if they were functions of one, because they are on one

@@ -22,6 +22,7 @@ mod data_direct;
 mod down;
 mod echoes;
 mod fabric;
+mod failover;
 mod gid;
 mod gid_changed;
 mod given;
@@ -92,6 +93,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(master::finding(facts));
     findings.extend(image::findings(facts, user, plan));
     findings.extend(hang::finding(facts, user));
+    findings.extend(failover::finding(plan));
     findings.extend(routes::findings(facts, plan));
     findings.extend(pkey::finding(facts, user, plan));
     findings.extend(traffic_class::findings(user, ports, plan));

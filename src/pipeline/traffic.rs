@@ -18,6 +18,7 @@ use crate::facts::start::LookedAfterBy;
 use crate::facts::{Facts, Reader};
 use crate::init::{AccountOutcome, AtEnd, HandoffMemory};
 use crate::json;
+use crate::libraries::nccl::failover;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::predict::GidUse;
 use crate::libraries::nccl::ras::{Ras, ras};
@@ -51,6 +52,8 @@ struct Note {
 pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobOrders>) -> Vec<u8> {
     let reader = Reader::new(Path::new("/"));
     let counters = Counters::new(&reader);
+    let failing_over = failover::of(plan).filter(|failover| failover.is_on);
+    let failing_over = failing_over.map(|failover| failover.nics.concat()).unwrap_or_default();
     let used = plan.ports.iter().filter(|port| port.used);
     let ports: Vec<WatchedPort> = used
         .map(|port| {
@@ -61,6 +64,7 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
                 is_infiniband: port.link_layer == LinkLayer::InfiniBand,
                 first: port_look::read(&reader, &counters, &port.hca, port.port, gid.as_ref(), None),
                 gid,
+                fails_over: failing_over.contains(&format!("{}:{}", port.hca, port.port)),
             }
         })
         .collect();

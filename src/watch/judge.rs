@@ -14,6 +14,7 @@ use crate::facts::port_look::{PortLook, UsedGid};
 use crate::finding::{Finding, Id};
 use crate::findings::port_errors::{self, PortRises};
 use crate::findings::traffic::{PortTraffic, has_moved, names};
+use crate::libraries::nccl::failover::SWITCH;
 use crate::text::{condensed, duration, visible};
 
 /// A port of the job, with its reading before the command started.
@@ -24,6 +25,9 @@ pub(crate) struct WatchedPort {
     pub is_infiniband: bool,
     /// The GID that NCCL uses.
     pub gid: Option<UsedGid>,
+    /// Whether NCCL may continue over another port of the NIC.
+    #[serde(default)]
+    pub fails_over: bool,
     pub first: PortLook,
 }
 
@@ -120,7 +124,11 @@ impl Judge {
         let mut findings = Vec::new();
         for (ports, what) in [(down, "no longer active"), (gone, "gone")] {
             if !ports.is_empty() {
-                let message = format!("{} {} {what}.", listed(&ports), is_or_are(ports.len()));
+                let failover = match ports.iter().all(|port| port.fails_over) {
+                    true => format!(" NCCL may continue over another port of the NIC ({SWITCH})."),
+                    false => String::new(),
+                };
+                let message = format!("{} {} {what}.{failover}", listed(&ports), is_or_are(ports.len()));
                 findings.push(
                     Finding::warning(Id::LinkDown, message).about_ports(ports.iter().map(|port| id(port))),
                 );
@@ -256,6 +264,20 @@ mod tests {
         for look in 1..200 {
             assert!(said(&mut judge, look * 10, [up(look), up(0)]).is_empty());
         }
+    }
+
+    #[test]
+    fn a_port_whose_nic_has_another_one_may_be_replaced() {
+        let port = |hca: &str| WatchedPort {
+            hca: hca.into(),
+            port: 1,
+            first: up(0),
+            fails_over: true,
+            ..WatchedPort::default()
+        };
+        let mut judge = Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(600));
+        let line = "mlx5_2 is gone. NCCL may continue over another port of the NIC (NCCL_IB_RESILIENCY_PORT_FAILOVER).";
+        assert_eq!(said(&mut judge, 10, [up(1), look(None, &[])]), [line]);
     }
 
     #[test]
