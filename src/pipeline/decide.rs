@@ -13,7 +13,7 @@ use crate::finding::{Finding, Id, Source};
 use crate::findings;
 use crate::libraries::nccl::env_plugin::VARIABLE;
 use crate::plan::env_plugin::NotUsedReason;
-use crate::plan::{self, EnvPlugin, Plan, cross_nic};
+use crate::plan::{self, EnvPlugin, Plan};
 use crate::profiles::Profiles;
 use crate::state::FOLDER;
 use crate::state::run::Run;
@@ -35,10 +35,6 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let anew = Facts { settings: facts.settings.of_user(), ..facts.clone() };
     let mut plan = plan_with_findings(&anew, profiles, config);
     let of_start = facts.settings.0.iter().filter(|setting| setting.origin == Source::AtStart);
-    // What the preflight of the start has found still holds.
-    if of_start.clone().any(|setting| setting.variable == cross_nic::VARIABLE) {
-        let _ = plan.rails_are_apart();
-    }
     let comes_out = |setting: &UserSetting| {
         plan.filled().any(|filled| filled == (setting.variable.as_str(), setting.value.as_str()))
     };

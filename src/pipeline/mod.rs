@@ -145,12 +145,9 @@ pub fn prepare(
         && config.preflight != Demand::Off
     {
         let own = preflight::Own { facts: &facts, plan: &plan, report };
-        let of_job = preflight::take_part(config, &known, &command, own, &under_way, log);
-        if let Some(reason) = refusal(config, &plan).or(of_job.refused) {
+        let of_job = preflight::refusal(config, &known, &command, own, &under_way, log);
+        if let Some(reason) = refusal(config, &plan).or(of_job) {
             return refused(reason);
-        }
-        if of_job.rails_apart {
-            preflight::tell_rails_apart(&plan.rails_are_apart(), log);
         }
     }
     if let Some(reason) = proof.and_then(|report| enforced(config, report)) {

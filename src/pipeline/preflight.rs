@@ -10,7 +10,7 @@ use crate::config::{Config, Demand, Rounds, TOKEN_VARIABLE, WatchOption, kept_to
 use crate::facts::environment::Environment;
 use crate::facts::{Facts, Reader};
 use crate::log::{Format, Level, Log};
-use crate::plan::{Plan, RailsApart};
+use crate::plan::Plan;
 use crate::preflight::job::{self, Terms};
 use crate::preflight::judge::judging::{Judged, Limits};
 use crate::preflight::meet::progress::Progress;
@@ -138,24 +138,17 @@ pub(crate) struct Own<'a> {
     pub report: &'a Report,
 }
 
-/// What has come of a preflight.
+/// Takes part, if that is wanted, and reports the verdict. Returns why the command must not be started;
+/// `None` if it may.
 #[must_use]
-pub(crate) struct Ended {
-    /// Why the command must not be started; `None` if it may.
-    pub refused: Option<String>,
-    /// Whether no rail reaches another one.
-    pub rails_apart: bool,
-}
-
-/// Takes part, and reports the verdict.
-pub(crate) fn take_part(
+pub(crate) fn refusal(
     config: &Config,
     environment: &Environment,
     command: &[CString],
     own: Own,
     under_way: &UnderWay,
     log: &Log,
-) -> Ended {
+) -> Option<String> {
     let mut files = Files::of(config);
     let told = part(&asked(config), environment, command).map_err(|why| why.to_string()).and_then(|part| {
         if part.judges() || part.nodes > 1 {
@@ -192,14 +185,13 @@ pub(crate) fn take_part(
     {
         tell_all(&files, judged, log);
     }
-    let rails_apart = told.as_ref().is_ok_and(|outcome| outcome.told.rails_apart);
     let (why, line) = match told {
         Ok(outcome) if outcome.told.passed => {
             match outcome.is_alone {
                 true => log.warn(&outcome.told.line),
                 false => log.note(&outcome.told.line),
             }
-            return Ended { refused: None, rails_apart };
+            return None;
         }
         Ok(outcome) => (outcome.told.reason.unwrap_or_default(), outcome.told.line),
         Err(why) => {
@@ -208,24 +200,7 @@ pub(crate) fn take_part(
         }
     };
     log.warn(&line);
-    let refused = (config.preflight == Demand::Enforce).then(|| format!("preflight = \"enforce\": {why}"));
-    Ended { refused, rails_apart }
-}
-
-/// Says what it means for NCCL that no rail reaches another one.
-pub(crate) fn tell_rails_apart(what: &RailsApart, log: &Log) {
-    let found = "preflight: no rail reaches another one";
-    let risk = "lets NCCL connect rails that do not reach each other, which fails: set NCCL_CROSS_NIC=0 on all nodes";
-    match what {
-        RailsApart::Filled => log.note(&format!("{found}, so rdma-init sets NCCL_CROSS_NIC=0.")),
-        RailsApart::Kept => {}
-        RailsApart::Crosses(Some((value, source))) => {
-            log.warn(&format!("{found}, but NCCL_CROSS_NIC={value} ({source}) {risk}."));
-        }
-        RailsApart::Crosses(None) => {
-            log.warn(&format!("{found}, but NCCL_CROSS_NIC is not set, which {risk}."));
-        }
-    }
+    (config.preflight == Demand::Enforce).then(|| format!("preflight = \"enforce\": {why}"))
 }
 
 /// Returns how this node's watcher finds the other ones of the job, if they are to speak with each other: the nodes of a

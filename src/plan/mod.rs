@@ -7,7 +7,6 @@
 //! evidence.
 
 pub(crate) mod context;
-pub(crate) mod cross_nic;
 pub(crate) mod env_plugin;
 pub(crate) mod evidence;
 mod fabric;
@@ -38,7 +37,6 @@ pub(crate) mod words;
 use serde::Serialize;
 
 pub use context::Context;
-pub use cross_nic::RailsApart;
 pub use env_plugin::EnvPlugin;
 pub use fabric::Fabric;
 pub use forecast::Forecast;
@@ -101,9 +99,6 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<Outlook>,
     pub findings: Vec<Finding>,
-    /// What counts once a preflight has found that no rail reaches another one.
-    #[serde(skip)]
-    pub if_rails_are_apart: Option<Setting>,
     /// The rules that were tried, in order.
     #[serde(skip)]
     pub tried: Vec<Tried>,
@@ -118,11 +113,6 @@ impl Plan {
             self.ports.iter().filter(|port| port.used).map(PortVerdict::full_name).collect();
         let is_foreign = |port: &PortUse| !used.contains(&port.name());
         (!ports.is_empty() && ports.iter().all(is_foreign)).then_some(ports)
-    }
-
-    /// Takes in that a preflight has found no rail that reaches another one.
-    pub fn rails_are_apart(&mut self) -> RailsApart {
-        cross_nic::fill_in(&mut self.settings, self.if_rails_are_apart.take())
     }
 
     /// Returns whether NCCL loads an env plugin, whose answers replace all variables.
@@ -278,10 +268,8 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         .collect();
 
     let library = Flavor::of(facts);
-    let mut if_rails_are_apart = choice.as_ref().and_then(|_| cross_nic::propose(&context, &fabric, &ports));
     if library == Flavor::Rccl {
         settings = settings.into_iter().map(Setting::of_rccl).collect();
-        if_rails_are_apart = if_rails_are_apart.map(Setting::of_rccl);
     }
     let env_plugin = env_plugin::decide(facts, &user, options, &settings);
     let Notes { remarks, tried } = notes;
@@ -297,7 +285,6 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         late: Vec::new(),
         libraries: outlooks,
         findings: Vec::new(),
-        if_rails_are_apart,
         tried,
     };
     Decided { facts, options, user, profile, ports, remarks, of_libraries, beside, plan }

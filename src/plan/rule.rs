@@ -73,8 +73,6 @@ pub enum Rule {
     FallbackIsAnError,
     /// RDMA is required, and with this value a node with fewer NICs than the others is an error.
     MismatchIsAnError,
-    /// A preflight has found that no rail reaches another one.
-    RailsAreApart,
     /// Each NIC has a subnet of its own, of this length, and one GPU uses them all.
     SubnetOfItsOwn(u8),
     /// The profile with this name makes another library follow NCCL.

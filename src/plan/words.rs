@@ -80,10 +80,6 @@ impl Rule {
                 f,
                 "what {library} will use; with its name, a fallback to TCP is an error, as require-rdma demands"
             ),
-            Rule::RailsAreApart => write!(
-                f,
-                "no rail reaches another one (preflight), and with this {library} does not connect them"
-            ),
             Rule::MismatchIsAnError => {
                 f.write_str("a node with fewer NICs than the others is an error, as require-rdma demands")
             }

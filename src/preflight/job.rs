@@ -22,7 +22,7 @@ use crate::preflight::who::addresses::Addresses;
 use crate::preflight::who::local;
 use crate::preflight::who::own::{self, LocalRails};
 use crate::preflight::who::part::Part;
-use crate::preflight::who::passed::{self, Found, Passed};
+use crate::preflight::who::passed::{self, Passed};
 use crate::self_test::pair;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
@@ -70,18 +70,12 @@ pub(crate) fn run(
         return Ok(Outcome::heard(meeting.wait(longest)?));
     }
     let passed = Passed::of(part, &report.host).filter(|_| terms.may_be_alone);
-    let before = passed.as_ref().and_then(Passed::found);
+    let has_passed = passed.as_ref().is_some_and(Passed::is_known);
     let first = local::Meeting::of(part.job.as_deref(), part.node, 0);
     let doer = first.as_ref().ok().and_then(|meeting| meeting.begin().ok());
-    let mut outcome = first_task(terms, before.is_some(), facts, plan, report);
-    if let (Ok(outcome), Some(before)) = (&mut outcome, before)
-        && outcome.is_alone
-    {
-        outcome.told.rails_apart = before.rails_apart;
-    }
+    let outcome = first_task(terms, has_passed, facts, plan, report);
     if let Some(passed) = passed {
-        let of_this = outcome.as_ref().ok().map(|outcome| &outcome.told).filter(|told| told.passed);
-        passed.remember(of_this.map(|told| Found { rails_apart: told.rails_apart }));
+        passed.remember(outcome.as_ref().is_ok_and(|outcome| outcome.told.passed));
     }
     if let Some(doer) = doer {
         doer.tell(outcome.as_ref().map(|outcome| outcome.told.clone()).map_err(ToString::to_string));
@@ -95,7 +89,7 @@ fn alone(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Outcome 
     let rails = LocalRails::of(facts, plan, report, terms.scope).names();
     let member = Member { name: report.host.clone(), rails, ..Member::default() };
     let judged = Judged::alone(Evidence::new(vec![member], 0), terms.limits);
-    let told = Told { passed: true, line: judged.verdict().line_of(0), reason: None, rails_apart: false };
+    let told = Told { passed: true, line: judged.verdict().line_of(0), reason: None };
     Outcome { told, is_alone: false, judged: (terms.part.local_rank == 0).then_some(judged) }
 }
 

@@ -7,10 +7,10 @@ use nix::libc::SIGCHLD;
 use nix::sys::resource::{Resource, setrlimit};
 
 use crate::preflight::PreflightError;
+use crate::preflight::judge::culprit;
 use crate::preflight::judge::judging::{Judged, Judging, Limits};
 use crate::preflight::judge::outliers;
 use crate::preflight::judge::verdict;
-use crate::preflight::judge::{cross, culprit};
 use crate::preflight::meet::message::Told;
 use crate::preflight::meet::node::{Node, NodeError};
 use crate::preflight::meet::progress::Progress;
@@ -41,9 +41,7 @@ impl Outcome {
     fn alone(why: &str) -> Outcome {
         let line =
             format!("preflight not repeated: this node has passed before and was started again, and {why}.");
-        // What it has learned then, it adds itself.
-        let told = Told { passed: true, line, reason: None, rails_apart: false };
-        Outcome { told, is_alone: true, judged: None }
+        Outcome { told: Told { passed: true, line, reason: None }, is_alone: true, judged: None }
     }
 }
 
@@ -155,12 +153,10 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
     let verdict = verdict::judge(&zero.heard().evidence, &judging.asked());
     let (passed, reason) = (verdict.passed, verdict.reason().map(str::to_owned));
     let lines: Vec<String> = (0..terms.nodes).map(|node| verdict.line_of(node)).collect();
-    let rails_apart = cross::reach(&cross::probes(&zero.heard().evidence)) == Some(cross::Reach::None);
     let told = |node: u32| Told {
         passed,
         line: lines.get(node as usize).cloned().unwrap_or_default(),
         reason: reason.clone(),
-        rails_apart,
     };
     zero.tell(told, own);
     Ok(Outcome {

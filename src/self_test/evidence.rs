@@ -88,7 +88,6 @@ pub(crate) mod tests {
             libraries: Vec::new(),
             forecasts: Vec::new(),
             findings: Vec::new(),
-            if_rails_are_apart: None,
             tried: Vec::new(),
         };
         (facts, plan)

@@ -147,7 +147,6 @@ mod tests {
             late: Vec::new(),
             libraries: Vec::new(),
             findings: Vec::new(),
-            if_rails_are_apart: None,
             tried: Vec::new(),
         }
     }

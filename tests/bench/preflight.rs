@@ -235,7 +235,7 @@ fn thin_zero(nodes: u32, port: u16) {
     let verdict = judge(&zero.heard().evidence, &judging.asked());
     assert!(verdict.passed, "{:?}", verdict.reason());
     let line = verdict.line_of(1);
-    zero.tell(|_| Told { passed: true, line: line.clone(), reason: None, rails_apart: false }, own.as_fd());
+    zero.tell(|_| Told { passed: true, line: line.clone(), reason: None }, own.as_fd());
     let pid = std::process::id();
     println!("{} {}", peak_kb(pid).expect("this process lives"), processor(pid));
 }

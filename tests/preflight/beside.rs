@@ -50,10 +50,7 @@ fn zero(job: &Job, listener: &Listener) -> (bool, Vec<u32>, String) {
     let judging = Judging::of(zero.heard(), Limits::default(), Duration::ZERO);
     let verdict = judge(&zero.heard().evidence, &judging.asked());
     let found = (verdict.passed, verdict.accused().to_vec(), verdict.reason().unwrap_or_default().to_owned());
-    zero.tell(
-        |_| Told { passed: found.0, line: String::new(), reason: None, rails_apart: false },
-        own.as_fd(),
-    );
+    zero.tell(|_| Told { passed: found.0, line: String::new(), reason: None }, own.as_fd());
     found
 }
 

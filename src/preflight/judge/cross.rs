@@ -115,7 +115,7 @@ pub(crate) fn sentence(evidence: &Evidence) -> Option<String> {
         Reach::None => {
             let why = probes.iter().find_map(|probe| probe.error).unwrap_or_default();
             format!(
-                "no rail reaches another one: none of {tried} tries from one rail to another passed ({}). This is not a fault: many fabrics are built this way. NCCL then needs NCCL_CROSS_NIC=0 on all nodes; a start with a preflight sets it.",
+                "no rail reaches another one: none of {tried} tries from one rail to another passed ({}). This is not a fault: many fabrics are built this way.",
                 visible(&shortened(why))
             )
         }
@@ -130,7 +130,7 @@ pub(crate) fn sentence(evidence: &Evidence) -> Option<String> {
                 .collect();
             let passed = tried - failed.len();
             format!(
-                "some rails reach others: {passed} of {tried} tries from one rail to another passed, but not {}. This is not a fault. If NCCL fails to connect, set NCCL_CROSS_NIC=0 on all nodes.",
+                "some rails reach others: {passed} of {tried} tries from one rail to another passed, but not {}. This is not a fault.",
                 condensed_to(&failed, NAMED)
             )
         }

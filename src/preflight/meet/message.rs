@@ -16,7 +16,7 @@ use crate::self_test::isolate;
 use crate::wire::Protocol;
 
 /// Between a node and node 0.
-pub const MEETING: Protocol = Protocol { schema: "rdma-init/preflight-meeting/8", command: "preflight" };
+pub const MEETING: Protocol = Protocol { schema: "rdma-init/preflight-meeting/7", command: "preflight" };
 
 /// Between the two nodes of a pair.
 pub const PAIR: Protocol = Protocol { schema: "rdma-init/preflight-pair/4", command: "preflight" };
@@ -166,8 +166,6 @@ pub struct Told {
     pub line: String,
     /// Why no command may start, with the names of what is faulty; `None` if nothing is wrong.
     pub reason: Option<String>,
-    /// Whether rails were tried with other ones, and none reached another one.
-    pub rails_apart: bool,
 }
 
 /// Which node calls which other node, and for which round. The calling node sends this as its identity

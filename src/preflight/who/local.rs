@@ -290,7 +290,7 @@ mod tests {
     }
 
     fn told() -> Result<Told, String> {
-        Ok(Told { passed: true, line: "all is well".to_owned(), reason: None, rails_apart: true })
+        Ok(Told { passed: true, line: "all is well".to_owned(), reason: None })
     }
 
     #[test]

@@ -17,16 +17,6 @@ use crate::sys::directory::Directory;
 /// How long a node that has passed before waits for the first other node.
 pub(in crate::preflight) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a start without a preflight takes from the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::preflight) struct Found {
-    /// As in [`Told`](crate::preflight::meet::message::Told).
-    pub rails_apart: bool,
-}
-
-/// Follows the boot in the file if no rail reached another one.
-const APART: &str = "\nrails-apart";
-
 /// What stands for the passed preflight of one node of one job.
 pub(in crate::preflight) struct Passed {
     folder: Directory,
@@ -52,28 +42,22 @@ impl Passed {
         Some(Passed { folder, file: format!("{name}.passed").into(), boot })
     }
 
-    /// Returns what the preflight has found that this node has passed before, if it has.
-    pub(in crate::preflight) fn found(&self) -> Option<Found> {
-        let file = self.folder.open_file(&self.file, OFlag::O_RDONLY, SFlag::S_IFREG).ok()?;
-        let mut text = String::new();
-        let longest = self.boot.len() + APART.len() + 1;
-        file.take(longest as u64).read_to_string(&mut text).ok()?;
-        match text.strip_prefix(&self.boot)? {
-            "" => Some(Found { rails_apart: false }),
-            APART => Some(Found { rails_apart: true }),
-            _ => None,
-        }
+    /// Returns whether this node has passed before.
+    pub(in crate::preflight) fn is_known(&self) -> bool {
+        let file = self.folder.open_file(&self.file, OFlag::O_RDONLY, SFlag::S_IFREG);
+        let mut boot = String::new();
+        let longest = self.boot.len() as u64 + 1;
+        file.is_ok_and(|file| file.take(longest).read_to_string(&mut boot).is_ok()) && boot == self.boot
     }
 
-    /// Remembers how the last preflight has ended, if this node has passed. Without a place to write to, the next
-    /// one is as the first.
-    pub(in crate::preflight) fn remember(&self, found: Option<Found>) {
+    /// Remembers how the last preflight has ended. Without a place to write to, the next one is as the first.
+    pub(in crate::preflight) fn remember(&self, passed: bool) {
         self.folder.remove(&self.file);
-        if let Some(Found { rails_apart }) = found
+        if passed
             && let Ok((new, mut file)) = self.folder.create_beside(&self.file, Mode::S_IRUSR | Mode::S_IWUSR)
         {
-            let text = format!("{}{}", self.boot, if rails_apart { APART } else { "" });
-            let left = file.write_all(text.as_bytes()).and_then(|()| self.folder.rename(&new, &self.file));
+            let left =
+                file.write_all(self.boot.as_bytes()).and_then(|()| self.folder.rename(&new, &self.file));
             if left.is_err() {
                 self.folder.remove(&new);
             }
@@ -105,18 +89,16 @@ mod tests {
             |part: &Part, host, boot| Passed::at(Directory::open(folder.path()).unwrap(), part, host, boot);
         let of = |part: &Part, host, boot| at(part, host, boot).unwrap();
         let first = of(&part(1), "gpu-01", "boot");
-        assert_eq!(first.found(), None);
-        for rails_apart in [true, false] {
-            first.remember(Some(Found { rails_apart }));
-            assert_eq!(of(&part(1), "gpu-01", "boot").found(), Some(Found { rails_apart }));
-        }
+        assert!(!first.is_known());
+        first.remember(true);
+        assert!(of(&part(1), "gpu-01", "boot").is_known());
         let other = Part { job: Some("8".to_owned()), ..part(1) };
         let others = [(part(2), "gpu-01", "boot"), (part(1), "gpu-02", "boot"), (other, "gpu-01", "boot")];
         for (part, host, boot) in others.into_iter().chain([(part(1), "gpu-01", "a later boot")]) {
-            assert_eq!(of(&part, host, boot).found(), None, "{part:?} {host} {boot}");
+            assert!(!of(&part, host, boot).is_known(), "{part:?} {host} {boot}");
         }
-        first.remember(None);
-        assert_eq!(first.found(), None, "the last one counts");
+        first.remember(false);
+        assert!(!first.is_known(), "the last one counts");
         assert!(at(&part(1), "gpu-01", "").is_none());
     }
 }

@@ -26,14 +26,6 @@ else
     has 'the line' 'preflight passed: 3 nodes, 2 rails'
 fi
 
-# Each rail is a network of its own here.
-next 'a start learns that the rails do not reach each other'
-"$init" --preflight enforce --preflight-nodes 3 --preflight-node $((number - 1)) --preflight-meet "node1:$port" \
-    --preflight-wait "$wait" --preflight-each "$each" -- sh -c 'echo "cross: ${NCCL_CROSS_NIC-unset}"' >/run/out 2>&1 || :
-cat /run/out
-has 'it says so' 'no rail reaches another one, so rdma-init sets NCCL_CROSS_NIC=0'
-has 'the command has it' '^cross: 0$'
-
 next 'one rail of one node loses all packets'
 # A node that waits for lost packets waits for most of this time.
 each=10s

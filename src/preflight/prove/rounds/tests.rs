@@ -108,7 +108,7 @@ fn a_node_0_that_does_not_stop_to_send_does_not_keep_a_node_from_its_pairs() {
 #[test]
 fn a_verdict_is_as_long_as_it_may_be() {
     let line = "\u{e4}".repeat(20_000);
-    let told = Told { passed: false, line: line.clone(), reason: Some(line), rails_apart: false };
+    let told = Told { passed: false, line: line.clone(), reason: Some(line) };
     let told = after(&[ToNode::Verdict(told)], |_| ()).unwrap().expect("a verdict");
     assert!(told.line.len() <= 16 * 1024 && told.reason.is_some_and(|reason| reason.len() <= 16 * 1024));
 }
