@@ -195,7 +195,7 @@ keys! {
     "watch-job" => watch_job: bool = true, values::boolean;
 
     /// The file that the watcher keeps for node_exporter's textfile collector.
-    "watch-metrics" => watch_metrics: Option<PathBuf> = None, values::optional(values::path);
+    "watch-metrics" => watch_metrics: Option<PathBuf> = None, values::optional(values::metrics_file);
 
     /// The exit code in place of the command's, if that fails after the fabric broke.
     "fabric-exit-code" => fabric_exit_code: Option<i32> = None, values::optional(values::free_exit_code);

@@ -73,6 +73,21 @@ pub(super) fn path(value: &Value) -> Result<PathBuf, String> {
     }
 }
 
+/// Parses an absolute path without `..` of a file that node_exporter reads.
+pub(super) fn metrics_file(value: &Value) -> Result<PathBuf, String> {
+    let is_plain = |part: Component| matches!(part, Component::RootDir | Component::Normal(_));
+    let sound = |path: &PathBuf| {
+        path.is_absolute()
+            && path.components().all(is_plain)
+            && path.extension().is_some_and(|extension| extension == "prom")
+    };
+    let path = path(value).ok().filter(sound);
+    path.ok_or_else(|| {
+        "expected an absolute path without \"..\" that ends in .prom: node_exporter reads no other file"
+            .to_owned()
+    })
+}
+
 /// Parses an absolute path without `..`, or an empty text, which means nowhere.
 pub(super) fn place(value: &Value) -> Result<StateDir, String> {
     if value.as_str() == Some("") {

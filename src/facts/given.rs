@@ -69,7 +69,9 @@ fn address(text: &str) -> Option<String> {
     };
     let is_one =
         is_hex(domain, 4..=8) && is_hex(bus, 2..=2) && is_hex(device, 2..=2) && is_hex(function, 1..=1);
-    is_one.then(|| text.to_ascii_lowercase())
+    // The kernel writes at least four digits of the domain.
+    let domain = u32::from_str_radix(domain, 16).ok().filter(|_| is_one)?;
+    Some(format!("{domain:04x}:{bus}:{device}.{function}").to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -84,7 +86,7 @@ mod tests {
         root.file("etc/class", "secret");
         let info = r#"{"0000:3b:00.2":{"generic":{"deviceID":"0000:3b:00.2"}}}"#;
         let environment = Environment::from([
-            ("PCIDEVICE_NVIDIA_COM_RAILS", "0000:3B:00.2, 0000:5e:00.1"),
+            ("PCIDEVICE_NVIDIA_COM_RAILS", "00000000:3B:00.2, 0000:5e:00.1"),
             ("PCIDEVICE_NVIDIA_COM_RAILS_INFO", info),
             (
                 "PCIDEVICE_X",

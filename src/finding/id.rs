@@ -277,7 +277,7 @@ ids! {
     /// Nothing moves over the HCAs while the command runs, and NCCL's RAS names the ranks that are dead, missing,
     /// failed or behind, or says that there are none.
     StoppedRanks = "stopped-ranks", "Look in the logs of these ranks first. `rdma-init status --ras` asks RAS again.";
-    /// No node of the job moves data any more while the command runs, as the watchers of its nodes say to that of node 0.
+    /// No node of the job moves data any more while the command runs, according to the watchers of all nodes.
     /// The finding names the nodes that stopped first, that do not answer, or whose ports counted errors.
     StalledJob = "stalled-job", "Look first in the logs of the nodes that the finding names. `rdma-init status --ras` asks NCCL which rank is behind.";
     /// Nothing moved over a few of the rails, while gigabytes moved over each of the others; or, while the

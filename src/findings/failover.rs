@@ -1,8 +1,8 @@
 //! Recommends NCCL's port failover to jobs whose NICs have several ports.
 
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::failover::{self, SWITCH};
 use crate::plan::Plan;
+use crate::plan::failover::{self, SWITCH};
 use crate::text::condensed;
 
 /// Returns the finding, if the job's NCCL could continue over another port and may not.

@@ -83,7 +83,8 @@ impl CommandEnd {
     /// Returns the end with this code, because the fabric broke. A command that succeeded keeps its code, and so does
     /// one that was asked to end or that a forwarded signal killed.
     pub(super) fn of_broken_fabric(&self, code: Option<i32>) -> Option<CommandEnd> {
-        let code = code.filter(|_| self.code != 0 && self.signal.is_none())?;
+        let has_failed = self.ended != Ended::Exited(0) && self.code != 0;
+        let code = code.filter(|_| has_failed && self.signal.is_none())?;
         Some(CommandEnd { code, is_of_fabric: true, ..self.clone() })
     }
 
@@ -142,6 +143,8 @@ mod tests {
         let killed = "torchrun was killed by SIGABRT (exit code 134, turned into 42, because the fabric broke while it ran) after 2h 3m 4s.";
         assert_eq!(broken(&end(Ended::Killed(6))), Some((42, killed.to_owned())));
         assert_eq!(broken(&end(Ended::Exited(0))), None);
+        let remapped = CommandEnd { code: 5, ..end(Ended::Exited(0)) };
+        assert_eq!(broken(&remapped), None, "the command succeeded");
         // remap-exit says that this code is a success.
         assert_eq!(broken(&CommandEnd { code: 0, ..end(Ended::Exited(3)) }), None);
         let stopped = CommandEnd { signal: Some((15, Duration::ZERO)), ..end(Ended::Exited(1)) };

@@ -92,7 +92,7 @@ pub struct Supervision {
 
 impl Supervision {
     /// Returns the keys that are set but have no effect if no supervisor stays with the command. The watcher is on
-    /// without a word of the user, so [`crate::config::Config::without_effect_in_place`] adds it.
+    /// by default, so [`crate::config::Config::without_effect_in_place`] adds it.
     pub fn without_effect_in_place(&self) -> Vec<&'static str> {
         let default = Supervision::default();
         let set = [

@@ -17,14 +17,15 @@ use super::supervisor::{AccountOutcome, AtEnd, Supervisor, Tasks};
 use super::survivors::Reach;
 use super::terminal;
 use crate::sys::capabilities::keep_only;
-use crate::sys::fork::{self, Ended};
+use crate::sys::fork::{self, Ended, NoAnswer};
 use crate::sys::memory;
 use crate::sys::seccomp::refuse_what_is_never_called;
 use crate::sys::signals::{self, Inherited};
 
-/// The longest time by which the account may delay the end of the container: two seconds for the counters, and as
-/// much for the file in which Kubernetes looks for the reason of a failure.
-const ACCOUNT_PATIENCE: Duration = Duration::from_secs(4);
+/// The longest time by which the account may delay the end of the container: for the counters and the file in which
+/// Kubernetes looks for the reason of a failure, and without a new look at the ports if a driver hangs.
+const ACCOUNT_PATIENCE: Duration = Duration::from_secs(3);
+const SEEN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The answer of the account's process if the fabric broke.
 const BROKEN: u8 = 1;
@@ -152,24 +153,32 @@ impl Supervisor {
         let Some(memory) = self.preparation.note.as_deref() else { return end };
         let Some(note) = memory.ports() else { return end };
         let broken = end.of_broken_fabric(self.orders.supervision.fabric_exit_code);
-        let answer = fork::within(ACCOUNT_PATIENCE, || {
-            keep_only(&[]);
-            refuse_what_is_never_called();
-            let ended = |outcome: AccountOutcome| {
-                let end = broken.as_ref().filter(|_| outcome == AccountOutcome::Broken).unwrap_or(&end);
-                end.line(Some(&self.command_name()))
-            };
-            let has_failed = end.ended != Ended::Exited(0);
-            let at_end = AtEnd {
-                seen: memory.seen(),
-                ran: end.ran,
-                failed: if has_failed { Some(&ended) } else { None },
-            };
-            match (self.tasks.give_account)(&note, &at_end) {
-                AccountOutcome::Sound => 0,
-                AccountOutcome::Broken => BROKEN,
-            }
-        });
+        let give = |time, looks| {
+            fork::within(time, || {
+                keep_only(&[]);
+                refuse_what_is_never_called();
+                let ended = |outcome: AccountOutcome| {
+                    let end = broken.as_ref().filter(|_| outcome == AccountOutcome::Broken).unwrap_or(&end);
+                    end.line(Some(&self.command_name()))
+                };
+                let has_failed = end.ended != Ended::Exited(0) && end.code != 0;
+                let at_end = AtEnd {
+                    looks,
+                    seen: memory.seen(),
+                    ran: end.ran,
+                    failed: if has_failed { Some(&ended) } else { None },
+                };
+                match (self.tasks.give_account)(&note, &at_end) {
+                    AccountOutcome::Sound => 0,
+                    AccountOutcome::Broken => BROKEN,
+                }
+            })
+        };
+        let answer = match give(ACCOUNT_PATIENCE, true) {
+            // A driver hangs, but what the watcher has seen needs no driver.
+            Err(NoAnswer::InTime) => give(SEEN_PATIENCE, false),
+            answer => answer,
+        };
         broken.filter(|_| answer == Ok(BROKEN)).unwrap_or(end)
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Tasks {
 
 /// What the account goes by, besides the note of the preparation.
 pub(crate) struct AtEnd<'a> {
+    /// Whether to look at the ports once more.
+    pub looks: bool,
     /// What the watcher has seen, if it has left that.
     pub seen: Option<Vec<u8>>,
     /// From the start of the supervisor to the end of the command.

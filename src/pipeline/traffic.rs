@@ -2,6 +2,8 @@
 //! for the init of the command, which gives an account of the difference when the command has ended.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -18,13 +20,12 @@ use crate::facts::start::LookedAfterBy;
 use crate::facts::{Facts, Reader};
 use crate::init::{AccountOutcome, AtEnd, HandoffMemory};
 use crate::json;
-use crate::libraries::nccl::failover;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::predict::GidUse;
 use crate::libraries::nccl::ras::{Ras, ras};
 use crate::libraries::nccl::version::SEARCHES_GIDS;
 use crate::log::{Format, Level, Log};
-use crate::plan::{Plan, PortVerdict};
+use crate::plan::{Plan, PortVerdict, failover};
 use crate::report::account::{When, lines};
 use crate::report::start;
 use crate::state::run::Unwatched;
@@ -119,12 +120,19 @@ fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
 /// Gives the account of the job since the note was made. Call this in a separate process: a driver may take long.
 pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
     let Ok(Note { format, level, ports, .. }) = json::read(note) else { return AccountOutcome::Sound };
-    let account = account(&ports, at_end.seen.as_deref(), at_end.ran);
-    start::account(&Log::start(format, level.min(Level::Info), Log::patient()), &account);
+    let log = Log::start(format, level.min(Level::Info), Log::patient());
+    let now = at_end.looks.then(|| looks(&ports));
+    if now.is_none() {
+        log.warn("The HCAs did not answer when the command had ended: a driver hangs.");
+    }
+    let Some(account) = account(&ports, at_end.seen.as_deref(), now.as_deref(), at_end.ran) else {
+        return AccountOutcome::Sound;
+    };
+    start::account(&log, &account);
     let outcome = if account.is_broken() { AccountOutcome::Broken } else { AccountOutcome::Sound };
     // A text about a sound fabric would only take the place of what Kubernetes shows otherwise, such as the log's end.
     if let Some(ended) = at_end.failed
-        && !account.is_well()
+        && account.is_broken()
     {
         let lines = lines(&account, When::AtEnd).into_iter().map(|line| format!(" {line}."));
         leave_account(&(ended(outcome) + &lines.collect::<String>()));
@@ -137,12 +145,33 @@ pub(crate) fn account_so_far(command: i32) -> Option<Account> {
     let (supervisor, memory) = HandoffMemory::beside(command)?;
     let Note { ports, .. } = json::read(&memory.ports()?).ok()?;
     let ran = Duration::from_secs(age(started(supervisor)?)?);
-    Some(account(&ports, memory.seen().as_deref(), ran))
+    let seen = memory.seen();
+    // The watcher's last look is recent. Without it, a driver that hangs must not hold up a probe.
+    let now = if seen.is_none() { Some(looks_within(STATUS_PATIENCE, &ports)?) } else { None };
+    account(&ports, seen.as_deref(), now.as_deref(), ran)
 }
 
-fn account(ports: &[WatchedPort], seen: Option<&[u8]>, ran: Duration) -> Account {
+/// How long `status` waits for the ports' counters.
+const STATUS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Looks at the ports in a thread; `None` if that takes longer. A thread that hangs ends with the process.
+fn looks_within(time: Duration, ports: &[WatchedPort]) -> Option<Vec<PortLook>> {
+    let (send, receive) = mpsc::channel();
+    let ports = ports.to_vec();
+    thread::Builder::new().spawn(move || send.send(looks(&ports))).ok()?;
+    receive.recv_timeout(time).ok()
+}
+
+/// Returns the account by a new look at the ports, or without one by what the watcher has seen; `None` if there is
+/// neither.
+fn account(
+    ports: &[WatchedPort],
+    seen: Option<&[u8]>,
+    now: Option<&[PortLook]>,
+    ran: Duration,
+) -> Option<Account> {
     let seen = seen.and_then(|seen| json::read(seen).ok());
-    Account::new(ports, seen, &looks(ports), ran)
+    Account::new(ports, seen, now, ran)
 }
 
 /// Watches the ports of the note until this process is killed. `ran`: how long ago the supervisor was started;

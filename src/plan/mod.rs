@@ -10,6 +10,7 @@ pub(crate) mod context;
 pub(crate) mod env_plugin;
 pub(crate) mod evidence;
 mod fabric;
+pub(crate) mod failover;
 mod fill;
 mod forecast;
 pub(crate) mod gid;

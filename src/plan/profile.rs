@@ -103,10 +103,11 @@ fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> (
     }
     for (variable, source) in &profile.from_environment {
         let of_platform = facts.settings.get(source).filter(|setting| setting.origin.is_environment());
-        let Some(setting) = of_platform.filter(|setting| !setting.value.is_empty()) else { continue };
-        match profiles::check_constant(variable, &setting.value) {
+        let Some(setting) = of_platform.filter(|setting| !setting.value.trim().is_empty()) else { continue };
+        let value = setting.value.trim();
+        match profiles::check_constant(variable, value) {
             Ok(()) => {
-                variables.insert(variable.clone(), setting.value.clone());
+                variables.insert(variable.clone(), value.to_owned());
             }
             Err(wrong) => remarks.push(Remark::PlatformValueWrong {
                 variable: variable.clone(),

@@ -117,7 +117,7 @@ pub enum WrongConstant {
 impl std::fmt::Display for WrongConstant {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            WrongConstant::NulByte => f.write_str("it contains a NUL byte"),
+            WrongConstant::NulByte => f.write_str("contains a NUL byte"),
             WrongConstant::Misread(range) => {
                 write!(f, "must be a number without a leading 0 and without anything after it: {range}")
             }

@@ -39,13 +39,14 @@ pub(crate) fn lines(account: &Account, when: When) -> Vec<String> {
 
 /// `8 rails (mlx5_0..mlx5_7) sent 2 TiB and received 2 TiB, 12 to 13 % each, without an error`.
 fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> String {
-    let names: Vec<String> = rails.iter().map(|rail| name(account, rail)).collect();
+    let whole = rails.iter().fold(Traffic::default(), |sum, rail| sum.plus(rail.moved));
+    let (idle, busy): (Vec<&Rail>, Vec<&Rail>) = rails.iter().partition(|rail| rail.amount(unit) == Some(0));
+    let named = if busy.is_empty() { rails } else { busy.as_slice() };
+    let names: Vec<String> = named.iter().map(|rail| name(account, rail)).collect();
     let who = match &names[..] {
         [one] => one.clone(),
         names => format!("{} rails ({})", names.len(), condensed(names)),
     };
-    let whole = rails.iter().fold(Traffic::default(), |sum, rail| sum.plus(rail.moved));
-    let (idle, busy): (Vec<&Rail>, Vec<&Rail>) = rails.iter().partition(|rail| rail.amount(unit) == Some(0));
     if busy.is_empty() && unit != Unit::Requests {
         return format!("{who} moved no data, without an error");
     }
@@ -99,8 +100,8 @@ fn troubles(account: &Account, rail: &Rail, when: When) -> Vec<String> {
 
 fn last(ago: Duration, when: When) -> String {
     match when {
-        When::Running => format!(", the last time {} ago", duration(ago)),
-        When::AtEnd => format!(", the last time {} before the end", duration(ago)),
+        When::Running => format!(", last seen down {} ago", duration(ago)),
+        When::AtEnd => format!(", last seen down {} before the end", duration(ago)),
     }
 }
 
@@ -274,7 +275,7 @@ mod tests {
         );
         assert_eq!(
             said(vec![rail("a_0", 6 * GIB), rail("a_1", 0)]),
-            ["2 rails (a_0, a_1) sent 3 GiB and received 3 GiB, 100 %, without an error; a_1 moved nothing"]
+            ["a_0 sent 3 GiB and received 3 GiB, 100 %, without an error; a_1 moved nothing"]
         );
         assert_eq!(said(vec![rail("a_0", 0)]), ["a_0 moved no data, without an error"]);
         assert_eq!(said(Vec::new()), [""; 0]);
@@ -301,7 +302,7 @@ mod tests {
             down_ago: Some(Duration::ZERO),
             ..rail("a_2", 0)
         };
-        let flaps = "its link went down 3 times, the last time 4s before the end; 4 queue pairs failed without an answer from the peer";
+        let flaps = "its link went down 3 times, last seen down 4s before the end; 4 queue pairs failed without an answer from the peer";
         assert_eq!(
             said(vec![rail("a_0", 6 * GIB), flapped.clone(), rail("a_3", 8 * GIB)]),
             [
@@ -311,7 +312,7 @@ mod tests {
             ]
         );
         let running = lines(&account(vec![flapped]), When::Running);
-        assert!(running[0].contains("3 times, the last time 4s ago;"), "{running:?}");
+        assert!(running[0].contains("3 times, last seen down 4s ago;"), "{running:?}");
         // What is not counted for all rails is no share.
         assert_eq!(
             said(vec![rail("a_0", 6 * GIB), gone]),

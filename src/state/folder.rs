@@ -274,10 +274,14 @@ impl Folder {
     /// would delay the start by milliseconds.
     fn exchange(&self, new: &str, name: &str) -> Result<(), Errno> {
         match renameat2(&self.folder, new, &self.folder, name, RenameFlags::RENAME_EXCHANGE) {
-            Ok(()) => {
-                let _ = unlinkat(&self.folder, new, UnlinkatFlags::NoRemoveDir);
-                Ok(())
-            }
+            Ok(()) => match unlinkat(&self.folder, new, UnlinkatFlags::NoRemoveDir) {
+                // A directory had the name, and gets it back.
+                Err(Errno::EISDIR) => {
+                    renameat2(&self.folder, new, &self.folder, name, RenameFlags::RENAME_EXCHANGE)?;
+                    Err(Errno::EISDIR)
+                }
+                _ => Ok(()),
+            },
             // There is no old file, or the file system cannot exchange names.
             Err(_) => renameat(&self.folder, new, &self.folder, name),
         }

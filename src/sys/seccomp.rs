@@ -1,9 +1,10 @@
-//! Refuses the system calls that a process of ours with one task never makes: a filter (seccomp) for the processes that
-//! run a provider's code, or that look at ports while the job runs.
+//! Refuses system calls that a process of ours with one task never makes: a seccomp filter for the processes that run a
+//! provider's code, or that look at ports while the job runs.
 //!
-//! This is no list of what such a process may do: providers differ, and the next release of one may need more. It is a
-//! list of what an intruder needs next: another program, another process's memory, another namespace, a mount, the
-//! parts of the kernel with the most errors.
+//! This is not a list of what such a process may do: providers differ, and the next release of one may need more. It is
+//! a list of calls that an intruder needs next: to execute a program, to trace another process, to enter another
+//! namespace, to mount, and to reach the parts of the kernel with the most errors. It is not a sandbox: a process can
+//! still open the files of its user, such as /proc/PID/mem, and clone(2) can make namespaces.
 
 use std::mem::offset_of;
 
@@ -22,7 +23,7 @@ macro_rules! calls {
     ($($name:ident)*) => { [$(libc::$name),*] };
 }
 
-const NEVER: [c_long; 54] = calls! {
+const NEVER: [c_long; 58] = calls! {
     SYS_execve SYS_execveat
     SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_pidfd_getfd SYS_kcmp SYS_perf_event_open
     SYS_unshare SYS_setns
@@ -30,12 +31,13 @@ const NEVER: [c_long; 54] = calls! {
     SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick
     SYS_name_to_handle_at SYS_open_by_handle_at SYS_mknodat
     SYS_setuid SYS_setgid SYS_setreuid SYS_setregid SYS_setresuid SYS_setresgid SYS_setgroups
+    SYS_setfsuid SYS_setfsgid
     SYS_bpf SYS_userfaultfd SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register
     SYS_keyctl SYS_add_key SYS_request_key
     SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load SYS_kexec_file_load
     SYS_reboot SYS_swapon SYS_swapoff SYS_acct SYS_syslog
-    SYS_settimeofday SYS_clock_settime SYS_adjtimex
-    SYS_sethostname SYS_personality
+    SYS_settimeofday SYS_clock_settime SYS_clock_adjtime SYS_adjtimex
+    SYS_sethostname SYS_setdomainname SYS_personality
 };
 
 /// Refuses these calls with EPERM, in this thread and in what it forks, for the rest of their lives. If the kernel or a

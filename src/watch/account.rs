@@ -59,7 +59,9 @@ impl Seen {
             if is_lost && !seen.is_lost {
                 seen.losses = seen.losses.saturating_add(1);
             }
-            if is_lost {
+            let mut rises = now.errors.since(&seen.last.errors);
+            rises.retain(|rise| rise.trouble == Trouble::LinkDown);
+            if is_lost || !rises.is_empty() {
                 seen.lost_at = Some(at);
             }
             seen.is_lost = is_lost;
@@ -104,17 +106,26 @@ pub(crate) enum Unit {
 }
 
 impl Account {
-    /// `now`: the last look at these ports; `seen`: what the watcher has left, if there was one.
-    pub(crate) fn new(ports: &[WatchedPort], seen: Option<Seen>, now: &[PortLook], ran: Duration) -> Account {
+    /// `now`: a last look at these ports; `seen`: what the watcher has left, if there was one. `None` without both.
+    pub(crate) fn new(
+        ports: &[WatchedPort],
+        seen: Option<Seen>,
+        now: Option<&[PortLook]>,
+        ran: Duration,
+    ) -> Option<Account> {
         let seen = seen.filter(|seen| seen.0.len() == ports.len());
         let is_watched = seen.is_some();
-        let mut seen = seen.unwrap_or_else(|| Seen::new(ports));
-        match is_watched {
-            true => seen.watch(ran, ports, now),
-            false => seen.0.iter_mut().zip(now).for_each(|(seen, now)| seen.add(now)),
+        let mut seen = match now {
+            None => seen?,
+            Some(_) => seen.unwrap_or_else(|| Seen::new(ports)),
+        };
+        match now {
+            Some(now) if is_watched => seen.watch(ran, ports, now),
+            Some(now) => seen.0.iter_mut().zip(now).for_each(|(seen, now)| seen.add(now)),
+            None => {}
         }
         let rails = ports.iter().zip(seen.0).map(|(port, seen)| Rail::new(port, seen, ran)).collect();
-        Account { ran, rails, is_watched }
+        Some(Account { ran, rails, is_watched })
     }
 
     /// Returns the findings about the whole run, the worst first.
@@ -122,13 +133,11 @@ impl Account {
         let wrong: Vec<PortRises> = self.rails.iter().map(Rail::wrong).collect();
         let moved: Vec<PortTraffic> = self.rails.iter().map(Rail::traffic).collect();
         let mut findings = port_errors::findings(&wrong, self.ran);
-        findings.extend(traffic::finding(&moved, self.ran));
+        // A fabric that broke is reason enough.
+        if !self.is_broken() {
+            findings.extend(traffic::finding(&moved, self.ran));
+        }
         findings
-    }
-
-    /// Whether there is nothing to tell but what the rails have moved.
-    pub(crate) fn is_well(&self) -> bool {
-        self.rails.iter().all(|rail| rail.is_well(self.ran))
     }
 
     /// Whether the fabric broke: a link went down, a queue pair failed, or an HCA is gone.
@@ -228,6 +237,10 @@ mod tests {
         }
     }
 
+    fn given(ports: &[WatchedPort], seen: Option<Seen>, now: &[PortLook], ran: Duration) -> Account {
+        Account::new(ports, seen, Some(now), ran).unwrap()
+    }
+
     const SENT: &str = "counters/port_xmit_data";
     const DOWNED: &str = "counters/link_downed";
     const ENDED: &str = "hw_counters/req_transport_retries_exceeded";
@@ -246,7 +259,7 @@ mod tests {
     fn a_sound_run_has_moved_and_counted_nothing_wrong() {
         let (host, ports) = start();
         let now = host.look(&[(SENT, "1500")]);
-        let account = Account::new(&ports, None, &[now], seconds(60));
+        let account = given(&ports, None, &[now], seconds(60));
         let rail = &account.rails[0];
         assert_eq!(rail.amount(Unit::Bytes), Some(2000));
         assert!(rail.is_well(account.ran) && !account.is_broken() && !account.is_watched);
@@ -267,14 +280,14 @@ mod tests {
         assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), seen);
         assert!(text.len() < 2048, "{}", text.len());
         let now = host.look(&[(SENT, "500"), (ENDED, "1")]);
-        let account = Account::new(&ports, Some(seen), std::slice::from_ref(&now), seconds(60));
+        let account = given(&ports, Some(seen), std::slice::from_ref(&now), seconds(60));
         let rail = &account.rails[0];
         assert_eq!(rail.amount(Unit::Bytes), Some(4 * 1500));
         assert_eq!(rail.rises.iter().map(|rise| rise.count).collect::<Vec<_>>(), [1, 3]);
         assert_eq!((rail.downs, rail.down_ago), ((1, false), Some(seconds(30))));
         assert!(account.is_watched && account.is_broken() && !rail.is_lost);
         // The first look and the last one alone know less.
-        let account = Account::new(&ports, None, &[now], seconds(60));
+        let account = given(&ports, None, &[now], seconds(60));
         assert_eq!(account.rails[0].amount(Unit::Bytes), Some(2000));
         assert_eq!(account.rails[0].down_ago, None);
     }
@@ -288,14 +301,14 @@ mod tests {
         for (at, state) in [(10, "1: DOWN"), (20, "4: ACTIVE"), (30, "1: DOWN"), (40, "1: DOWN")] {
             seen.watch(seconds(at), &ports, &[host.look(&[("state", state)])]);
         }
-        let account = Account::new(&ports, Some(seen), &[host.look(&[("state", "4: ACTIVE")])], seconds(44));
+        let account = given(&ports, Some(seen), &[host.look(&[("state", "4: ACTIVE")])], seconds(44));
         let rail = &account.rails[0];
         assert_eq!((rail.downs, rail.down_ago), ((2, false), Some(seconds(4))));
         assert_eq!((account.unit(), account.share(rail)), (None, None));
         assert!(account.is_broken());
         // A record of other ports says nothing.
         let other = Some(Seen(Vec::new()));
-        let account = Account::new(&ports, other, &[PortLook::default()], seconds(44));
+        let account = given(&ports, other, &[PortLook::default()], seconds(44));
         let rail = &account.rails[0];
         assert_eq!((rail.is_lost, rail.is_gone, rail.downs.0), (true, true, 0));
         assert!(account.is_broken() && !account.is_watched);
@@ -306,13 +319,23 @@ mod tests {
         let (host, ports) = start();
         let timeouts = "hw_counters/local_ack_timeout_err";
         let now = host.look(&[(timeouts, "5")]);
-        assert!(!Account::new(&ports, None, &[now], seconds(60)).is_broken(), "it was not there before");
+        assert!(!given(&ports, None, &[now], seconds(60)).is_broken(), "it was not there before");
         let before = host.look(&[]);
         let ports = [WatchedPort { first: before, ..ports[0].clone() }];
         let now = host.look(&[(timeouts, "70")]);
-        let account = Account::new(&ports, None, &[now], seconds(60));
+        let account = given(&ports, None, &[now], seconds(60));
         assert!(!account.is_broken() && !account.rails[0].is_well(account.ran));
         let now = host.look(&[(ENDED, "8")]);
-        assert!(Account::new(&ports, None, &[now], seconds(60)).is_broken());
+        assert!(given(&ports, None, &[now], seconds(60)).is_broken());
+    }
+
+    #[test]
+    fn without_a_last_look_the_account_is_what_the_watcher_has_seen() {
+        let (host, ports) = start();
+        let mut seen = Seen::new(&ports);
+        seen.watch(seconds(10), &ports, &[host.look(&[(ENDED, "3")])]);
+        let account = Account::new(&ports, Some(seen), None, seconds(60)).unwrap();
+        assert!(account.is_broken() && account.is_watched);
+        assert_eq!(Account::new(&ports, None, None, seconds(60)), None);
     }
 }

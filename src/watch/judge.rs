@@ -14,7 +14,7 @@ use crate::facts::port_look::{PortLook, UsedGid};
 use crate::finding::{Finding, Id};
 use crate::findings::port_errors::{self, PortRises};
 use crate::findings::traffic::{PortTraffic, has_moved, names};
-use crate::libraries::nccl::failover::SWITCH;
+use crate::plan::failover::SWITCH;
 use crate::text::{condensed, duration, visible};
 
 /// A port of the job, with its reading before the command started.

@@ -83,7 +83,7 @@ fn what_the_watcher_saw_is_in_the_account_and_in_status() {
     let status = inside(&running, &["status", "--state-dir", "/dev/state"]);
     assert!(
         status.contains(
-            "\nmlx5_0 sent 3.9 KiB and received 0 bytes: its link went down 1 time, the last time "
+            "\nmlx5_0 sent 3.9 KiB and received 0 bytes: its link went down 1 time, last seen down "
         ),
         "{status}"
     );
@@ -92,7 +92,7 @@ fn what_the_watcher_saw_is_in_the_account_and_in_status() {
     let said = running.end().expect_code(3).stderr;
     assert!(
         said.contains(
-            "rdma-init: mlx5_0 sent 3.9 KiB and received 0 bytes: its link went down 1 time, the last time "
+            "rdma-init: mlx5_0 sent 3.9 KiB and received 0 bytes: its link went down 1 time, last seen down "
         ),
         "{said}"
     );

@@ -195,7 +195,7 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
     }
     let selects = if pattern.exclude { "does not exclude" } else { "selects" };
     let publisher =
-        if setting.value == PUBLISHED { " (PAI's page on Lingjun publishes this value.)" } else { "" };
+        if setting.value == PUBLISHED { " (PAI publishes this value for its Lingjun machines.)" } else { "" };
     let message = format!(
         "With {}, {} will bootstrap on the first interface that the list {selects}: {} {}, the interface of the rail {}. Other nodes may not reach this node there; {} {}.{publisher}",
         shown(setting),

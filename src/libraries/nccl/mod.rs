@@ -6,7 +6,6 @@ pub mod conf;
 pub mod data_direct;
 pub(crate) mod devices;
 pub mod env_plugin;
-pub(crate) mod failover;
 pub(crate) mod fusion;
 pub(crate) mod gid;
 pub(crate) mod installed;

@@ -98,7 +98,7 @@ pub const REWROTE_PARSERS: Version = Version::new(2, 30, 0);
 pub const FUSES_EIGHT: Version = Version::new(2, 30, 0);
 /// Compares all nodes' numbers of NICs (`NCCL_IGNORE_NET_MISMATCH`, `src/init.cc`).
 pub const COMPARES_NICS: Version = Version::new(2, 30, 3);
-/// Continues over another port of a NIC whose link fails, if it may ([`super::failover`]).
+/// Continues over another port of a NIC whose link fails, if `NCCL_IB_RESILIENCY_PORT_FAILOVER` is set.
 pub const FAILS_OVER: Version = Version::new(2, 29, 7);
 /// Reads `NCCL_IBVERBS_LIB` (`src/misc/ibvsymbols.cc`).
 pub const READS_IBVERBS_LIB: Version = Version::new(2, 30, 3);

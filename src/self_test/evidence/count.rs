@@ -1,4 +1,4 @@
-//! How many HCAs and NICs there are, and the kind of machine.
+//! How many GPUs and RDMA NICs there are, and the kind of machine.
 
 use super::Evidence;
 use super::ports::used;

@@ -125,7 +125,7 @@ pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
     }
     let others = stopped.len() + unknown + never;
     let Some(since) = stopped.iter().map(|(_, between)| between.later).max() else { return Verdict::Alone };
-    if others < 2 && gone.is_empty() {
+    if others < 2 && gone.is_empty() && silent.is_empty() {
         return Verdict::Alone;
     }
     let waiting = stopped.len() + never;

@@ -1,10 +1,10 @@
 //! Port failover: if a link of a NIC with several ports fails, NCCL continues over the other ports
 //! (`src/transport/net_ib/p2p_resiliency.cc`). It is off by default.
 
-use super::number::integer;
-use super::predict::{Fused, Transport};
-use super::version::{FAILS_OVER, Version};
-use crate::plan::Plan;
+use super::Plan;
+use crate::libraries::nccl::number::integer;
+use crate::libraries::nccl::predict::{Fused, Transport};
+use crate::libraries::nccl::version::{FAILS_OVER, Version};
 
 /// The variable that turns port failover on, on all nodes.
 pub(crate) const SWITCH: &str = "NCCL_IB_RESILIENCY_PORT_FAILOVER";
