@@ -143,10 +143,3 @@ fn two_guests(script: &str, arguments: &[&Path]) {
 fn two_nodes_test_the_fabric_between_them() {
     two_guests("pair.sh", &[]);
 }
-
-/// `RDMA_INIT_VM_SOUND` has the seconds without a fault, for a longer run.
-#[test]
-fn a_watcher_is_silent_beside_traffic_until_packets_are_lost() {
-    let seconds = std::env::var("RDMA_INIT_VM_SOUND").unwrap_or_else(|_| "20".to_owned());
-    two_guests("watch_traffic.sh", &[Path::new(&seconds)]);
-}

@@ -131,8 +131,9 @@ pub(super) fn run(
         if let Some(fix) = fix {
             writeln!(out, "    fix: {}", visible(fix))?;
         }
-        let lines = so_far.iter().flat_map(|account| account::lines(account, When::Running));
-        lines.map(|line| writeln!(out, "{line}")).collect::<Result<(), _>>()?;
+        for line in so_far.iter().flat_map(|account| account::lines(account, When::Running)) {
+            writeln!(out, "{line}")?;
+        }
         if let Some(pause) = ask_ras {
             out.flush()?;
             let asked = ras::report(run, environment, pause, |line| ras::progress(out, line, pause))?;

@@ -22,6 +22,9 @@ use crate::sys::signals;
 use crate::sys::stdio::close_inherited;
 use crate::text::visible;
 
+/// Keeps what the watcher has seen for the account.
+pub(crate) type Leave<'a> = &'a dyn Fn(&[u8]);
+
 /// Functions that higher modules pass down: what the supervisor's other child processes do, and what the
 /// supervisor reports when it refuses. While PID 1 supervises, only its children call the first four.
 #[derive(Clone, Copy)]
@@ -34,7 +37,7 @@ pub(crate) struct Tasks {
     pub give_account: fn(&[u8], &AtEnd) -> AccountOutcome,
     /// Watches the ports that this note names until its process is killed. It gets how long ago the supervisor was
     /// started, and leaves what it has seen for the account.
-    pub watch: fn(&[u8], Duration, &dyn Fn(&[u8])),
+    pub watch: fn(&[u8], Duration, Leave),
     /// The sentence that says why the command is refused, with the exit code.
     pub refusing: fn(&str, i32) -> String,
     /// Writes the reason to where Kubernetes shows it, in a child. Returns the message to report if that

@@ -34,12 +34,12 @@ pub struct LastWords {
 pub enum FileKind {
     /// The file that the kubelet mounts for this purpose: its content may be overwritten. If the file does
     /// not exist, nothing is written, and that is not an error.
-    OfKubelet,
+    Kubelets,
     /// The same file, but only if it is empty: the command itself may have written to it.
-    OfKubeletIfEmpty,
+    KubeletsIfEmpty,
     /// A file that the user has named: it must be empty or begin like the text. If it does not
     /// exist, it is created.
-    OfUser,
+    Users,
 }
 
 /// The number of leading bytes that a text must share with the text that it replaces.
@@ -99,17 +99,17 @@ impl LastWords {
         // the process that created it must not choose the file that is written.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let flags = match self.file {
-            FileKind::OfKubelet | FileKind::OfKubeletIfEmpty => flags | OFlag::O_WRONLY,
-            FileKind::OfUser => flags | OFlag::O_RDWR | OFlag::O_CREAT,
+            FileKind::Kubelets | FileKind::KubeletsIfEmpty => flags | OFlag::O_WRONLY,
+            FileKind::Users => flags | OFlag::O_RDWR | OFlag::O_CREAT,
         };
         let file = match open(self.path.as_c_str(), flags, Mode::from_bits_truncate(0o644)) {
-            Err(Errno::ENOENT) if self.file != FileKind::OfUser => return Ok(()),
+            Err(Errno::ENOENT) if self.file != FileKind::Users => return Ok(()),
             file => file?,
         };
         if !self.may_replace(&file)? {
             return Err(LastWordsError::NotForThis);
         }
-        if self.file == FileKind::OfKubeletIfEmpty && fstat(&file)?.st_size > 0 {
+        if self.file == FileKind::KubeletsIfEmpty && fstat(&file)?.st_size > 0 {
             return Ok(());
         }
         ftruncate(&file, 0)?;
@@ -130,7 +130,7 @@ impl LastWords {
         if status.st_mode & libc::S_IFMT != libc::S_IFREG || status.st_nlink > 1 {
             return Ok(false);
         }
-        if self.file != FileKind::OfUser || status.st_size == 0 {
+        if self.file != FileKind::Users || status.st_size == 0 {
             return Ok(true);
         }
         let mut start = [0; IN_COMMON];
@@ -150,13 +150,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let words = |file| LastWords::new(&path, file, "rdma-init: why\n");
-        assert_eq!(words(FileKind::OfKubelet).leave(), Ok(()));
+        assert_eq!(words(FileKind::Kubelets).leave(), Ok(()));
         assert!(!path.exists());
-        assert_eq!(words(FileKind::OfUser).leave(), Ok(()));
+        assert_eq!(words(FileKind::Users).leave(), Ok(()));
         assert_eq!(fs::read_to_string(&path).unwrap(), "rdma-init: why\n");
         for (file, before) in [
-            (FileKind::OfKubelet, "something longer than that\n"),
-            (FileKind::OfUser, "rdma-init: something else\n"),
+            (FileKind::Kubelets, "something longer than that\n"),
+            (FileKind::Users, "rdma-init: something else\n"),
         ] {
             fs::write(&path, before).unwrap();
             assert_eq!(words(file).leave(), Ok(()));
@@ -168,7 +168,7 @@ mod tests {
     fn what_the_command_has_written_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let left = || LastWords::new(&path, FileKind::OfKubeletIfEmpty, "rdma-init: why\n").leave();
+        let left = || LastWords::new(&path, FileKind::KubeletsIfEmpty, "rdma-init: why\n").leave();
         assert_eq!(left(), Ok(()));
         assert!(!path.exists());
         for (before, after) in [("", "rdma-init: why\n"), ("Traceback\n", "Traceback\n")] {
@@ -190,9 +190,9 @@ mod tests {
         symlink(path("new"), path("link to nothing")).unwrap();
         let left = |name: &str, file| LastWords::new(&path(name), file, "rdma-init: why\n").leave();
         for name in ["other", "short", "two names"] {
-            assert_eq!(left(name, FileKind::OfUser), Err(LastWordsError::NotForThis), "{name}");
+            assert_eq!(left(name, FileKind::Users), Err(LastWordsError::NotForThis), "{name}");
         }
-        for file in [FileKind::OfUser, FileKind::OfKubelet] {
+        for file in [FileKind::Users, FileKind::Kubelets] {
             assert_eq!(left("two names", file), Err(LastWordsError::NotForThis));
             for name in ["link", "link to nothing"] {
                 assert_eq!(left(name, file), Err(LastWordsError::Errno(Errno::ELOOP)), "{name}");
@@ -215,7 +215,7 @@ mod tests {
             (Path::new("/no/such/folder/log"), LastWordsError::Errno(Errno::ENOENT)),
             (Path::new("a\0b"), LastWordsError::Errno(Errno::ENOENT)),
         ] {
-            let left = LastWords::new(path, FileKind::OfUser, "why\n").leave();
+            let left = LastWords::new(path, FileKind::Users, "why\n").leave();
             assert_eq!(left, Err(why), "{}", path.display());
         }
         assert_eq!(LastWordsError::Errno(Errno::ENXIO).to_string(), "ENXIO: No such device or address");

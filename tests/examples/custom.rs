@@ -19,9 +19,11 @@ const DEFINITIONS: &str = "RDMA_INIT_TEST_CRDS";
 /// Where the definitions are.
 const DEFINED: &str = "apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// The resources of the examples: the operator's file, the path of the API, the manifest, and mistakes in it, each with
-/// the field that the server names.
-const RESOURCES: [(&str, &str, &str, &[(&str, &str, &str)]); 5] = [
+/// A mistake in a manifest: what is replaced by what, and the field that the server then names.
+type Mistake = (&'static str, &'static str, &'static str);
+
+/// The resources of the examples: the operator's file, the path of the API, the manifest, and mistakes in it.
+const RESOURCES: [(&str, &str, &str, &[Mistake]); 5] = [
     (
         // https://github.com/kubeflow/training-operator/tree/v1.9.0/manifests/base/crds
         "kubeflow.org_pytorchjobs.yaml",

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use crate::support::copy_of_binary;
-use crate::support::running::from_scratch;
+use crate::support::running::{from_scratch, without_watcher_in_qemu};
 
 /// What all containers see: the program, a busybox, and a host with one InfiniBand HCA.
 static HOST: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
@@ -94,6 +94,7 @@ pub fn command(root: &Path, is_own: bool, chroot: &str, arguments: &[&str]) -> C
     command.args(if is_own { &[][..] } else { &["--mount", "/bin/sh"] });
     command.args(["-ec", &mounts, "sh"]).args(arguments).env_clear();
     command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/opt").env("HOME", "/root");
+    without_watcher_in_qemu(&mut command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     from_scratch(&mut command);
     command

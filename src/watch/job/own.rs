@@ -178,7 +178,7 @@ mod tests {
         at(&mut own, 30, "7\n", &counted("7\n", "1730\n"));
         let told = at(&mut own, 40, "7\n", &counted("9\n", "4341\n"));
         let wanted = PortCounts { port: "x_0".into(), ended: 2, resent: 3411, ..PortCounts::default() };
-        assert_eq!(told, [wanted.clone()]);
+        assert_eq!(told, std::slice::from_ref(&wanted));
         let down = [&counted("9\n", "4341\n")[..], &[("state", "1: DOWN\n")]].concat();
         assert_eq!(at(&mut own, 50, "7\n", &down), [PortCounts { state: PortState::Down, ..wanted }]);
     }
