@@ -49,7 +49,7 @@ impl Holdings<'_> {
         self.claims.iter().any(|device| is_it(device, port.hca))
     }
 
-    /// Returns whether the plugin has given a single NIC, which is beside several GPUs rather for storage than
+    /// Returns whether Kubernetes has given a single NIC, which is beside several GPUs rather for storage than
     /// the only rail.
     fn is_one_beside_gpus(&self, facts: &Facts) -> bool {
         let nics = self
@@ -115,7 +115,7 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if !has_claims && holdings.is_one_beside_gpus(facts) {
         return None;
     }
-    // If a Pod uses the node's network, CNI does not configure the functions that the plugin has given, so
+    // If a Pod uses the node's network, CNI does not configure the functions that Kubernetes has given, so
     // they have no address.
     let own = gid::OwnAddresses::of(facts);
     let has_own_gid =

@@ -30,7 +30,7 @@ impl Supervisor {
             let _ = set_name(WATCHER);
             // A supervisor that is killed cannot kill the watcher.
             signals::on_parent_death(SIGKILL, supervisor);
-            // The watcher needs no inherited descriptors: all users may read what it reads.
+            // The watcher needs no capabilities: all users may read what it reads.
             keep_only(&[]);
             if let Some(note) = memory.ports() {
                 watch(&note, started.elapsed(), &|seen| memory.leave_seen(seen));

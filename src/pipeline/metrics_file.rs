@@ -79,7 +79,11 @@ mod tests {
         fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         let mut reader = fs::File::open(&path).unwrap();
         assert_eq!(file.renew(&[], &[]), None);
-        assert_eq!(std::io::read_to_string(&mut reader).unwrap(), "old", "who has it open keeps it");
+        assert_eq!(
+            std::io::read_to_string(&mut reader).unwrap(),
+            "old",
+            "a reader that has the old file open keeps its text"
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), "");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, MODE);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left");

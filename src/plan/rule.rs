@@ -132,7 +132,7 @@ pub struct Tried {
 pub enum Trial {
     /// Use only the HCAs in the Pod's resource claims, and skip these ports.
     Claims(Vec<String>),
-    /// Use only the HCAs that a device plugin has given to the Pod, and skip these ports.
+    /// Use only the HCAs that a device plugin or a DRA driver has given to the Pod, and skip these ports.
     Given(Vec<String>),
     /// The search for the interface, and the interface that it found.
     Interface(InterfaceSearch, Option<String>),

@@ -12,8 +12,8 @@ use crate::finding::Finding;
 use crate::findings::port_errors::{self, PortRises, is_worth_telling};
 use crate::findings::traffic::{self, PortTraffic};
 
-/// What the looks at the ports have shown so far. The watcher leaves it after each of its looks, so that the account
-/// at the end knows what happened in between.
+/// What the looks at the ports have shown so far. The watcher saves it after each look, so that the account at the end
+/// covers what happened in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen(Vec<SeenPort>);
 
@@ -42,7 +42,7 @@ impl Seen {
     pub(crate) fn new(ports: &[WatchedPort]) -> Seen {
         let port = |port: &WatchedPort| SeenPort {
             last: port.first.clone(),
-            // Nothing, where it is counted.
+            // Zero for what the port counts, and `None` for the rest.
             moved: port.first.traffic.since(port.first.traffic),
             errors: Tally::default(),
             is_lost: false,
