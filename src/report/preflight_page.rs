@@ -15,7 +15,7 @@ use crate::preflight::judge::evidence::{Evidence, Gone, Try, TryOutcome};
 use crate::preflight::judge::outliers::Who;
 use crate::preflight::judge::verdict::Verdict;
 use crate::preflight::judge::words;
-use crate::preflight::who::addresses::Duplicate;
+use crate::preflight::who::addresses::{Duplicate, Loopback};
 use crate::text::visible;
 
 const STYLE: &str = include_str!("preflight_page/page.css");
@@ -285,7 +285,8 @@ impl PageData {
                     | What::Owes { node, .. }
                     | What::Unfit { node }
                     | What::Node { node, .. }
-                    | What::Flapping { node, .. } => {
+                    | What::Flapping { node, .. }
+                    | What::Loopback(Loopback { node, .. }) => {
                         self.marked.push((*node, rail));
                     }
                     What::Duplicate(Duplicate { nodes, .. }) | What::Cut { nodes, .. } => {

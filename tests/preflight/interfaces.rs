@@ -100,6 +100,22 @@ fn nodes_with_one_address_are_both_named_and_neither_is_left_out() {
     assert_eq!(document["members"][2]["addresses"], json!(["10.78.1.2/24"]));
 }
 
+#[test]
+fn a_node_on_its_loopback_interface_is_accused_and_not_the_path_to_it() {
+    let Some(nodes) = Nodes::if_possible(2, 2) else { return };
+    let job = Job::of(2);
+    let start = |(node, interface)| {
+        let mut command = job.command_in(&nodes, node, &[]);
+        command.env("NCCL_SOCKET_IFNAME", interface);
+        Node::start(node, command)
+    };
+    let started: Vec<Node> = [(0, "=eth1"), (1, "=lo")].into_iter().map(start).collect();
+    let said = "node1 has a loopback address on rail 0 (lo), which no other node can reach: 127.0.0.1";
+    let ended: Vec<Ended> = started.into_iter().map(Node::end).collect();
+    assert_eq!(ended[0].stdout.matches("FAILED  ").count(), 1, "{:#?}", ended[0]);
+    ended.into_iter().for_each(|ended| drop(ended.expect_code(1).expect(said)));
+}
+
 /// There is a route between the two subnets, as between the racks of a routed fabric.
 #[test]
 fn a_subnet_of_its_own_is_told_and_is_no_fault_where_the_pairs_connect() {

@@ -9,7 +9,7 @@ pub use tries::{Try, TryOutcome};
 use crate::preflight::judge::bisection::{self, Taken, Together};
 use crate::preflight::judge::cross::Cross;
 use crate::preflight::prove::pair::{Measured, PairFailure, PairOutcome, PairReport};
-use crate::preflight::who::addresses::{Addresses, Duplicates};
+use crate::preflight::who::addresses::{Addresses, WrongAddresses};
 use crate::preflight::who::scheduler;
 use crate::text::{shortened, visible};
 
@@ -63,7 +63,7 @@ pub struct Evidence {
     rounds: u16,
     /// The largest number of rails of any node.
     rails: usize,
-    duplicates: Duplicates,
+    wrong_addresses: WrongAddresses,
     gone: BTreeMap<u32, Gone>,
     /// The address of node 0; empty if it is not known.
     meeting_place: String,
@@ -92,7 +92,7 @@ impl Evidence {
     /// has no rails.
     pub fn new(members: Vec<Member>, rounds: u16) -> Evidence {
         Evidence {
-            duplicates: Duplicates::of(&members),
+            wrong_addresses: WrongAddresses::of(&members),
             members,
             rounds,
             rails: 0,
@@ -130,9 +130,9 @@ impl Evidence {
         self.explained.get(&node).map(String::as_str)
     }
 
-    /// Returns the addresses that several nodes have.
-    pub fn duplicates(&self) -> &Duplicates {
-        &self.duplicates
+    /// Returns the addresses at which other nodes cannot be sure to reach a node.
+    pub fn wrong_addresses(&self) -> &WrongAddresses {
+        &self.wrong_addresses
     }
 
     /// Starts the test of rails with different rails. Reports about this round no longer say anything

@@ -64,8 +64,8 @@ pub fn judge<'a>(evidence: &'a Evidence, asked: &Asked<'a>) -> Verdict<'a> {
     let faults = culprit::faults(evidence, asked.unfit);
     let mut slow = outliers::find(evidence, asked.least_gbps);
     slow.retain(|slow| match slow.who {
-        Who::Node { node, rail } => !evidence.duplicates().explain(&[node], Some(rail)),
-        Who::Link { nodes, rail } => !evidence.duplicates().explain(&nodes, Some(rail)),
+        Who::Node { node, rail } => !evidence.wrong_addresses().explain(&[node], Some(rail)),
+        Who::Link { nodes, rail } => !evidence.wrong_addresses().explain(&nodes, Some(rail)),
         Who::Rail { .. } => true,
     });
     // Other rails may be faster by design.
@@ -311,6 +311,7 @@ impl Told {
             What::Unfit { node } => ("unfit", vec![*node]),
             What::Uneven { .. } => ("uneven", fault.accused()),
             What::Duplicate(shared) => ("duplicate-address", shared.nodes.clone()),
+            What::Loopback(own) => ("loopback-address", vec![own.node]),
             What::Node { node, .. } => ("node", vec![*node]),
             What::Flapping { node, .. } => ("flapping", vec![*node]),
             What::Scattered { pairs, .. } => {

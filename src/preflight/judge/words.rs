@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::preflight::judge::culprit::{Fault, Place, What};
 use crate::preflight::judge::evidence::{Evidence, Gone};
 use crate::preflight::judge::outliers::{Basis, Figure, Slow, Who};
-use crate::preflight::who::addresses::Duplicate;
+use crate::preflight::who::addresses::{Duplicate, Loopback};
 use crate::preflight::who::names;
 use crate::preflight::who::scheduler::Name;
 use crate::text::{condensed_to, counted, shortened, visible};
@@ -57,6 +57,7 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
         }
         What::Uneven { groups, usual } => uneven(evidence, groups, *usual),
         What::Duplicate(shared) => duplicate(evidence, shared),
+        What::Loopback(own) => loopback(evidence, own),
         What::Link { nodes } => {
             let between = format!(
                 "between {} and {}{}",
@@ -143,6 +144,13 @@ pub(crate) fn duplicate(evidence: &Evidence, shared: &Duplicate) -> String {
     let on = on(evidence, &Place::Rails(shared.rails.clone()), &shared.nodes);
     let addresses: Vec<String> = shared.addresses.iter().take(NAMES).map(ToString::to_string).collect();
     format!("{who} have the same {word}{on}: {}", addresses.join(", "))
+}
+
+/// Returns a clause: `gpu-07 has a loopback address on rail 0 (lo), which no other node can reach: 127.0.0.1`.
+pub(crate) fn loopback(evidence: &Evidence, own: &Loopback) -> String {
+    let on = on(evidence, &Place::Rails(own.rails.clone()), &[own.node]);
+    let name = evidence.name(own.node);
+    format!("{name} has a loopback address{on}, which no other node can reach: {}", own.address)
 }
 
 /// Returns a clause: `gpu-07 brings 7 rails, but the other 31 nodes bring 8`.
@@ -317,6 +325,9 @@ pub(crate) fn fix(fault: &Fault) -> &'static str {
         (What::Unfit { .. }, _) => "Run rdma-init self-test there.",
         (What::Duplicate(_), _) => {
             "Give each of these nodes its own address: check ip address there, and what configures it (DHCP, netplan, the CNI plugin)."
+        }
+        (What::Loopback(_), _) => {
+            "Look at ip -br address there: NCCL takes lo if no other interface is up with a carrier and an address, or if NCCL_SOCKET_IFNAME says so."
         }
         (_, Place::Meeting) => {
             "Check firewalls, the route between the hosts (ip route get), and the interface that NCCL will use."

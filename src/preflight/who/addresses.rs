@@ -1,6 +1,7 @@
-//! The addresses of all nodes' rails. If two nodes have the same address on a rail, the other nodes
-//! reach either of them by chance over TCP, and never both of them over verbs. So a failure does not
-//! show that one of the two is faulty.
+//! The addresses of all nodes' rails, and which of them explain a failure. If two nodes have the same
+//! address on a rail, the other nodes reach either of them by chance over TCP, and never both of them
+//! over verbs. So a failure does not show that one of the two is faulty. If a node has a loopback address
+//! on a rail, the other nodes reach themselves there.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -93,55 +94,45 @@ pub struct Duplicate {
     pub addresses: Vec<IpAddr>,
 }
 
-/// The addresses that several nodes have.
+/// A node that others cannot reach, because it has a loopback address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loopback {
+    pub node: u32,
+    pub rails: Vec<usize>,
+    /// The address on the first of these rails.
+    pub address: IpAddr,
+}
+
+/// The addresses at which other nodes cannot be sure to reach the node that has them.
 #[derive(Debug, Default)]
-pub struct Duplicates {
-    list: Vec<Duplicate>,
+pub struct WrongAddresses {
+    duplicates: Vec<Duplicate>,
+    loopbacks: Vec<Loopback>,
     places: HashSet<(u32, usize)>,
     nodes: HashSet<u32>,
 }
 
-impl Duplicates {
-    pub fn of(members: &[Member]) -> Duplicates {
-        let mut found: BTreeMap<Vec<u32>, (Vec<usize>, Vec<IpAddr>)> = BTreeMap::new();
-        let rails = members.iter().map(|member| member.addresses.rails.len()).max().unwrap_or_default();
-        for rail in 0..rails {
-            let mut holders: BTreeMap<IpAddr, Vec<u32>> = BTreeMap::new();
-            for (member, node) in members.iter().zip(0..) {
-                if let Some(address) = member.addresses.rail(rail) {
-                    holders.entry(address.addr()).or_default().push(node);
-                }
-            }
-            for (address, nodes) in holders.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
-                let places = nodes.iter().filter_map(|node| members.get(*node as usize));
-                let places: HashSet<[&str; 2]> = places.map(|member| place(member, rail)).collect();
-                if places.len() > 1 {
-                    let (rails, addresses) = found.entry(nodes).or_default();
-                    rails.push(rail);
-                    addresses.push(address);
-                }
-            }
-        }
-        let list: Vec<Duplicate> = found
-            .into_iter()
-            .map(|(nodes, (rails, addresses))| Duplicate { nodes, rails, addresses })
-            .collect();
-        let each = |one: &Duplicate| {
-            let rails = one.rails.clone();
-            let of = move |node: u32| rails.clone().into_iter().map(move |rail| (node, rail));
-            one.nodes.clone().into_iter().flat_map(of)
-        };
-        let places = list.iter().flat_map(each).collect();
-        let nodes = list.iter().flat_map(|one| one.nodes.clone()).collect();
-        Duplicates { list, places, nodes }
+impl WrongAddresses {
+    pub fn of(members: &[Member]) -> WrongAddresses {
+        let (duplicates, loopbacks) = (duplicates(members), loopbacks(members));
+        let shared = duplicates.iter().flat_map(|one| one.nodes.iter().map(|node| (*node, &one.rails)));
+        let own = loopbacks.iter().map(|one| (one.node, &one.rails));
+        let places: HashSet<(u32, usize)> =
+            shared.chain(own).flat_map(|(node, rails)| rails.iter().map(move |rail| (node, *rail))).collect();
+        let nodes = places.iter().map(|(node, _)| *node).collect();
+        WrongAddresses { duplicates, loopbacks, places, nodes }
     }
 
-    pub fn list(&self) -> &[Duplicate] {
-        &self.list
+    pub fn duplicates(&self) -> &[Duplicate] {
+        &self.duplicates
     }
 
-    /// Returns whether a failure between these nodes says nothing about them, because another node has
-    /// the same address as one of them on this rail; `None` stands for all rails.
+    pub fn loopbacks(&self) -> &[Loopback] {
+        &self.loopbacks
+    }
+
+    /// Returns whether a failure between these nodes says nothing about them or the path between them,
+    /// because one of them has a wrong address on this rail; `None` stands for all rails.
     pub fn explain(&self, nodes: &[u32], rail: Option<usize>) -> bool {
         nodes.iter().any(|node| match rail {
             Some(rail) => self.places.contains(&(*node, rail)),
@@ -150,16 +141,63 @@ impl Duplicates {
     }
 }
 
-/// Returns what nodes with one address may share: an HCA, or a machine's network namespace. If the
-/// kernel hides the machine, the host's name stands for it.
-fn place(member: &Member, rail: usize) -> [&str; 2] {
-    let Addresses { machine, network, .. } = &member.addresses;
-    if machine.is_empty() || network.is_empty() {
-        return ["", names::host(&member.name)];
+/// Returns the nodes with a loopback address, unless all nodes share one network namespace.
+fn loopbacks(members: &[Member]) -> Vec<Loopback> {
+    let joined = members.iter().filter(|member| !member.rails.is_empty());
+    let networks: HashSet<[&str; 2]> = joined.map(network).collect();
+    if networks.len() < 2 {
+        return Vec::new();
     }
-    match member.rails.get(rail).filter(|_| member.is_verbs) {
+    let of = |(node, member): (u32, &Member)| {
+        let own = |rail: usize| Some((rail, member.addresses.rail(rail)?.addr()));
+        let rails: Vec<(usize, IpAddr)> =
+            (0..member.addresses.rails.len()).filter_map(own).filter(|(_, one)| one.is_loopback()).collect();
+        let address = rails.first()?.1;
+        Some(Loopback { node, rails: rails.into_iter().map(|(rail, _)| rail).collect(), address })
+    };
+    (0..).zip(members).filter_map(of).collect()
+}
+
+/// Returns the addresses that several nodes have.
+fn duplicates(members: &[Member]) -> Vec<Duplicate> {
+    let mut found: BTreeMap<Vec<u32>, (Vec<usize>, Vec<IpAddr>)> = BTreeMap::new();
+    let rails = members.iter().map(|member| member.addresses.rails.len()).max().unwrap_or_default();
+    for rail in 0..rails {
+        let mut holders: BTreeMap<IpAddr, Vec<u32>> = BTreeMap::new();
+        for (member, node) in members.iter().zip(0..) {
+            if let Some(address) = member.addresses.rail(rail).filter(|net| !net.addr().is_loopback()) {
+                holders.entry(address.addr()).or_default().push(node);
+            }
+        }
+        for (address, nodes) in holders.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
+            let places = nodes.iter().filter_map(|node| members.get(*node as usize));
+            let places: HashSet<[&str; 2]> = places.map(|member| place(member, rail)).collect();
+            if places.len() > 1 {
+                let (rails, addresses) = found.entry(nodes).or_default();
+                rails.push(rail);
+                addresses.push(address);
+            }
+        }
+    }
+    found.into_iter().map(|(nodes, (rails, addresses))| Duplicate { nodes, rails, addresses }).collect()
+}
+
+/// Returns what nodes with one address may share: an HCA, or a machine's network namespace.
+fn place(member: &Member, rail: usize) -> [&str; 2] {
+    let [machine, network] = network(member);
+    match member.rails.get(rail).filter(|_| member.is_verbs && !machine.is_empty()) {
         Some(port) => [machine, port],
         None => [machine, network],
+    }
+}
+
+/// Returns a machine and a network namespace on it. If the kernel hides either, the host's name stands for
+/// both.
+fn network(member: &Member) -> [&str; 2] {
+    let Addresses { machine, network, .. } = &member.addresses;
+    match machine.is_empty() || network.is_empty() {
+        true => ["", names::host(&member.name)],
+        false => [machine, network],
     }
 }
 
@@ -211,7 +249,7 @@ mod tests {
     }
 
     fn found(members: &[Member]) -> Vec<(Vec<u32>, Vec<usize>)> {
-        Duplicates::of(members).list().iter().map(|one| (one.nodes.clone(), one.rails.clone())).collect()
+        WrongAddresses::of(members).duplicates().iter().map(|one| (one.nodes.clone(), one.rails.clone())).collect()
     }
 
     #[test]
@@ -224,9 +262,9 @@ mod tests {
             member("d", "1", &["", "fe80::1"]),
         ];
         assert_eq!(found(&nodes), [(vec![0, 2], vec![0])]);
-        let duplicates = Duplicates::of(&nodes);
-        assert!(duplicates.explain(&[1, 2], Some(0)) && duplicates.explain(&[0, 3], None));
-        assert!(!duplicates.explain(&[0, 2], Some(1)) && !duplicates.explain(&[1, 3], Some(0)));
+        let wrong = WrongAddresses::of(&nodes);
+        assert!(wrong.explain(&[1, 2], Some(0)) && wrong.explain(&[0, 3], None));
+        assert!(!wrong.explain(&[0, 2], Some(1)) && !wrong.explain(&[1, 3], Some(0)));
         let both = [&nodes[0], &nodes[0]].map(|node| {
             let mut node = node.clone();
             node.addresses.machine.clear();
@@ -290,6 +328,35 @@ mod tests {
         assert_eq!((fault.accused(), fault.is_warning()), (vec![], false));
         let said = words::fault(&evidence, fault);
         assert_eq!(said, "host (node b) and host (node c) have the same address on rail 0 (eth0): 10.0.0.2");
+    }
+
+    /// NCCL takes `lo` if no other interface is usable. A node that connects there reaches itself.
+    #[test]
+    fn a_node_with_a_loopback_address_is_accused_and_not_its_path_to_the_others() {
+        let members: Vec<Member> = [("a", "10.0.0.1"), ("b", "127.0.0.1")]
+            .map(|(machine, address)| member(machine, "1", &[address]))
+            .into();
+        let mut evidence = Evidence::new(members, 1);
+        for [node, partner] in [[0, 1], [1, 0]] {
+            let failed = RailReport::new(0, Err("connection refused".to_owned()));
+            let outcome = PairOutcome::Rails(vec![failed]);
+            evidence.add(PairReport { round: 0, node, partner, seconds: 1.0, outcome });
+        }
+        let [fault] = &culprit::faults(&evidence, &[])[..] else { panic!("one fault") };
+        assert_eq!((fault.accused(), fault.is_warning()), (vec![1], false));
+        let said = words::fault(&evidence, fault);
+        assert_eq!(said, "host (node b) has a loopback address on rail 0 (eth0), which no other node can reach: 127.0.0.1");
+    }
+
+    #[test]
+    fn loopback_addresses_are_right_within_one_network_namespace() {
+        let of = |members: &[Member]| WrongAddresses::of(members).loopbacks().len();
+        let one = member("a", "1", &["127.0.0.1"]);
+        assert_eq!(of(&[one.clone(), one.clone()]), 0);
+        assert_eq!(of(&[one.clone(), one.clone(), Member::default()]), 0, "a node that never joined");
+        let elsewhere = member("a", "2", &["::1"]);
+        assert_eq!(of(&[one.clone(), one, elsewhere.clone(), member("b", "1", &["10.0.0.1"])]), 3);
+        assert_eq!(found(&[elsewhere.clone(), member("b", "1", &["::1"])]), [], "it is told as a loopback address");
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Layer {
             if !is_well && one.nodes.iter().any(|node| evidence.gone().contains_key(node)) {
                 continue;
             }
-            if !is_well && evidence.duplicates().explain(&one.nodes, rail) {
+            if !is_well && evidence.wrong_addresses().explain(&one.nodes, rail) {
                 continue;
             }
             let again = evidence.is_again(one.round);

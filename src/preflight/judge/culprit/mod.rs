@@ -26,7 +26,7 @@ use found::{At, Count, Found};
 use layer::layers;
 
 use crate::preflight::judge::evidence::{Evidence, Gone};
-use crate::preflight::who::addresses::Duplicate;
+use crate::preflight::who::addresses::{Duplicate, Loopback};
 
 /// What is faulty.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +55,8 @@ pub enum What {
     Unfit { node: u32 },
     /// These nodes have the same addresses on these rails.
     Duplicate(Duplicate),
+    /// The node has a loopback address on these rails.
+    Loopback(Loopback),
     /// The node fails with the nodes that it was tested with: with `failed` of `tried`.
     Node { node: u32, failed: usize, tried: usize },
     /// The node fails in some tries and passes in others with the same nodes: it fails with `failed` of
@@ -99,7 +101,8 @@ impl Fault {
             | What::Owes { node, .. }
             | What::Unfit { node }
             | What::Node { node, .. }
-            | What::Flapping { node, .. } => vec![*node],
+            | What::Flapping { node, .. }
+            | What::Loopback(Loopback { node, .. }) => vec![*node],
             What::Cut { nodes, .. } => nodes.clone(),
             What::Uneven { groups, usual: Some(usual) } => groups
                 .iter()
@@ -128,7 +131,7 @@ impl Fault {
             What::Unfinished { .. } => 3,
             What::Unfit { .. } => 4,
             What::Uneven { .. } => 5,
-            What::Duplicate(_) | What::Contested { .. } => 6,
+            What::Duplicate(_) | What::Loopback(_) | What::Contested { .. } => 6,
             What::Node { .. } => 7,
             What::Flapping { .. } => 8,
             What::Cut { .. } => 9,
@@ -160,9 +163,14 @@ pub fn faults(evidence: &Evidence, unfit: &[(u32, String)]) -> Vec<Fault> {
         place: Place::Whole,
         why: String::new(),
     });
-    let duplicates = evidence.duplicates().list().iter().map(|duplicate| Fault {
+    let duplicates = evidence.wrong_addresses().duplicates().iter().map(|duplicate| Fault {
         what: What::Duplicate(duplicate.clone()),
         place: Place::Rails(duplicate.rails.clone()),
+        why: String::new(),
+    });
+    let loopbacks = evidence.wrong_addresses().loopbacks().iter().map(|own| Fault {
+        what: What::Loopback(own.clone()),
+        place: Place::Rails(own.rails.clone()),
         why: String::new(),
     });
     let owing = owing(evidence);
@@ -176,6 +184,7 @@ pub fn faults(evidence: &Evidence, unfit: &[(u32, String)]) -> Vec<Fault> {
         .chain(own)
         .chain(contested)
         .chain(duplicates)
+        .chain(loopbacks)
         .chain(uneven::fault(evidence))
         .chain(found.faults(evidence))
         .collect();

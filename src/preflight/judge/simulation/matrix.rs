@@ -62,6 +62,7 @@ fn kind(fault: &Fault) -> &'static str {
         What::Contested { .. } => "contested",
         What::Unfit { .. } => "unfit",
         What::Duplicate(_) => "duplicate",
+        What::Loopback(_) => "loopback",
         What::Node { .. } => "node",
         What::Uneven { .. } => "uneven",
         What::Link { .. } => "link",

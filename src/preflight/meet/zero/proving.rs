@@ -31,8 +31,12 @@ impl Zero<'_> {
         let schedule = Schedule { nodes: present.len().try_into().unwrap_or(0), extent: self.terms.extent };
         let count = schedule.rounds().try_into().unwrap_or(u16::MAX);
         self.heard.evidence = self.evidence(count);
-        for duplicate in self.heard.evidence.duplicates().list() {
-            (self.terms.say)(&format!("preflight: {}", words::duplicate(&self.heard.evidence, duplicate)));
+        let evidence = &self.heard.evidence;
+        let wrong = evidence.wrong_addresses();
+        let duplicates = wrong.duplicates().iter().map(|shared| words::duplicate(evidence, shared));
+        let loopbacks = wrong.loopbacks().iter().map(|own| words::loopback(evidence, own));
+        for clause in duplicates.chain(loopbacks) {
+            (self.terms.say)(&format!("preflight: {clause}"));
         }
         let rounds = (0..schedule.rounds()).map(|round| {
             let pairs = schedule.pairs(round);
