@@ -53,7 +53,7 @@ fn take_nvswitches(ports: &mut [Candidate], condition: impl Fn(&Candidate) -> bo
 }
 
 fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRoute) -> Vec<NarrowingStep> {
-    keep_one_link_layer(ports);
+    keep_one_link_layer(facts, ports);
     let interfaces = Index::of(facts);
     let is_wanted = default_route::wanted(facts, on_default_route);
     let mut steps = Vec::from_iter(claims::leave_out_unclaimed(facts, ports));
@@ -76,25 +76,26 @@ fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRout
     steps
 }
 
-/// Returns the link layer with the most bandwidth among the used ports; on a tie, the one with more ports,
-/// then InfiniBand.
+/// Returns the link layer with the most bandwidth among the used ports; on a tie, the one of the HCAs that the
+/// Pod holds, then the one with more ports, then InfiniBand.
 #[must_use]
-pub fn dominant_link_layer(ports: &[Candidate]) -> Option<LinkLayer> {
-    let mut sums: Vec<(f64, usize, LinkLayer)> = Vec::new();
+pub fn dominant_link_layer(facts: &Facts, ports: &[Candidate]) -> Option<LinkLayer> {
+    let mut sums: Vec<(f64, bool, usize, LinkLayer)> = Vec::new();
     for link_layer in [LinkLayer::Ethernet, LinkLayer::InfiniBand] {
-        let of_it = ports.iter().filter(|p| p.is_used() && p.port.link_layer == link_layer);
-        let (rate, count) = of_it.fold((0.0, 0), |(rate, count), p| (rate + p.port.gigabits(), count + 1));
+        let of_it = || ports.iter().filter(|p| p.is_used() && p.port.link_layer == link_layer);
+        let rate = of_it().map(|port| port.port.gigabits()).sum();
+        let (is_held, count) = (of_it().any(|port| claims::is_held(facts, port)), of_it().count());
         if count > 0 {
-            sums.push((rate, count, link_layer));
+            sums.push((rate, is_held, count, link_layer));
         }
     }
     sums.into_iter()
-        .max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))
-        .map(|(_, _, link_layer)| link_layer)
+        .max_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))))
+        .map(|(_, _, _, link_layer)| link_layer)
 }
 
-fn keep_one_link_layer(ports: &mut [Candidate]) {
-    let Some(dominant) = dominant_link_layer(ports) else { return };
+fn keep_one_link_layer(facts: &Facts, ports: &mut [Candidate]) {
+    let Some(dominant) = dominant_link_layer(facts, ports) else { return };
     for port in ports.iter_mut().filter(|p| p.is_used() && p.port.link_layer != dominant) {
         port.leave_out(SkipReason::OtherLinkLayer(port.port.link_layer.clone(), dominant.clone()));
     }

@@ -85,6 +85,11 @@ pub(crate) fn of_other_link_layer<'a, 'b>(
     ports.iter().filter(is_idle).collect()
 }
 
+/// Returns whether Kubernetes has given this port's HCA to the Pod, as far as that is known.
+pub(crate) fn is_held(facts: &Facts, port: &Candidate) -> bool {
+    Holdings::of(facts).has(port)
+}
+
 /// Skips the ports in use that no claim holds, if claims hold others. A claim for the front-end NIC alone
 /// says nothing about the rails, which the Pod may have from a device plugin.
 pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Option<NarrowingStep> {
@@ -92,13 +97,17 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if holdings.claims.is_empty() && holdings.given.is_empty() {
         return None;
     }
-    let has_claims = ports.iter().any(|port| port.is_used() && holdings.has_claim_for(port));
+    // What the Pod holds stays its own while the link is down; the others may still be those of other Pods.
+    let has_no_link =
+        |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_)));
+    let counts = |port: &&Candidate| port.is_used() || has_no_link(port) && holdings.has(port);
+    let has_claims = ports.iter().filter(counts).any(|port| holdings.has_claim_for(port));
     let is_claimed = |port: &Candidate| holdings.has(port);
     let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
     let is_front_end =
         |port: &&Candidate| port.port.link_layer == LinkLayer::Ethernet && carries_default_route(port);
     let (claimed, others): (Vec<&Candidate>, Vec<&Candidate>) =
-        ports.iter().filter(|port| port.is_used()).partition(|port| is_claimed(port));
+        ports.iter().filter(counts).partition(|port| is_claimed(port));
     if claimed.is_empty() || (claimed.iter().all(is_front_end) && !others.iter().all(is_front_end)) {
         return None;
     }
@@ -191,6 +200,34 @@ mod tests {
             assert_eq!(unclaimed, left_out, "{claims:?}");
             let names = left_out.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(step, (!left_out.is_empty()).then_some(NarrowingStep::Unclaimed(names)));
+        }
+    }
+
+    #[test]
+    fn held_hcas_without_a_link_do_not_free_those_of_other_pods() {
+        let with = |is_claim: bool, down: &[usize]| {
+            let mut facts = facts(if is_claim {
+                &[("dra.net/pciAddress", "0000:0d:00.0"), ("dra.net/pciAddress", "0000:1d:00.0")]
+            } else {
+                &[]
+            });
+            if !is_claim {
+                let device =
+                    |address: &str| GivenDevice { address: address.to_owned(), ..GivenDevice::default() };
+                facts.given = vec![device("0000:0d:00.0"), device("0000:1d:00.0")];
+                facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
+            }
+            for hca in down {
+                facts.rdma[*hca].ports[0].state = "DOWN".to_owned();
+            }
+            let mut ports = candidates(&facts);
+            let _ = leave_out_unclaimed(&facts, &mut ports);
+            ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect::<Vec<String>>()
+        };
+        for is_claim in [true, false] {
+            assert_eq!(with(is_claim, &[0, 1]), [""; 0], "{is_claim}");
+            assert_eq!(with(is_claim, &[0]), ["mlx5_1:1"], "{is_claim}");
+            assert_eq!(with(is_claim, &[2, 3]), ["mlx5_0:1", "mlx5_1:1"], "{is_claim}");
         }
     }
 

@@ -171,7 +171,7 @@ impl Asked<'_> {
             Asked::Hca(wanted) => matching_hcas(facts, |hca| is_such(hca, wanted)),
             Asked::HcaName(pattern) => matching_hcas(facts, |hca| fits(pattern, &hca.name)),
             Asked::NoHca => facts.rdma.is_empty().then_some(Sign::NoHca),
-            Asked::LinkLayer(wanted) => dominant_link_layer(candidates)
+            Asked::LinkLayer(wanted) => dominant_link_layer(facts, candidates)
                 .map(String::from)
                 .filter(|dominant| dominant == wanted)
                 .map(Sign::LinkLayer),

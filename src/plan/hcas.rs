@@ -6,7 +6,7 @@ use super::remark::Remark;
 use super::rule::{Rule, RuleEvidence, Trial};
 use super::setting::Proposal;
 use super::{Context, Fabric, Notes};
-use crate::fabric::{Candidate, SkipReason, Verdict, near};
+use crate::fabric::{Candidate, SkipReason, Verdict, claims, near};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::devices::visible;
 use crate::libraries::nccl::list::{Pattern, most_hcas};
@@ -23,8 +23,11 @@ pub(super) fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes)
             .collect();
     }
     let used: Vec<&Candidate> = ports.iter().filter(|port| port.is_used()).collect();
-    if used.is_empty() || context.leaves_alone(VARIABLE) {
+    if context.leaves_alone(VARIABLE) {
         return Vec::new();
+    }
+    if used.is_empty() {
+        return Vec::from_iter(held_without_link(context, ports));
     }
     let most = most_hcas(context.version());
     if used.len() > most {
@@ -43,7 +46,7 @@ pub(super) fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes)
         notes.remark(Remark::PublishedHcasDiffer(constant.clone()));
     }
     let rule = Rule::UsableHcas { used: used.len(), of: ports.len() };
-    let list = exact_list(ports);
+    let list = exact_list(ports, |port| port.is_used());
     // A vLLM worker puts an HCA in front of the list, but NCCL honors the sign only as the first character.
     let list = match context.is_set_by_worker(VARIABLE) {
         true => without_sign(list, ports, context.version()),
@@ -90,12 +93,30 @@ fn selects_exactly(pattern: &str, ports: &[Candidate], version: Version) -> bool
         .all(|port| pattern.selects(&port.hca.name, Some(port.port.number)) == port.is_used())
 }
 
-/// Returns a list such as `=mlx5_1,mlx5_2`, with exact names, so that `mlx5_1` does not also match `mlx5_10`.
-/// Includes a port number only if another port of the HCA must not be used.
-fn exact_list(ports: &[Candidate]) -> String {
-    let others = ports.iter().filter(|port| !port.is_used() && visible(port.hca, port.port));
+/// Returns the Pod's own HCAs if none of them has a link and NCCL would take others. The list stays right when the
+/// links come up.
+fn held_without_link(context: &Context, ports: &[Candidate]) -> Option<Proposal> {
+    let is_of_others = |port: &&Candidate| {
+        visible(port.hca, port.port)
+            && matches!(port.verdict, Verdict::LeftOut(SkipReason::NotClaimed | SkipReason::NotGiven))
+    };
+    let others: Vec<String> = ports.iter().filter(is_of_others).map(Candidate::name).collect();
+    if others.is_empty() {
+        return None;
+    }
+    let is_own = |port: &Candidate| {
+        matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_))) && claims::is_held(context.facts, port)
+    };
+    let list = exact_list(ports, is_own);
+    Some(Proposal::from_facts(VARIABLE, list, Rule::HeldHcas(others)).because(evidence(ports)))
+}
+
+/// Returns a list such as `=mlx5_1,mlx5_2` of the ports that meet the condition, with exact names, so that `mlx5_1`
+/// does not also match `mlx5_10`. Includes a port number only if another port of the HCA must not be used.
+fn exact_list(ports: &[Candidate], condition: impl Fn(&Candidate) -> bool) -> String {
+    let others = ports.iter().filter(|port| !condition(port) && visible(port.hca, port.port));
     let with_ports: HashSet<&str> = others.map(|port| port.hca.name.as_str()).collect();
-    let names = device_list(ports, |port| with_ports.contains(port.hca.name.as_str()));
+    let names = device_list(ports, &condition, |port| with_ports.contains(port.hca.name.as_str()));
     format!("={}", names.join(","))
 }
 
@@ -105,10 +126,15 @@ fn without_sign(list: String, ports: &[Candidate], version: Version) -> String {
     if selects_exactly(&plain, ports, version) { plain } else { list }
 }
 
-/// Returns the names of the used ports, each once, as `NAME:PORT` if `with_port` is true for a port.
-fn device_list(ports: &[Candidate], with_port: impl Fn(&Candidate) -> bool) -> Vec<String> {
+/// Returns the names of the ports that meet the condition, each once, as `NAME:PORT` if `with_port` is true for a
+/// port.
+fn device_list(
+    ports: &[Candidate],
+    condition: impl Fn(&Candidate) -> bool,
+    with_port: impl Fn(&Candidate) -> bool,
+) -> Vec<String> {
     let (mut names, mut known) = (Vec::new(), HashSet::new());
-    for port in ports.iter().filter(|port| port.is_used()) {
+    for port in ports.iter().filter(|port| condition(port)) {
         let name = if with_port(port) {
             format!("{}:{}", port.hca.name, port.port.number)
         } else {

@@ -44,6 +44,9 @@ pub enum Rule {
     },
     /// The value keeps NCCL from using these ports, which the plan skips.
     KeepsFromLeftOut(Vec<String>),
+    /// The HCAs that Kubernetes has given to the Pod, none of which has a link now. Without the list, NCCL would use
+    /// these other ports.
+    HeldHcas(Vec<String>),
     /// The value keeps NCCL from using these ports, on which it would fail.
     KeepsFromFailing(Vec<String>),
     /// The index is right on every HCA.

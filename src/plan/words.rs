@@ -44,6 +44,11 @@ impl Rule {
             }
             Rule::UsableHcas { used, of } if used == of => write!(f, "every HCA is usable ({used})"),
             Rule::UsableHcas { used, of } => write!(f, "the usable HCAs ({used} of {of} ports)"),
+            Rule::HeldHcas(others) => write!(
+                f,
+                "the Pod's own HCAs, whose links are down; without it, {library} would use {}, which may belong to other Pods",
+                condensed(others)
+            ),
             Rule::KeepsFromLeftOut(ports) => {
                 write!(f, "without it, {library} would take {}, which the job skips", condensed(ports))
             }

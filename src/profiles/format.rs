@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A text from a file, or from the program itself.
 pub type Text = Cow<'static, str>;
@@ -47,19 +50,67 @@ pub struct Profile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
     /// The published constants, in the published order.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(default, deserialize_with = "values", skip_serializing_if = "IndexMap::is_empty")]
     pub variables: IndexMap<String, String>,
     /// Published variables that get the value of one of the platform's variables, if that one is set.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub from_environment: IndexMap<String, String>,
     /// Published constants for some hosts only. A later table overrides earlier ones.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "tables", skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Only>,
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
     /// Evidence for this profile: any one of these is enough, and each requires all of its conditions.
-    #[serde(default, rename = "auto", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, rename = "auto", deserialize_with = "tables", skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Condition>,
+}
+
+/// The value of a variable, which TOML would also take as a number or a Boolean.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Value(#[serde(deserialize_with = "value")] String);
+
+/// Reads the values of variables. The error for anything but a text says what to write.
+fn values<'de, D: Deserializer<'de>>(from: D) -> Result<IndexMap<String, String>, D::Error> {
+    let values = IndexMap::<String, Value>::deserialize(from)?;
+    Ok(values.into_iter().map(|(variable, Value(value))| (variable, value)).collect())
+}
+
+fn value<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    struct Quoted;
+    impl Visitor<'_> for Quoted {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("a text in quotes, such as \"106\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+    }
+    from.deserialize_str(Quoted)
+}
+
+/// Reads an array of tables. The error for a single table says what to write.
+fn tables<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Vec<T>, D::Error> {
+    struct Tables<T>(PhantomData<T>);
+    impl<'de, T: DeserializeOwned> Visitor<'de> for Tables<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("any number of tables, so the name needs double brackets, as in [[auto]]")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+            let mut tables = Vec::new();
+            while let Some(table) = from.next_element()? {
+                tables.push(table);
+            }
+            Ok(tables)
+        }
+    }
+    from.deserialize_seq(Tables(PhantomData))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +146,7 @@ pub struct Only {
     /// The job's NCCL has this release or a later one. If the release is unknown, this does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nccl_min: Option<String>,
+    #[serde(deserialize_with = "values")]
     pub variables: IndexMap<String, String>,
 }
 
@@ -134,7 +186,7 @@ pub struct Constraints {
     pub other_types: bool,
     /// The NICs of the platform's machines by GPU model, for platforms whose containers do not show the
     /// instance type. The first row that matches counts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "tables", skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuRow>,
 }
 
@@ -255,7 +307,7 @@ impl Profile {
 
 /// A kind of HCA, recognized by its kernel driver; by its name only if it has no driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { driver = \"mlx5*\", name = \"mlx5_*\" }")]
 pub struct HcaEvidence {
     pub driver: Text,
     pub name: Text,

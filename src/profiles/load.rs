@@ -373,7 +373,14 @@ mod tests {
         let wrong = error("priority = \"high\"");
         assert!(wrong.starts_with("site.toml:4: key \"priority\": invalid type"), "{wrong}");
         let number = error("[variables]\nNCCL_IB_TC = 106");
-        assert!(number.starts_with("site.toml:5: key \"NCCL_IB_TC\": invalid type"), "{number}");
+        assert_eq!(
+            number,
+            "site.toml:5: key \"NCCL_IB_TC\": invalid type: integer `106`, expected a text in quotes, such as \"106\""
+        );
+        let table = error("[auto]\nhca-name = \"a\"");
+        assert!(table.starts_with("site.toml:4: ") && table.contains("double brackets"), "{table}");
+        let hca = error("[[auto]]\nhca = \"mlx5*\"");
+        assert!(hca.ends_with("expected a table such as { driver = \"mlx5*\", name = \"mlx5_*\" }"), "{hca}");
         assert!(error("[variables").starts_with("site.toml:4:"), "{}", error("[variables"));
         let every_host = "a table without a condition other than \"not\" would match every host";
         let interface = "must be the whole name of an interface, without \"*\"";
