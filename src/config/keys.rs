@@ -159,7 +159,7 @@ keys! {
     /// How long the preparation may take, without the time for a self-test.
     "prepare-timeout" => prepare_timeout: Duration = DEFAULT_PREPARE_TIMEOUT, values::duration;
 
-    /// How long to wait until the name in `MASTER_ADDR` resolves; `None` and zero mean not to wait.
+    /// How long to wait until the name in `MASTER_ADDR` resolves; `None` means not to wait.
     "wait-for-master" => wait_for_master: Option<Duration> = None, values::optional(values::duration);
 
     /// From 1 to 255.

@@ -50,7 +50,7 @@ pub struct Library {
     /// Those of them that select a GID.
     pub gid: &'static [&'static str],
     /// All variables whose values matter here; a name that ends with `_` stands for all variables with that
-    /// prefix.
+    /// prefix. The facts do not contain others, unless a profile reads them.
     pub read: &'static [&'static str],
     /// Returns whether the image contains it or the environment shows that it is in use.
     pub is_here: fn(&LibraryContext) -> bool,

@@ -77,6 +77,7 @@ pub(crate) fn run(
                 None => {}
             }
         }
+        // The judge reports each change only once, so whatever is not said here is never said.
         let looks = look(judge.ports());
         let of_job = job.as_mut().and_then(|job| job.look(judge.ports(), &looks));
         for finding in judge.judge(started.elapsed(), looks) {

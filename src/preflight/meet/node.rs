@@ -266,6 +266,8 @@ impl Node<'_> {
         {
             return Err(NodeError::LinkLocal(self.meet.clone()).into());
         }
+        // Nothing may follow before node 0 has answered: it disconnects a node that it refuses, and data that
+        // it has not read can make the kernel drop the reason.
         channel.send(&ToZero::Join(Box::new(self.join(ends, listener.own.port()))))?;
         let joined = Instant::now();
         let mut said: Option<Instant> = None;

@@ -1,7 +1,7 @@
-//! The shape of each message, beside the number of its protocol. If two builds understand different
-//! messages, their greetings must say so, and the nodes must not fail halfway through. Nodes that use
-//! verbs also exchange the messages of a self-test: if `self_test::pair` gets a new number, raise
-//! [`PAIR`], too.
+//! The shape of each message, beside the number of its protocol. Add each new variant of a message to these
+//! lists: the compiler does not ask for it. If two builds understand different messages, their greetings
+//! must say so, and the nodes must not fail halfway through. Nodes that use verbs also exchange the messages
+//! of a self-test: if `self_test::pair` gets a new number, raise [`PAIR`], too.
 
 use super::*;
 use crate::json::shape;
