@@ -9,6 +9,7 @@ mod preflight {
     mod bisection;
     mod calls;
     mod directions;
+    mod domains;
     mod failing;
     mod faults;
     mod figures;

@@ -25,6 +25,9 @@ pub struct Brief {
     pub nvlink: Option<Nvlink>,
     /// Reports from earlier versions do not contain it, and most nodes have none.
     #[serde(default)]
+    pub nvlink_domain: Option<String>,
+    /// Reports from earlier versions do not contain it, and most nodes have none.
+    #[serde(default)]
     pub placement_group: Option<String>,
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<CheckVerdict>,
@@ -48,6 +51,7 @@ impl From<&Report> for Brief {
             nccl: report.nccl.clone(),
             profile: report.profile.clone(),
             nvlink: report.nvlink.clone(),
+            nvlink_domain: report.nvlink_domain.clone(),
             placement_group: report.placement_group.clone(),
             filled: report.filled.clone(),
             checks: report.checks.iter().map(verdict).collect(),

@@ -13,7 +13,7 @@ use crate::self_test::report::Rail;
 use crate::text::condensed;
 
 /// The properties to compare in addition to the variables, in the order of [`fixed`].
-pub(crate) const PROPERTIES: [&str; 15] = [
+pub(crate) const PROPERTIES: [&str; 16] = [
     "hca-count",
     "hcas",
     "link-layer",
@@ -28,6 +28,7 @@ pub(crate) const PROPERTIES: [&str; 15] = [
     "profile",
     "imex-channels",
     "nvlink-clique",
+    "nvlink-domain",
     "placement-group",
 ];
 
@@ -362,6 +363,8 @@ fn fixed(report: &Brief) -> [SeenValue; PROPERTIES.len()] {
         report.profile.clone().into(),
         report.nvlink.as_ref().map_or(SeenValue::Apart, |nvlink| SeenValue::Value(nvlink.channels.clone())),
         report.nvlink.as_ref().map_or(SeenValue::Apart, |nvlink| nvlink.clique.clone().into()),
+        // Not every node has a claim whose driver reports these.
+        report.nvlink_domain.clone().map_or(SeenValue::Apart, SeenValue::Value),
         report.placement_group.clone().map_or(SeenValue::Apart, SeenValue::Value),
     ]
 }

@@ -82,6 +82,14 @@ impl ClaimedDevice {
         self.attribute("azure.dra.net/placementGroupId")
     }
 
+    /// Returns the NVLink domain of the instance, which DRANET reads from Oracle's metadata on machines that
+    /// have one, such as BM.GPU.GB200 (`pkg/cloudprovider/oke/oke.go`). NVIDIA's own drivers (for GPUs and for
+    /// compute domains) give no device an attribute that shows its domain or clique.
+    #[must_use]
+    pub fn nvlink_domain(&self) -> Option<&str> {
+        self.attribute("oke.dra.net/gpuMemoryFabricId")
+    }
+
     /// Returns an attribute by its full name. A driver may omit its own domain from an attribute's name.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&str> {
@@ -280,6 +288,18 @@ mod tests {
         let texts = ["dra.net/numaNode", "dra.net/rdma", "dra.net/driverVersion", "dra.net/later"];
         assert_eq!(texts.map(|name| device.attribute(name)), [Some("1"), Some("true"), Some("1.2.0"), None]);
         assert_eq!(device.attribute("other.net/rdmaDevice"), None);
+    }
+
+    #[test]
+    fn the_clouds_attributes_are_found() {
+        let text = r#"[{"name":"nic","devices":[{"name":"n","driver":"dra.net","attributes":{
+            "azure.dra.net/placementGroupId":{"string":"c6c7"},"oke.dra.net/gpuMemoryFabricId":{"string":"abya"},
+            "azure.dra.net/vmSize":{"string":"Standard_ND128isr_GB300_v6"}}}]}]"#;
+        let file = metadata("metadata.resource.k8s.io/v1beta1", text);
+        let (devices, _) = read_files(&[("resourceclaims/rails/nic/dra.net-metadata.json", &file)]);
+        let device = &devices[0];
+        assert_eq!((device.placement_group(), device.nvlink_domain()), (Some("c6c7"), Some("abya")));
+        assert_eq!(device.instance_type(), Some("Standard_ND128isr_GB300_v6"));
     }
 
     #[test]

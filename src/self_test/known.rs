@@ -30,6 +30,7 @@ pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -
         nccl: plan.nccl.map(|version| version.to_string()),
         profile: plan.profile.as_ref().map(|choice| choice.name.clone()),
         nvlink: nvlink::of_node(facts, plan),
+        nvlink_domain: facts.dra.iter().find_map(ClaimedDevice::nvlink_domain).map(str::to_owned),
         placement_group: facts.dra.iter().find_map(ClaimedDevice::placement_group).map(str::to_owned),
         filled: plan.filled().map(|(name, value)| (name.to_owned(), shown(name, value).to_owned())).collect(),
         checks,

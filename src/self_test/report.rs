@@ -30,6 +30,9 @@ pub struct Report {
     /// node is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvlink: Option<Nvlink>,
+    /// The NVLink domain of the instance, if a resource claim reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nvlink_domain: Option<String>,
     /// The placement group of the instance, if a resource claim reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement_group: Option<String>,

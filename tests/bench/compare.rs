@@ -97,6 +97,7 @@ fn report(node: usize) -> Report {
         hcas: (0..HCAS).map(rail).collect(),
         nccl: Some("2.21.5".to_owned()),
         nvlink: None,
+        nvlink_domain: None,
         placement_group: None,
         profile: Some("generic-roce".to_owned()),
         filled: filled.collect::<BTreeMap<String, String>>(),

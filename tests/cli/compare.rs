@@ -111,6 +111,32 @@ fn the_odd_one_is_named_for_each_property() {
     top("profile", json!("baidu-cce"), "baidu-cce (1 node: node004)");
 }
 
+/// Not every node has a resource claim that reports these.
+#[test]
+fn nodes_of_several_placement_groups_or_nvlink_domains_are_told() {
+    for (field, property) in [("placement_group", "placement-group"), ("nvlink_domain", "nvlink-domain")] {
+        let with = |values: [Option<&str>; 4]| {
+            let reports = values.iter().enumerate().map(|(number, value)| {
+                let mut report = report(&format!("node{number:03}"));
+                value.iter().for_each(|value| report[field] = json!(value));
+                report
+            });
+            compare(lines(&reports.collect::<Vec<_>>()))
+        };
+        let [a, b] = [Some("c6c7"), Some("739e")];
+        let ran = with([a, a, b, None]).expect_code(1);
+        let told = differing(&ran);
+        assert!(told.len() == 2 && told[0].starts_with(&format!("differ  {property} ")), "{ran:#?}");
+        assert_eq!(told[1], "739e (1 node: node002)", "{ran:#?}");
+        let ran = with([a, b, None, None]).expect_code(1);
+        assert!(ran.text().contains(property) && ran.text().contains("node001"), "{ran:#?}");
+        for values in [[a; 4], [a, None, None, None]] {
+            assert!(differing(&with(values).expect_code(0)).is_empty(), "{values:?}");
+        }
+        assert!(!with([None; 4]).expect_code(0).text().contains(property));
+    }
+}
+
 /// If one of several HCAs differs, the line says which one.
 #[test]
 fn an_hca_that_differs_from_the_others_of_its_node_is_named() {

@@ -55,17 +55,38 @@ fn nodes_of_an_nvlink_domain_have_one_channel_and_others_do_not_count() {
     assert_eq!(comparison.differing, ["c"]);
 }
 
+/// Not every node has a claim that reports these.
 #[test]
-fn a_node_of_another_placement_group_is_odd_and_nodes_without_one_do_not_count() {
-    let mut nodes = ComparedNodes::default();
-    for (host, group) in [("a", Some("739e")), ("b", Some("739e")), ("c", Some("c6c7")), ("x", None)] {
-        let mut report = brief(Some("1"), &[]);
-        report.placement_group = group.map(str::to_owned);
-        nodes.add(host, &report);
+fn a_node_of_another_placement_group_or_nvlink_domain_is_odd_and_nodes_without_one_do_not_count() {
+    type Set = fn(&mut Brief, Option<String>);
+    let fields: [(&str, Set); 2] = [
+        ("placement-group", |report, value| report.placement_group = value),
+        ("nvlink-domain", |report, value| report.nvlink_domain = value),
+    ];
+    for (property, set) in fields {
+        let with = |values: &[Option<&str>]| {
+            let mut nodes = ComparedNodes::default();
+            for (host, value) in ["a", "b", "c", "d"].into_iter().zip(values) {
+                let mut report = brief(Some("1"), &[]);
+                set(&mut report, value.map(str::to_owned));
+                nodes.add(host, &report);
+            }
+            nodes
+        };
+        let nodes = with(&[Some("739e"), Some("739e"), Some("c6c7"), None]);
+        let comparison = nodes.compare();
+        let compared = of(&comparison, property);
+        assert_eq!(compared.majority, Some(Majority { value: Some("739e"), count: 2 }));
+        assert_eq!((compared.others[0].value, &*compared.others[0].nodes), (Some("c6c7"), &["c"][..]));
+        assert_eq!(comparison.differing, ["c"]);
+        let nodes = with(&[Some("739e"), Some("c6c7")]);
+        let comparison = nodes.compare();
+        assert_eq!((comparison.agree, of(&comparison, property).others.len()), (false, 2));
+        for equal in [&[Some("739e"), Some("739e")][..], &[Some("739e"), None], &[None, None]] {
+            let nodes = with(equal);
+            assert!(nodes.compare().agree, "{property} {equal:?}");
+        }
     }
-    let comparison = nodes.compare();
-    assert_eq!(of(&comparison, "placement-group").others[0].nodes, ["c"]);
-    assert_eq!(comparison.differing, ["c"]);
 }
 
 #[test]

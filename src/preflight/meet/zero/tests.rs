@@ -177,6 +177,7 @@ fn what_a_newcomer_has_sent_counts_until_it_is_sent_away() {
             nccl: None,
             profile: None,
             nvlink: None,
+            nvlink_domain: None,
             placement_group: None,
             filled: BTreeMap::new(),
             checks: Vec::new(),
