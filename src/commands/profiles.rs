@@ -13,7 +13,8 @@ use crate::json;
 use crate::pipeline::read;
 use crate::plan::ProfileChoice;
 use crate::plan::evidence::{self, Fit, Held, Table};
-use crate::profiles::{Only, Profile};
+use crate::plan::profile::{PlatformValue, platform_values};
+use crate::profiles::{Only, Profile, range_of};
 use crate::text::visible;
 
 pub(super) fn run(
@@ -67,6 +68,9 @@ pub(super) fn why(
             writeln!(out, "  {}", constants(only))?;
             write_table(out, table, "    if")?;
         }
+        for value in platform_values(fit.profile, &facts) {
+            writeln!(out, "  {}", of_platform(&value))?;
+        }
     }
     Ok(())
 }
@@ -89,6 +93,20 @@ fn verdict(fit: &Fit, chosen: Option<&ProfileChoice>) -> String {
 fn constants(only: &Only) -> String {
     let all = only.variables.iter().map(|(name, value)| format!("{name}={}", shown(name, value)));
     format!("only {}", all.collect::<Vec<String>>().join(" "))
+}
+
+/// Returns where a variable's value comes from on this host, and whether it can be right, as one line.
+fn of_platform(value: &PlatformValue) -> String {
+    let PlatformValue { variable, source, found } = value;
+    let Some((text, checked)) = found else {
+        return format!("{variable} from {source}: not set here");
+    };
+    let checked = match (checked, range_of(variable)) {
+        (Ok(()), Some(range)) => format!("yes: in its range, {range}"),
+        (Ok(()), None) => "yes: any text is possible".to_owned(),
+        (Err(wrong), _) => format!("no: the value {wrong}"),
+    };
+    format!("{variable} from {source}={}: {checked}", visible(shown(source, text)))
 }
 
 fn write_table(out: &mut impl Write, table: &Table, heading: &str) -> std::io::Result<()> {

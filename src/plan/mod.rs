@@ -24,7 +24,7 @@ mod notes;
 mod options;
 pub(crate) mod over_tcp;
 mod port_verdict;
-mod profile;
+pub(crate) mod profile;
 pub(crate) mod remark;
 pub(crate) mod rule;
 mod setting;

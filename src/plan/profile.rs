@@ -8,7 +8,7 @@ use super::{Options, ProfileOption, evidence, no_profile};
 use crate::fabric::Candidate;
 use crate::facts::Facts;
 use crate::facts::secret::shown;
-use crate::profiles::{self, Outline, Profile, Profiles};
+use crate::profiles::{self, Outline, Profile, Profiles, WrongConstant};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProfileChoice {
@@ -101,21 +101,41 @@ fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> (
             variables.extend(only.variables.clone());
         }
     }
-    for (variable, source) in &profile.from_environment {
-        let of_platform = facts.settings.get(source).filter(|setting| setting.origin.is_environment());
-        let Some(setting) = of_platform.filter(|setting| !setting.value.trim().is_empty()) else { continue };
-        let value = setting.value.trim();
-        match profiles::check_constant(variable, value) {
-            Ok(()) => {
-                variables.insert(variable.clone(), value.to_owned());
+    for PlatformValue { variable, source, found } in platform_values(profile, facts) {
+        match found {
+            None => {}
+            Some((value, Ok(()))) => {
+                variables.insert(variable.to_owned(), value.to_owned());
             }
-            Err(wrong) => remarks.push(Remark::PlatformValueWrong {
-                variable: variable.clone(),
-                source: source.clone(),
-                value: shown(source, &setting.value).to_owned(),
+            Some((value, Err(wrong))) => remarks.push(Remark::PlatformValueWrong {
+                variable: variable.to_owned(),
+                source: source.to_owned(),
+                value: shown(source, value).to_owned(),
                 wrong,
             }),
         }
     }
     (Profile { variables, ..profile.clone() }, remarks)
+}
+
+/// A variable that a profile takes from one of the platform's own variables.
+pub(crate) struct PlatformValue<'a> {
+    pub variable: &'a str,
+    /// The platform's variable.
+    pub source: &'a str,
+    /// The value, and whether it can be right; `None` if the platform's variable is not set, or empty.
+    pub found: Option<(&'a str, Result<(), WrongConstant>)>,
+}
+
+/// Returns the variables that a profile takes from the platform's.
+pub(crate) fn platform_values<'a>(
+    profile: &'a Profile,
+    facts: &'a Facts,
+) -> impl Iterator<Item = PlatformValue<'a>> {
+    profile.from_environment.iter().map(|(variable, source)| {
+        let of_platform = facts.settings.get(source).filter(|setting| setting.origin.is_environment());
+        let value = of_platform.map(|setting| setting.value.trim()).filter(|value| !value.is_empty());
+        let found = value.map(|value| (value, profiles::check_constant(variable, value)));
+        PlatformValue { variable, source, found }
+    })
 }

@@ -145,6 +145,11 @@ pub(crate) fn constant(variable: &str, value: &str) -> Result<(), WrongConstant>
     }
 }
 
+/// Returns the range of a variable's numbers, in words; `None` if any text can be right.
+pub(crate) fn range_of(variable: &str) -> Option<String> {
+    Some(ranges::find(variable)?.range(NEWEST, Flavor::Nccl))
+}
+
 fn constants<'a>(variables: impl IntoIterator<Item = (&'a String, &'a String)>) -> Checked {
     for (variable, value) in variables {
         match constant(variable, value) {

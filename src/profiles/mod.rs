@@ -9,7 +9,7 @@ mod outline;
 mod resolve;
 
 pub use check::WrongConstant;
-pub(crate) use check::constant as check_constant;
+pub(crate) use check::{constant as check_constant, range_of};
 pub use format::{
     AttributeEvidence, Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile,
     Script, Text, fits,

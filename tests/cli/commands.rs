@@ -390,6 +390,26 @@ fn profiles_say_which_conditions_hold() {
         named.contains("hall-east (priority 30): fits, but the configuration names generic-roce\n"),
         "{named}"
     );
+    let folder = repository("tests/cases/platform-variable-out-of-range/profiles");
+    let host = golden::facts("platform-variable-out-of-range");
+    let of_platform = |environment: &[(&str, &str)]| {
+        let of_own = ["--profile-dir", folder.to_str().unwrap(), "profiles", "--why", "--facts", &host];
+        let mut command = rdma_init(of_own);
+        command.envs(environment.iter().copied());
+        run(command).expect_code(0).text().to_owned()
+    };
+    let text = of_platform(&[("HALL_TC", "300"), ("HALL_SL", "3"), ("MLP_SOCKET_IFNAME", "eth1")]);
+    for line in [
+        "  NCCL_IB_TC from HALL_TC=300: no: the value is out of range: it can be -1 to 255",
+        "  NCCL_IB_SL from HALL_SL=3: yes: in its range, -1 to 15",
+        "  NCCL_SOCKET_IFNAME from MLP_SOCKET_IFNAME=eth1: yes: any text is possible\n",
+    ] {
+        assert!(text.contains(line), "{line} {text}");
+    }
+    let text = of_platform(&[("HALL_TC", " ")]);
+    for line in ["  NCCL_IB_TC from HALL_TC: not set here\n", "  NCCL_IB_SL from HALL_SL: not set here\n"] {
+        assert!(text.contains(line), "{line} {text}");
+    }
     run(rdma_init(["profiles", "--why", "erdma"])).expect_error(&["--why"]);
     run(rdma_init(["profiles", "--facts", "demo:cce-roce"])).expect_error(&["--facts only with --why"]);
 }
