@@ -52,7 +52,7 @@ pub(super) const LIBRARY: Library = Library {
     title: TITLE,
     filled: &[INDEX, STORE, ENGINE, CLASS, PORT],
     gid: &[INDEX],
-    read: &["MC_", HOST],
+    read: &["MC_", "MOONCAKE_"],
     is_here,
     fills,
     findings,

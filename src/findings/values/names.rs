@@ -82,7 +82,7 @@ fn of_rccl(setting: &UserSetting) -> Option<Finding> {
 fn of_libraries(setting: &UserSetting) -> Option<Finding> {
     let name = setting.variable.as_str();
     let meant = known::meant(name)?;
-    let reader = of_variable(meant).map_or("its library", |library| library.title);
+    let reader = of_variable(meant)?.title;
     let message = format!("{}: {reader} does not read it; did you mean {meant}?", shown(setting));
     Some(
         Finding::warning(Id::MisspeltVariable, message)
