@@ -11,7 +11,7 @@ pub(crate) mod counters;
 pub(crate) mod data_direct;
 pub(crate) mod dmi;
 pub mod document;
-pub(crate) mod dra;
+pub mod dra;
 pub mod environment;
 pub(crate) mod extra;
 #[cfg(test)]

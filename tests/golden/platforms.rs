@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rdma_init::config::Config;
 use rdma_init::facts::Facts;
+use rdma_init::facts::dra::ClaimedDevice;
 use rdma_init::facts::settings::UserSetting;
 use rdma_init::finding::{Id, Source};
 use rdma_init::pipeline;
@@ -67,9 +68,19 @@ fn chosen(plan: &Plan) -> &str {
     plan.profile.as_ref().map_or("none", |choice| &choice.name)
 }
 
-/// Each profile but those by name has a host that shows it by itself. There, a mounted directory of another cloud
-/// changes nothing; a copied variable of another cloud changes nothing without a finding, unless variables are all
-/// that shows the platform.
+/// Returns devices of resource claims with the attributes that conditions of profiles of other clouds ask for.
+fn claims_of_others(profiles: &Profiles, own: &str) -> Vec<ClaimedDevice> {
+    let names = of_others(profiles, own, |condition| Some(&condition.claimed_attribute.as_ref()?.name));
+    let value = |name: String| (name, "another cloud's".to_owned());
+    names
+        .into_iter()
+        .map(|name| ClaimedDevice { attributes: [value(name)].into(), ..ClaimedDevice::default() })
+        .collect()
+}
+
+/// Each profile but those by name has a host that shows it by itself. There, a mounted directory, a resource claim
+/// or the master's name of another cloud changes nothing; a copied variable of another cloud changes nothing
+/// without a finding.
 pub fn each_is_known_beside_the_evidence_of_others() {
     let profiles = Profiles::load(None).unwrap();
     let all = by_profile(&profiles);
@@ -91,22 +102,19 @@ pub fn each_is_known_beside_the_evidence_of_others() {
         let files = of_others(&profiles, name, |condition| condition.file.as_deref());
         let variables = of_others(&profiles, name, |condition| condition.environment.as_deref());
         assert!(!files.is_empty() && !variables.is_empty(), "{name}");
-        let is_shown_by_variables = profile
-            .evidence
-            .iter()
-            .any(|condition| condition.environment.is_some() || condition.master_addr.is_some());
+        let masters = of_others(&profiles, name, |condition| condition.master_addr.as_deref());
         for OfProfile { host, facts, config, .. } in by_itself.iter().copied() {
             let mut with_files = facts.clone();
             with_files.platform.files.extend(files.iter().cloned());
+            with_files.dra.extend(claims_of_others(&profiles, name));
             let plan = pipeline::decide(&with_files, &profiles, config);
             if chosen(&plan) != name {
                 wrong.push(format!("{host}: with {files:?}, {} is chosen, and not {name}", chosen(&plan)));
             }
-            if is_shown_by_variables {
-                continue;
-            }
             let mut with_variables = facts.clone();
             with_variables.platform.markers.extend(variables.iter().cloned());
+            with_variables.platform.master_addr =
+                masters.first().cloned().or(facts.platform.master_addr.clone());
             let plan = pipeline::decide(&with_variables, &profiles, config);
             let is_told = plan.findings.iter().any(|finding| finding.id == Id::EqualProfiles);
             let is_right = profiles.get(chosen(&plan)).is_some_and(|profile| is_or_extends(profile, name));
@@ -120,6 +128,21 @@ pub fn each_is_known_beside_the_evidence_of_others() {
     assert_eq!(by_name, BY_NAME);
 }
 
+/// Returns all values that the platform publishes, and those of its own variables here.
+fn published(profile: &Profile, facts: &Facts) -> BTreeMap<String, String> {
+    let only = profile.only.iter().flat_map(|only| &only.variables);
+    let constants = profile.variables.iter().chain(only).map(|(name, value)| (name.clone(), value.clone()));
+    let of_platform = profile
+        .from_environment
+        .iter()
+        .filter_map(|(variable, source)| Some((variable.clone(), facts.settings.get(source)?.value.clone())));
+    let mut all = BTreeMap::new();
+    for (variable, value) in constants.chain(of_platform) {
+        all.entry(variable).or_insert(value);
+    }
+    all
+}
+
 /// On each host of each profile, the user sets all that the platform publishes, once as it is published and once
 /// with another value: the profile stays, and each value is the user's.
 pub fn values_stand_if_the_user_sets_them() {
@@ -128,18 +151,14 @@ pub fn values_stand_if_the_user_sets_them() {
     let mut wrong = Vec::new();
     for (name, of_it) in by_profile(&profiles) {
         let profile = profiles.get(&name).unwrap();
-        let all = || profile.variables.iter().chain(profile.only.iter().flat_map(|only| &only.variables));
         for OfProfile { host, facts, config, .. } in of_it {
             for is_published in [true, false] {
-                let value = |published: &String| match is_published {
-                    true => published.clone(),
-                    false => "7".to_owned(),
-                };
+                let mut set = published(profile, &facts);
                 let mut with = facts.clone();
-                with.settings.0.retain(|setting| all().all(|(variable, _)| setting.variable != *variable));
-                let mut set = BTreeMap::new();
-                for (variable, published) in all().filter(|(variable, _)| !config.keep.contains(*variable)) {
-                    set.entry(variable.clone()).or_insert_with(|| value(published));
+                with.settings.0.retain(|setting| !set.contains_key(&setting.variable));
+                set.retain(|variable, _| !config.keep.contains(variable));
+                if !is_published {
+                    set.values_mut().for_each(|value| *value = "7".to_owned());
                 }
                 let settings = set
                     .iter()
