@@ -140,6 +140,9 @@ ids! {
     /// The host's administrator has not set the same traffic class on all RoCE ports of the job, so
     /// part of the traffic may be outside the network's lossless class.
     TrafficClassesDiffer = "traffic-classes-differ", "Ask the administrator to set one class on all ports of the job (`/sys/class/infiniband/HCA/tc/PORT/traffic_class`).";
+    /// `NCCL_IB_TC` has the value that another platform publishes for its own network. A traffic class
+    /// helps only if the switches have a lossless queue for it.
+    ForeignTrafficClass = "foreign-traffic-class", "Ask the administrator for the class of this network, or remove `NCCL_IB_TC`. If this is the network of that platform, choose its profile.";
     /// A RoCE port is skipped although its interface is in this container and up: the interface has
     /// no address that other nodes can reach, or the HCA has no GID for the address.
     NoAddress = "no-address", "Check what gives the interface its address: DHCP, or the network plugin and its IPAM. If only the GID is missing, compare `show_gids` with a node where it works.";
@@ -231,6 +234,9 @@ ids! {
     EnvPlugin = "env-plugin", "If the plugin is intended, no action is needed. `NCCL_ENV_PLUGIN=none` disables it.";
     /// The devices need a net plugin, and NCCL will load none, so the job runs on TCP.
     NoPlugin = "no-plugin", "Install the plugin in the image (aws-ofi-nccl for EFA), or remove the variable that keeps NCCL from loading it.";
+    /// NCCL 2.19 and 2.20 load a tuner only if `NCCL_TUNER_PLUGIN` names it. The image has the tuner of
+    /// aws-ofi-nccl, and nothing names it.
+    TunerNotNamed = "tuner-not-named", "Set `NCCL_TUNER_PLUGIN=libnccl-ofi-tuner.so`, or use NCCL 2.21 or later.";
     /// GPUDirect RDMA is not available, so NCCL copies through host memory.
     NoGpudirect = "no-gpudirect", "Load nvidia_peermem on the node, or use NVIDIA's open kernel module with NCCL 2.13 or later.";
     /// C2C links connect the GPUs to their CPUs, but the NCCL release or a variable prevents NCCL

@@ -97,7 +97,12 @@ pub const KINDS: &[Kind] = &[
         ],
     ),
     quick("cuda", "CUDA of the image", image::cuda, &[Id::CudaTooOld]),
-    quick("plugin", "net plugin", image::plugin, &[Id::PluginNotFound, Id::NoPlugin, Id::EnvPlugin]),
+    quick(
+        "plugin",
+        "net plugin",
+        image::plugin,
+        &[Id::PluginNotFound, Id::NoPlugin, Id::EnvPlugin, Id::TunerNotNamed],
+    ),
     quick(
         "fabric",
         "a fabric for the job",
@@ -207,6 +212,7 @@ pub const KINDS: &[Kind] = &[
             Id::ConfLine,
             Id::DebugLevel,
             Id::EqualProfiles,
+            Id::ForeignTrafficClass,
             Id::IbTimeout,
             Id::KeptBack,
             Id::Level,

@@ -251,7 +251,7 @@ fn any(_: &Subject) -> bool {
     true
 }
 
-fn has_efa(subject: &Subject) -> bool {
+pub(super) fn has_efa(subject: &Subject) -> bool {
     matches!(subject.plan.fabric, Fabric::Plugin(_))
         && subject.facts.rdma.iter().any(|hca| hca.driver.as_deref() == Some("efa"))
 }

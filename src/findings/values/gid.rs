@@ -162,6 +162,10 @@ fn searches_since(subject: &Subject) -> Option<Finding> {
     Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(fix(subject, setting)))
 }
 
+/// What crusoecloud/solutions-library sets in `torchtitan-llama3_1-kubernetes-pytorchjob`, beside the topology
+/// file of an InfiniBand machine.
+const PUBLISHED_ON_INFINIBAND: &str = "3";
+
 /// Reports an index on InfiniBand, as web pages about RoCE recommend it. There, NCCL connects by LID
 /// (`ncclIbRtrQp`), or since 2.22 by index 0 or by the FLID's index (`ncclIbGetGidIndex`,
 /// `src/transport/net_ib.cc`).
@@ -173,8 +177,13 @@ fn on_infiniband(subject: &Subject) -> Option<Finding> {
     if !used.all(|port| port.link_layer == LinkLayer::InfiniBand) {
         return None;
     }
+    let publisher = if setting.value == PUBLISHED_ON_INFINIBAND {
+        " (Crusoe's example for torchtitan sets it on InfiniBand.)"
+    } else {
+        ""
+    };
     let message = format!(
-        "{} has no effect: the index is for RoCE, and {} does not use it on InfiniBand.",
+        "{} has no effect: the index is for RoCE, and {} does not use it on InfiniBand.{publisher}",
         shown(setting),
         subject.library()
     );

@@ -1,5 +1,6 @@
 //! What NCCL will really do with the user's own values, which rdma-init never changes.
 
+mod class;
 mod conf_file;
 mod costs;
 mod devices;
@@ -74,6 +75,7 @@ pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan, profile: &Profil
     findings.extend(gid::findings(&subject));
     findings.extend(family::findings(&subject));
     findings.extend(numbers::findings(&subject));
+    findings.extend(class::findings(&subject, profile));
     findings.extend(switches::findings(&subject));
     findings.extend(levels::findings(&subject));
     findings.extend(tuning::findings(&subject));

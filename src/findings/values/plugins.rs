@@ -1,11 +1,12 @@
 //! NCCL's plugins other than net plugins: a named plugin that is missing, or an env plugin, whose answers
 //! replace every variable.
 
-use super::{Subject, shown};
+use super::{Subject, costs, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::image::named::PLUGINS;
 use crate::libraries::nccl::installed;
+use crate::libraries::nccl::version::Version;
 use crate::libraries::nccl::{env_plugin, plugin, variables};
 
 pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
@@ -17,7 +18,35 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         named.filter_map(|(variable, start)| missing(subject, variable, start)).collect();
     findings.extend(of_env(subject));
+    findings.extend(tuner_of_efa(subject));
     findings
+}
+
+const TUNER: &str = "NCCL_TUNER_PLUGIN";
+
+/// The releases that have tuners, and look for one only if the variable names it. Later releases also look in
+/// the net plugin (`src/Makefile.am` of aws-ofi-nccl).
+const NEEDS_NAME: std::ops::Range<Version> = Version::new(2, 19, 1)..Version::new(2, 21, 0);
+
+/// The names under which aws-ofi-nccl installs its tuner.
+const OF_EFA: [&str; 2] = ["libnccl-ofi-tuner.so", "libnccl-tuner-ofi.so"];
+
+/// Reports the tuner of aws-ofi-nccl if this release does not look for it.
+fn tuner_of_efa(subject: &Subject) -> Option<Finding> {
+    let version = subject.user.version().filter(|version| NEEDS_NAME.contains(version))?;
+    let tuners = &subject.facts.image.as_ref()?.tuner_plugins;
+    let name = OF_EFA.into_iter().find(|name| tuners.iter().any(|tuner| tuner.loads_as(name)))?;
+    if !costs::has_efa(subject) || !subject.library().is_nccl() || subject.plan.value(TUNER).is_some() {
+        return None;
+    }
+    let message = format!(
+        "NCCL {version} loads a tuner only if {TUNER} names it. The image has the tuner of aws-ofi-nccl ({name}), which chooses the algorithms for EFA, and only newer releases of that plugin name it themselves."
+    );
+    Some(
+        Finding::info(Id::TunerNotNamed, message)
+            .about_variables([TUNER])
+            .with_fix(format!("Set {TUNER}={name}, or use NCCL 2.21 or later.")),
+    )
 }
 
 /// Reports a plugin that the dynamic loader does not find. NCCL continues without it, and only its log
