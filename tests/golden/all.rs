@@ -193,12 +193,13 @@ const OF_A_START: [Id; 10] = [
 const NO_VARIABLES: [&str; 5] = ["AF_", "CAP_", "FABRIC_", "RLIMIT_", "SW_MNG"];
 
 /// Findings that name HCAs or interfaces from a value or a path, or additional ones.
-const OF_OTHERS: [Id; 9] = [
+const OF_OTHERS: [Id; 10] = [
     Id::ConfLine,
     Id::LibraryDevices,
     Id::ListSeparator,
     Id::ListTooLong,
     Id::PrefixMatch,
+    Id::PublishedHcasDiffer,
     Id::RepeatedSign,
     Id::StaleHca,
     Id::Unreadable,
