@@ -2,7 +2,7 @@
 
 use super::{Subject, shown};
 use crate::facts::rdma::LinkLayer;
-use crate::finding::{Finding, Id};
+use crate::finding::{Finding, Id, Source};
 use crate::libraries::traffic_class::{OF_NCCL, of_nccl};
 use crate::profiles::Profile;
 
@@ -36,7 +36,7 @@ const PUBLISHED: &[Published] = &[
 
 /// Reports such a class on RoCE if nothing shows that this network has it: neither the profile nor the ports.
 pub(super) fn findings(subject: &Subject, profile: &Profile) -> Option<Finding> {
-    let setting = subject.of_verbs(OF_NCCL)?;
+    let setting = subject.of_verbs(OF_NCCL).filter(|setting| setting.origin != Source::AtStart)?;
     let class = of_nccl(&setting.value)?;
     let published = PUBLISHED.iter().find(|published| published.class == class)?;
     // Other findings compare the value with what the profile publishes, and with the ports' class.
