@@ -1,6 +1,7 @@
 //! Kernel directories with many attributes. Each directory is opened once, so that the kernel does not look
 //! up its path for every attribute: the lookup is most of the work of reading one.
 
+use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,20 +11,25 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, faccessat};
 
-use super::reader::{ReadFailure, Reader, short_text};
+use super::reader::{ReadFailure, Reader};
 
 pub struct AttributeFolder<'a> {
     reader: &'a Reader,
     path: PathBuf,
-    open: Result<OwnedFd, Errno>,
+    /// Opened when the first attribute is, which may be open already.
+    open: OnceCell<Result<OwnedFd, Errno>>,
 }
 
 impl<'a> AttributeFolder<'a> {
-    /// Opens a directory. `path` includes the reader's root.
-    pub(super) fn open(reader: &'a Reader, path: PathBuf) -> AttributeFolder<'a> {
+    /// `path` includes the reader's root.
+    pub(super) fn new(reader: &'a Reader, path: PathBuf) -> AttributeFolder<'a> {
+        AttributeFolder { reader, path, open: OnceCell::new() }
+    }
+
+    fn opened(&self) -> Result<&OwnedFd, Errno> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let open = nix::fcntl::open(&path, flags, Mode::empty());
-        AttributeFolder { reader, path, open }
+        let open = || nix::fcntl::open(&self.path, flags, Mode::empty());
+        self.open.get_or_init(open).as_ref().map_err(|errno| *errno)
     }
 
     /// Returns the path of an attribute.
@@ -33,13 +39,13 @@ impl<'a> AttributeFolder<'a> {
 
     /// Returns whether the directory was there when it was opened.
     pub fn is_there(&self) -> bool {
-        self.open.is_ok()
+        self.opened().is_ok()
     }
 
     /// Returns whether the directory has an attribute of this name.
     pub fn has(&self, name: &str) -> bool {
         let there = |folder| faccessat(folder, name, AccessFlags::F_OK, AtFlags::empty());
-        self.open.as_ref().is_ok_and(|folder| there(folder).is_ok())
+        self.opened().is_ok_and(|folder| there(folder).is_ok())
     }
 
     /// Returns the names in the directory; see [`Reader::names`].
@@ -49,10 +55,10 @@ impl<'a> AttributeFolder<'a> {
 
     /// Returns the text of an attribute; see [`Reader::attribute`].
     pub fn attribute(&self, name: &str) -> Result<String, Errno> {
-        let folder = self.open.as_ref().map_err(|errno| *errno)?;
         // The same flags with which the reader opens files.
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        short_text(openat(folder, name, flags, Mode::empty())?.into())
+        let open = || Ok(openat(self.opened()?, name, flags, Mode::empty())?.into());
+        self.reader.attribute_of(|| self.path(name), open)
     }
 
     /// Returns the text of an attribute; `None` in the same cases as [`Reader::text`].

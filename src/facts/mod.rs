@@ -26,6 +26,7 @@ pub(crate) mod hostlist;
 pub(crate) mod hosts;
 pub(crate) mod identity;
 pub(crate) mod imex;
+mod kept_files;
 pub(crate) mod launchers;
 pub(crate) mod limits;
 pub(crate) mod named_files;

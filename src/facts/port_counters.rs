@@ -23,7 +23,16 @@ pub(crate) struct Counters<'a> {
 
 impl<'a> Counters<'a> {
     pub(crate) fn new(reader: &'a Reader) -> Counters<'a> {
-        Counters { reader, statistics: OnceCell::new() }
+        Counters::with(reader, OnceCell::new())
+    }
+
+    /// Does the same with a socket of RDMA netlink that is open already, or could not be opened.
+    pub(super) fn with(reader: &'a Reader, statistics: OnceCell<Option<Statistics>>) -> Counters<'a> {
+        Counters { reader, statistics }
+    }
+
+    pub(super) fn into_statistics(self) -> OnceCell<Option<Statistics>> {
+        self.statistics
     }
 
     /// Returns the counters of one port, from now on.

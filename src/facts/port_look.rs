@@ -1,7 +1,11 @@
 //! What one look at a port of the job shows. It is taken again and again while the job runs, so it takes few
 //! system calls.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +13,7 @@ use super::gid::{GidType, LARGEST_INDEX, address};
 use super::net;
 use super::port_counters::Counters;
 use super::port_errors::{self, PortErrors};
+use super::rdma_statistics::Statistics;
 use super::reader::Reader;
 use super::traffic::{self, Traffic};
 
@@ -64,9 +69,74 @@ pub(crate) fn read(
         None => port_errors::read(&of),
     };
     let traffic = traffic::read(&of);
-    // A link that goes down or comes up meanwhile has a rate that means nothing.
-    let rate = of.rate().filter(|_| errors.has_state(of.state()));
+    // A link that goes down or comes up meanwhile has a rate that means nothing. The rate from before is no news.
+    let is_sure = |rate: &String| {
+        before.is_some_and(|before| before.rate.as_ref() == Some(rate)) || errors.has_state(of.state())
+    };
+    let rate = of.rate().filter(is_sure);
     PortLook { traffic, errors, rate, gid }
+}
+
+/// A port to look at again.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownPort<'p> {
+    pub hca: &'p str,
+    pub port: u32,
+    pub gid: Option<&'p UsedGid>,
+    /// An earlier look at it.
+    pub before: &'p PortLook,
+}
+
+/// Looks at the same ports again and again, with few system calls: what it reads stays open.
+pub(crate) struct Looker {
+    root: PathBuf,
+    reader: Reader,
+    statistics: OnceCell<Option<Statistics>>,
+    /// The directory of each port: the kernel makes another one for another device, whatever its name.
+    folders: BTreeMap<PathBuf, Option<(u64, u64)>>,
+    looks: u32,
+}
+
+/// After so many looks, all files are opened anew, so that a look shows in the end what the paths say.
+const LOOKS: u32 = 6;
+
+impl Looker {
+    pub(crate) fn new(root: &Path) -> Looker {
+        Looker {
+            root: root.to_owned(),
+            reader: Reader::keeping(root),
+            statistics: OnceCell::new(),
+            folders: BTreeMap::new(),
+            looks: 0,
+        }
+    }
+
+    /// Looks at these ports now.
+    pub(crate) fn look<'p>(&mut self, ports: impl Iterator<Item = KnownPort<'p>> + Clone) -> Vec<PortLook> {
+        if self.looks == LOOKS {
+            *self = Looker::new(&self.root);
+        }
+        self.looks += 1;
+        ports.clone().for_each(|known| self.notice(known.hca, known.port));
+        let counters = Counters::with(&self.reader, std::mem::take(&mut self.statistics));
+        let look = |KnownPort { hca, port, gid, before }| {
+            read(&self.reader, &counters, hca, port, gid, Some(before))
+        };
+        let looks = ports.map(look).collect();
+        self.statistics = counters.into_statistics();
+        looks
+    }
+
+    /// Notices whether a port is another one than before, or gone.
+    fn notice(&mut self, hca: &str, port: u32) {
+        let folder = self.reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
+        let now = std::fs::metadata(&folder).ok().map(|status| (status.dev(), status.ino()));
+        if self.folders.get(&folder) != Some(&now) {
+            self.reader.forget_below(&folder);
+            self.statistics = OnceCell::new();
+            self.folders.insert(folder, now);
+        }
+    }
 }
 
 /// Reads two files, unless the GID has left its place.
@@ -102,6 +172,36 @@ fn place(reader: &Reader, port: &str, used: &UsedGid) -> GidPlace {
 mod tests {
     use super::*;
     use crate::facts::fake_root::FakeRoot;
+
+    #[test]
+    fn a_look_again_shows_what_is_there_now() {
+        let root = FakeRoot::new();
+        let port = "sys/class/infiniband/x_0/ports/1";
+        let files = |state: &str, sent: &str| {
+            root.files(port, &[("state", state), ("counters/port_xmit_data", sent)]);
+        };
+        let mut looker = Looker::new(&root.path(""));
+        let before = PortLook::default();
+        let mut look = || {
+            let known = KnownPort { hca: "x_0", port: 1, gid: None, before: &before };
+            let look = looker.look(std::iter::once(known)).remove(0);
+            (look.errors.state(), look.traffic.sent.bytes)
+        };
+        files("4: ACTIVE\n", "1\n");
+        assert_eq!(look(), (Some(4), Some(4)));
+        files("1: DOWN\n", "2\n");
+        assert_eq!(look(), (Some(1), Some(8)));
+        // The device goes, and another one gets its name.
+        std::fs::rename(root.path("sys/class/infiniband/x_0"), root.path("away")).unwrap();
+        assert_eq!(look(), (None, None));
+        files("4: ACTIVE\n", "7\n");
+        assert_eq!(look(), (Some(4), Some(28)));
+        // Another file in the place of an open one shows in the end.
+        std::fs::remove_file(root.path(&format!("{port}/state"))).unwrap();
+        files("2: INIT\n", "8\n");
+        assert_eq!(look(), (Some(4), Some(32)));
+        assert!((0..LOOKS).any(|_| look() == (Some(2), Some(32))));
+    }
 
     #[test]
     fn a_gid_is_found_where_it_is() {

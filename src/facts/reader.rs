@@ -18,6 +18,7 @@ use rustix::fs::RawDir;
 use serde::{Deserialize, Serialize};
 
 use super::attributes::AttributeFolder;
+use super::kept_files::KeptFiles;
 use super::natural::sort;
 
 /// In bytes: no file that this reader reads is longer, so a longer file is not what its path suggests.
@@ -52,11 +53,12 @@ impl Unreadable {
 pub struct Reader {
     root: PathBuf,
     unreadable: RefCell<Vec<Unreadable>>,
+    pub(super) kept: Option<KeptFiles>,
 }
 
 impl Reader {
     pub fn new(root: &Path) -> Reader {
-        Reader { root: root.to_owned(), unreadable: RefCell::default() }
+        Reader { root: root.to_owned(), unreadable: RefCell::default(), kept: None }
     }
 
     /// Returns a reader that finds nothing.
@@ -163,12 +165,12 @@ impl Reader {
     /// Returns the text of a kernel attribute that many devices have, with the fewest system calls: open,
     /// read, close.
     pub fn attribute(&self, path: &Path) -> Result<String, Errno> {
-        short_text(open(path, OpenFor::Read, Links::Followed)?)
+        self.attribute_of(|| path.to_owned(), || open(path, OpenFor::Read, Links::Followed))
     }
 
     /// Returns a directory with many attributes. If it does not exist, all of its attributes are missing.
     pub fn folder(&self, path: impl AsRef<Path>) -> AttributeFolder<'_> {
-        AttributeFolder::open(self, self.path(path))
+        AttributeFolder::new(self, self.path(path))
     }
 
     /// Returns the text of a file as a number. Records a text that is not a number as unreadable.
@@ -287,13 +289,6 @@ fn resolved_by_kernel(path: &Path) -> Option<String> {
     (resolved.starts_with('/') && !resolved.ends_with(" (deleted)")).then(|| resolved.to_owned())
 }
 
-/// Returns the text of an attribute, up to 256 bytes.
-pub(super) fn short_text(mut file: File) -> Result<String, Errno> {
-    let mut buffer = [0; 256];
-    let length = file.read(&mut buffer).map_err(errno)?;
-    Ok(clean(buffer.get(..length).unwrap_or_default().to_vec()))
-}
-
 /// Why a file was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadFailure {
@@ -331,7 +326,7 @@ pub(crate) fn describe(errno: Errno) -> String {
     format!("{errno:?} ({})", errno.desc())
 }
 
-fn errno(error: std::io::Error) -> Errno {
+pub(super) fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
@@ -424,7 +419,7 @@ fn decoded(bytes: Vec<u8>) -> String {
 
 /// Makes text safe to print: replaces bytes that are not UTF-8, and control characters except newlines and
 /// tabs, and removes white space at the end.
-fn clean(bytes: Vec<u8>) -> String {
+pub(super) fn clean(bytes: Vec<u8>) -> String {
     let mut text = decoded(bytes);
     text.truncate(text.trim_end().len());
     // Nearly all kernel files are plain ASCII.

@@ -14,7 +14,7 @@ use crate::config::{Config, TOKEN_VARIABLE, WatchOption};
 use crate::facts::environment::Environment;
 use crate::facts::identity::{age, started};
 use crate::facts::port_counters::Counters;
-use crate::facts::port_look::{self, PortLook, UsedGid};
+use crate::facts::port_look::{self, KnownPort, Looker, PortLook, UsedGid};
 use crate::facts::rdma::LinkLayer;
 use crate::facts::start::LookedAfterBy;
 use crate::facts::{Facts, Reader};
@@ -188,8 +188,9 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
     };
     let first: Vec<PortLook> = ports.iter().map(|port| port.first.clone()).collect();
     renew(&ports, &first);
+    let mut looker = Looker::new(Path::new("/"));
     let look = |ports: &[WatchedPort]| {
-        let looks = looks(ports);
+        let looks = look_again(&mut looker, ports);
         seen.watch(ran + began.elapsed(), ports, &looks);
         leave(&json::line(&seen));
         renew(ports, &looks);
@@ -209,13 +210,16 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
     )
 }
 
-/// Reads the ports with a new reader, because a reader remembers what it could not read.
+/// Looks at the ports once.
 fn looks(ports: &[WatchedPort]) -> Vec<PortLook> {
-    let reader = Reader::new(Path::new("/"));
-    let counters = Counters::new(&reader);
-    let look = |port: &WatchedPort| {
-        let WatchedPort { hca, port, gid, first, .. } = port;
-        port_look::read(&reader, &counters, hca, *port, gid.as_ref(), Some(first))
-    };
-    ports.iter().map(look).collect()
+    look_again(&mut Looker::new(Path::new("/")), ports)
+}
+
+fn look_again(looker: &mut Looker, ports: &[WatchedPort]) -> Vec<PortLook> {
+    looker.look(ports.iter().map(|WatchedPort { hca, port, gid, first, .. }| KnownPort {
+        hca,
+        port: *port,
+        gid: gid.as_ref(),
+        before: first,
+    }))
 }

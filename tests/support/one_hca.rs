@@ -1,6 +1,7 @@
 //! A machine with one HCA, of directories that stand in for those of the kernel, and jobs on it.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
 use nix::libc;
@@ -58,10 +59,15 @@ impl Host {
     pub fn write(&self, path: &str, text: &str) {
         let path = self.folder.path().join("sys").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // At once, as the kernel's files never are empty.
-        let new = path.with_extension("new");
-        fs::write(&new, format!("{text}\n")).unwrap();
-        fs::rename(new, path).unwrap();
+        let mut text = format!("{text}\n");
+        let Ok(file) = fs::OpenOptions::new().write(true).open(&path) else {
+            return fs::write(&path, text).unwrap();
+        };
+        // At once and in the same file, as the kernel changes it: it is never empty, and may be open. Blanks stand for
+        // what the text had more before.
+        let length = file.metadata().unwrap().len() as usize;
+        text.extend(std::iter::repeat_n('\n', length.saturating_sub(text.len())));
+        file.write_all_at(text.as_bytes(), 0).unwrap();
     }
 
     /// Changes a file of the port.
