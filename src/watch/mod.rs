@@ -13,15 +13,19 @@ mod link;
 mod ranks;
 pub(crate) mod ras;
 
+use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::port_look::PortLook;
 use crate::finding::Finding;
 use crate::sys::seccomp::refuse_what_is_never_called;
 use crate::sys::{memory, signals};
+use crate::wire::connection::timeout;
 use command::OnFinding;
 use job::{Job, JobOrders};
 use judge::Judge;
@@ -69,12 +73,20 @@ pub(crate) fn run(
         let next = Instant::now() + orders.interval;
         while Instant::now() < next {
             command.go_on(Instant::now()).iter().for_each(|message| warn(message));
+            // Without an answer, nothing more is called: what is called here stays in memory while it waits.
+            if let Some(of_ranks) = ranks.as_mut().and_then(Ranks::go_on) {
+                for finding in judge.pass(started.elapsed(), vec![of_ranks]) {
+                    say(&finding);
+                    command.take(&finding);
+                }
+            }
+            let (answer, late) = ranks.as_ref().and_then(Ranks::awaited).unzip();
             let wake = command.wake_at().map_or(next, |at| at.min(next));
+            let wake = late.map_or(wake, |at| at.min(wake));
             // The end of the command comes as a signal.
             match &mut job {
-                Some(job) => job.wait(wake),
-                None if signals::wait(Some(wake)).is_err() => sleep(orders.interval),
-                None => {}
+                Some(job) => job.wait(wake, answer),
+                None => wait(wake, answer),
             }
         }
         // The judge reports each change only once, so whatever is not said here is never said.
@@ -90,4 +102,25 @@ pub(crate) fn run(
             command.take(&finding);
         }
     }
+}
+
+/// Waits for a signal, for what `also` names, or until this time.
+fn wait(until: Instant, also: Option<PollFd>) {
+    let left = || until.saturating_duration_since(Instant::now());
+    let Some(also) = also else {
+        if signals::wait(Some(until)).is_err() {
+            sleep(left());
+        }
+        return;
+    };
+    let pending = signals::pending_fd().ok();
+    let signals = pending.as_ref().map(|pending| PollFd::new(pending.as_fd(), PollFlags::POLLIN));
+    let mut fds: Vec<PollFd> = signals.into_iter().chain([also]).collect();
+    match poll(&mut fds, timeout(left())) {
+        // EINTR is harmless: the caller looks again.
+        Ok(_) | Err(Errno::EINTR) => {}
+        // A filter, or a limit: the ports are watched all the same.
+        Err(_) => sleep(left().min(Duration::from_secs(1))),
+    }
+    while let Ok(Some(_)) = signals::take() {}
 }

@@ -3,8 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use nix::poll::PollFd;
+
 use super::ras::answer::Answer;
-use super::ras::client::{DEADLINE, Failure, ask};
+use super::ras::client::{DEADLINE, Failure, Query};
 use super::ras::judge::judge;
 use super::ras::names::Names;
 use super::ras::words;
@@ -13,10 +15,15 @@ use crate::text::{shortened, visible};
 
 const PAUSE: Duration = Duration::from_secs(60);
 
+/// How long the name of the server may take to resolve. Looks at the ports wait for that, and for nothing else.
+const LOOK_UP: Duration = Duration::from_secs(1);
+
 pub(super) struct Ranks {
     /// The address in the form of NCCL_RAS_ADDR.
     address: String,
     asked: Option<Instant>,
+    /// The question that is not answered yet, and how long before it the first one was.
+    query: Option<(Query, Option<Duration>)>,
     first: Option<Answer>,
     /// RAS has answered twice, or failed once, since data stopped moving.
     is_done: bool,
@@ -24,35 +31,56 @@ pub(super) struct Ranks {
 
 impl Ranks {
     pub(super) fn new(address: String) -> Ranks {
-        Ranks { address, asked: None, first: None, is_done: false }
+        Ranks { address, asked: None, query: None, first: None, is_done: false }
     }
 
-    /// Call this after each reading, with whether nothing moves. Asks RAS if it is time, for at most
-    /// [`DEADLINE`].
+    /// Call this after each reading, with whether nothing moves. Begins to ask RAS if it is time.
     pub(super) fn ask(&mut self, rests: bool) -> Option<Finding> {
         if !rests {
-            (self.first, self.is_done) = (None, false);
+            (self.query, self.first, self.is_done) = (None, None, false);
             return None;
         }
         let now = Instant::now();
         let apart = self.asked.map(|asked| now - asked);
-        if self.is_done || apart.is_some_and(|apart| apart < PAUSE) {
+        let is_early = apart.is_some_and(|apart| apart < PAUSE);
+        if self.is_done || self.query.is_some() || is_early {
             return None;
         }
         self.asked = Some(now);
-        let before = self.first.take();
-        match ask(&self.address, now + DEADLINE) {
+        match Query::begin(&self.address, now + LOOK_UP, now + DEADLINE) {
+            Ok(query) => {
+                self.query = Some((query, apart));
+                self.go_on()
+            }
+            Err(failure) => self.fails(&failure),
+        }
+    }
+
+    /// Takes what RAS has answered by now.
+    pub(super) fn go_on(&mut self) -> Option<Finding> {
+        let (query, apart) = self.query.as_mut()?;
+        let (answer, apart) = (query.go_on()?, *apart);
+        self.query = None;
+        match answer {
             Ok(answer) => {
+                let before = self.first.take();
                 let said = said(before.as_ref().zip(apart), &answer, &Names::of_this_host());
                 self.is_done = before.is_some();
                 self.first = (!self.is_done).then_some(answer);
                 said
             }
-            Err(failure) => {
-                self.is_done = true;
-                failed(&self.address, &failure)
-            }
+            Err(failure) => self.fails(&failure),
         }
+    }
+
+    fn fails(&mut self, failure: &Failure) -> Option<Finding> {
+        (self.first, self.is_done) = (None, true);
+        failed(&self.address, failure)
+    }
+
+    /// Returns what to wait for, and until when, if a question is not answered yet.
+    pub(super) fn awaited(&self) -> Option<(PollFd<'_>, Instant)> {
+        self.query.as_ref().map(|(query, _)| (query.fd(), query.wake_at()))
     }
 }
 
@@ -81,6 +109,8 @@ fn failed(address: &str, failure: &Failure) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
     use crate::finding::Severity;
     use crate::watch::ras::answer::{Communicator, CommunicatorId, Rank, State};
@@ -141,9 +171,47 @@ mod tests {
         let mut ranks = Ranks::new(listener.local_addr().unwrap().to_string());
         drop(listener);
         assert_eq!((ranks.ask(false), ranks.asked), (None, None));
-        assert_eq!((ranks.ask(true), ranks.is_done), (None, true));
+        assert_eq!(ranks.ask(true), None);
+        while let Some((fd, _)) = ranks.awaited() {
+            nix::poll::poll(&mut [fd], nix::poll::PollTimeout::NONE).unwrap();
+            assert_eq!(ranks.go_on(), None);
+        }
+        assert!(ranks.is_done);
         let asked = ranks.asked;
         assert_eq!((ranks.ask(true), ranks.asked), (None, asked));
         assert!(failed("localhost:28028", &Failure::TooLate).is_some());
+    }
+
+    #[test]
+    fn a_question_that_is_not_answered_yet_holds_up_nothing() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ranks = Ranks::new(listener.local_addr().unwrap().to_string());
+        let began = Instant::now();
+        assert_eq!((ranks.ask(true), ranks.is_done), (None, false));
+        let (mut server, _) = listener.accept().unwrap();
+        let asked = ranks.asked;
+        assert_eq!((ranks.go_on(), ranks.ask(true), ranks.asked), (None, None, asked), "it is not asked twice");
+        // Less than a server may take to greet: no call has waited for it.
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        let answer = std::thread::spawn(move || {
+            let mut question = Vec::new();
+            while !question.ends_with(b"STATUS\n") {
+                let mut byte = [0];
+                server.read_exact(&mut byte).unwrap();
+                question.extend(byte);
+            }
+            server.write_all(include_bytes!("ras/recorded/2.28.9-dead.txt")).unwrap();
+        });
+        let said = loop {
+            if let Some(said) = ranks.go_on() {
+                break said;
+            }
+            let (fd, until) = ranks.awaited().unwrap();
+            let left = until.saturating_duration_since(Instant::now());
+            nix::poll::poll(&mut [fd], crate::wire::connection::timeout(left)).unwrap();
+        };
+        assert!(said.message.starts_with("NCCL's RAS (2.28.9): rank 1 of 3 on "), "{said:?}");
+        assert!(ranks.awaited().is_none() && ranks.first.is_some());
+        answer.join().unwrap();
     }
 }

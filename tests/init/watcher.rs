@@ -1,6 +1,7 @@
 //! Tests the watcher beside a job, on a made-up /sys whose files change while the job runs.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -275,6 +276,25 @@ fn it_asks_ras_when_nothing_moves() {
     served.join().unwrap();
     let said = stop(running);
     assert_eq!(said.matches("NCCL's RAS (").count(), 1, "it is asked again after a minute: {said}");
+}
+
+/// The kernel connects the watcher to a process that is stopped.
+#[test]
+fn a_ras_that_does_not_answer_delays_no_look() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let host = Host::with_infiniband();
+    let options = ["--watch-after", "300ms", "--set", &format!("NCCL_RAS_ADDR={address}")];
+    let mut running = host.job(&options);
+    running.wait_for_error("no data has moved over mlx5_0 in the first ");
+    let asked = listener.accept().unwrap();
+    host.port("state", "1: DOWN");
+    running.wait_for_error("mlx5_0 is no longer active.");
+    host.port("state", "4: ACTIVE");
+    running.wait_for_error("mlx5_0 is active again");
+    let said = stop(running);
+    assert!(!said.contains("NCCL's RAS"), "it still waited for an answer: {said}");
+    drop(asked);
 }
 
 #[test]

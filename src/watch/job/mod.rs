@@ -74,25 +74,27 @@ impl Job {
         Some(Job { started: Instant::now(), signals, own: Own::default(), role, files })
     }
 
-    /// Waits for a signal, or until this time, and meanwhile serves the other nodes.
-    pub(super) fn wait(&mut self, until: Instant) {
+    /// Waits for a signal, for what `also` names, or until this time, and meanwhile serves the other nodes.
+    pub(super) fn wait(&mut self, until: Instant, also: Option<PollFd>) {
         while Instant::now() < until {
             let now = self.started.elapsed();
             match &mut self.role {
                 Role::Zero(zero) => zero.go_on(now),
                 Role::Node(node) => node.go_on(now, &self.own),
             }
-            if self.sleep(until) {
+            if self.sleep(until, also.clone()) {
                 while let Ok(Some(_)) = signals::take() {}
                 return;
             }
         }
     }
 
-    /// Waits until something happens, and returns whether that is a signal.
-    fn sleep(&self, until: Instant) -> bool {
+    /// Waits until something happens, and returns whether that is a signal, or what `also` names.
+    fn sleep<'a>(&'a self, until: Instant, also: Option<PollFd<'a>>) -> bool {
         let now = self.started.elapsed();
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        fds.extend(also);
+        let callers = fds.len();
         let wake = match &self.role {
             Role::Zero(zero) => {
                 fds.extend(zero.fds(now).map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
@@ -114,7 +116,7 @@ impl Job {
             // A filter, or a limit: the ports are watched all the same.
             Err(_) => sleep(left.min(Duration::from_secs(1))),
         }
-        fds.first().and_then(PollFd::revents).is_some_and(|happened| !happened.is_empty())
+        fds.iter().take(callers).any(|fd| fd.any() == Some(true))
     }
 
     /// Takes a look at all ports, and returns what is to be said of the job.

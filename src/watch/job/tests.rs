@@ -247,11 +247,11 @@ fn a_node_0_that_never_stops_asking_is_left() {
 #[test]
 fn a_watcher_sleeps_until_a_signal_or_the_time() {
     let mut job = Job::new(orders(0, 2, free_port()), TOKEN, SECOND, SECOND).unwrap();
-    job.wait(Instant::now() + Duration::from_millis(20));
+    job.wait(Instant::now() + Duration::from_millis(20), None);
     let until = Instant::now() + Duration::from_millis(300);
     let (mut wakes, before) = (0, Instant::now());
     while Instant::now() < until {
-        job.sleep(until);
+        job.sleep(until, None);
         wakes += 1;
     }
     assert!(wakes < 4, "{wakes} in {:?}", before.elapsed());

@@ -1,13 +1,15 @@
-//! Queries the RAS server of a process on this host. The client needs no thread, and finishes by its
-//! deadline, whatever the server does.
+//! Queries the RAS server of a process on this host. The client needs no thread, never waits by itself, and finishes by
+//! its deadline, whatever the server does.
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect};
 
 use super::answer::Answer;
 use super::protocol::{self, LONGEST, Unreadable};
@@ -43,27 +45,78 @@ pub(crate) enum Failure {
     Unreadable(Unreadable),
 }
 
-/// Queries the server at an address in the form of NCCL_RAS_ADDR.
+/// A question to the server at an address. It never waits: each call does what it can do now.
+pub(crate) struct Query {
+    sockets: Vec<SocketAddr>,
+    /// Which of them is asked, and the exchange with it.
+    place: usize,
+    exchange: Exchange,
+    until: Instant,
+}
+
+impl Query {
+    /// Begins to ask at an address in the form of NCCL_RAS_ADDR. A name may take until `resolved` to resolve.
+    ///
+    /// # Errors
+    /// The address cannot be used, or no process listens there.
+    pub(crate) fn begin(address: &str, resolved: Instant, until: Instant) -> Result<Query, Failure> {
+        let sockets = sockets(address, resolved.min(until))?;
+        let (place, exchange) = first_open(&sockets, 0, until)?;
+        Ok(Query { sockets, place, exchange, until })
+    }
+
+    /// Sends and takes what it can; `None` if the answer is not complete yet.
+    pub(crate) fn go_on(&mut self) -> Option<Result<Answer, Failure>> {
+        let next = match self.exchange.go_on(self.until)? {
+            Ok(bytes) => return Some(protocol::read(&bytes).map_err(Failure::Unreadable)),
+            // An IPv4 server does not listen at the IPv6 address of the same name, and vice versa.
+            Err(Failure::Refused) => self.place + 1,
+            // Another process may get the next connection.
+            Err(Failure::Silent) => 0,
+            Err(failure) => return Some(Err(failure)),
+        };
+        match first_open(&self.sockets, next, self.until) {
+            Ok((place, exchange)) => (self.place, self.exchange) = (place, exchange),
+            Err(failure) => return Some(Err(failure)),
+        }
+        None
+    }
+
+    /// Returns what to wait for before [`Query::go_on`].
+    pub(crate) fn fd(&self) -> PollFd<'_> {
+        self.exchange.fd()
+    }
+
+    /// Returns when to go on if nothing happens.
+    pub(crate) fn wake_at(&self) -> Instant {
+        self.exchange.patience(self.until)
+    }
+}
+
+/// Begins an exchange at the first of these addresses, from `place` on, at which a process listens.
+fn first_open(sockets: &[SocketAddr], place: usize, until: Instant) -> Result<(usize, Exchange), Failure> {
+    for (place, socket) in sockets.iter().enumerate().skip(place) {
+        match Exchange::begin(*socket, until) {
+            Err(Failure::Refused) => {}
+            begun => return Ok((place, begun?)),
+        }
+    }
+    Err(Failure::Refused)
+}
+
+/// Queries the server at an address in the form of NCCL_RAS_ADDR, and waits for its answer.
 ///
 /// # Errors
 /// No answer arrived in time, or it is not from RAS.
 pub(crate) fn ask(address: &str, until: Instant) -> Result<Answer, Failure> {
-    let sockets = sockets(address, until)?;
+    let mut query = Query::begin(address, until, until)?;
     loop {
-        let mut last = Failure::Refused;
-        for socket in &sockets {
-            match exchange(*socket, until) {
-                Ok(bytes) => return protocol::read(&bytes).map_err(Failure::Unreadable),
-                Err(failure) => last = failure,
-            }
-            // An IPv4 server does not listen at the IPv6 address of the same name, and vice versa.
-            if last != Failure::Refused {
-                break;
-            }
+        if let Some(answer) = query.go_on() {
+            return answer;
         }
-        if last != Failure::Silent {
-            return Err(last);
-        }
+        let left = query.wake_at().saturating_duration_since(Instant::now());
+        // EINTR is harmless: the loop tries again.
+        let _ = poll(&mut [query.fd()], timeout(left));
     }
 }
 
@@ -78,51 +131,95 @@ fn sockets(text: &str, until: Instant) -> Result<Vec<SocketAddr>, Failure> {
     address.sockets(until).map_err(|why| Failure::Address(why.to_string()))
 }
 
-/// Sends the question, and returns everything that arrives until the server closes the connection.
-fn exchange(socket: SocketAddr, until: Instant) -> Result<Vec<u8>, Failure> {
-    let greeted_until = until.min(Instant::now() + GREETING);
-    let stream = TcpStream::connect_timeout(&socket, left(until)?).map_err(|error| failed(&error))?;
-    stream.set_nonblocking(true).map_err(|error| failed(&error))?;
-    send(&stream, &protocol::question(PATIENCE.min(left(until)? / 3)), until)?;
-    let mut bytes = Vec::new();
-    let mut buffer = [0; 16 * 1024];
-    loop {
-        match (&stream).read(&mut buffer) {
-            Ok(0) => return Ok(bytes),
-            Ok(length) => bytes.extend_from_slice(buffer.get(..length).unwrap_or_default()),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let end = if bytes.is_empty() { greeted_until } else { until };
-                let late = |_| if end < until { Failure::Silent } else { Failure::TooLate };
-                wait(&stream, PollFlags::POLLIN, end).map_err(late)?;
+/// The question to one server, and what it has answered so far.
+struct Exchange {
+    stream: TcpStream,
+    /// What is still to be sent.
+    question: Vec<u8>,
+    answer: Vec<u8>,
+    greeted_until: Instant,
+}
+
+impl Exchange {
+    fn begin(socket: SocketAddr, until: Instant) -> Result<Exchange, Failure> {
+        let greeted_until = until.min(Instant::now() + GREETING);
+        let question = protocol::question(PATIENCE.min(left(until)? / 3));
+        let stream = begin_to_connect(socket).map_err(|error| failed(&error))?;
+        Ok(Exchange { stream, question, answer: Vec::new(), greeted_until })
+    }
+
+    /// Returns everything that has come when the server has closed the connection; `None` before.
+    fn go_on(&mut self, until: Instant) -> Option<Result<Vec<u8>, Failure>> {
+        match self.exchange(until) {
+            Ok(true) => Some(Ok(std::mem::take(&mut self.answer))),
+            Ok(false) => None,
+            Err(failure) => Some(Err(failure)),
+        }
+    }
+
+    /// Returns whether the answer is complete.
+    fn exchange(&mut self, until: Instant) -> Result<bool, Failure> {
+        if !self.send()? {
+            return self.late(until).map(|()| false);
+        }
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Ok(true),
+                Ok(length) => self.answer.extend_from_slice(buffer.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return self.late(until).map(|()| false);
+                }
+                Err(error) => return Err(failed(&error)),
             }
-            Err(error) => return Err(failed(&error)),
+            if self.answer.len() > LONGEST {
+                return Err(Failure::TooLong);
+            }
+            // This does not read forever from a server that sends without end.
+            left(until)?;
         }
-        if bytes.len() > LONGEST {
-            return Err(Failure::TooLong);
+    }
+
+    /// Returns whether the whole question is sent. A socket that is not connected yet takes nothing.
+    fn send(&mut self) -> Result<bool, Failure> {
+        while !self.question.is_empty() {
+            match self.stream.write(&self.question) {
+                Ok(length) => drop(self.question.drain(..length.min(self.question.len()))),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(failed(&error)),
+            }
         }
-        // This does not wait forever for a server that sends without end.
-        left(until)?;
+        Ok(true)
+    }
+
+    fn late(&self, until: Instant) -> Result<(), Failure> {
+        match left(self.patience(until)) {
+            Err(_) if self.patience(until) < until => Err(Failure::Silent),
+            in_time => in_time.map(drop),
+        }
+    }
+
+    /// Returns until when it may take for something to come.
+    fn patience(&self, until: Instant) -> Instant {
+        if self.answer.is_empty() { self.greeted_until } else { until }
+    }
+
+    fn fd(&self) -> PollFd<'_> {
+        let what = if self.question.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
+        PollFd::new(self.stream.as_fd(), what)
     }
 }
 
-fn send(stream: &TcpStream, mut bytes: &[u8], until: Instant) -> Result<(), Failure> {
-    let mut stream = stream;
-    while !bytes.is_empty() {
-        match stream.write(bytes) {
-            Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(stream, PollFlags::POLLOUT, until)?,
-            Err(error) => return Err(failed(&error)),
-        }
+fn begin_to_connect(socket: SocketAddr) -> Result<TcpStream, std::io::Error> {
+    let family = if socket.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = nix::sys::socket::socket(family, SockType::Stream, flags, None)?;
+    match connect(fd.as_raw_fd(), &SockaddrStorage::from(socket)) {
+        Ok(()) | Err(Errno::EINPROGRESS) => Ok(fd.into()),
+        Err(error) => Err(error.into()),
     }
-    Ok(())
-}
-
-fn wait(stream: &TcpStream, what: PollFlags, until: Instant) -> Result<(), Failure> {
-    // EINTR is harmless: the caller tries again.
-    let _ = poll(&mut [PollFd::new(stream.as_fd(), what)], timeout(left(until)?));
-    Ok(())
 }
 
 fn left(until: Instant) -> Result<Duration, Failure> {
