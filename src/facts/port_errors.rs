@@ -150,6 +150,15 @@ impl PortErrors {
         before.is_active() && (self.state.is_some_and(|state| state != ACTIVE) || self.is_gone())
     }
 
+    /// Returns this look with the last known value of each counter that it does not show.
+    pub(crate) fn with_known(mut self, before: &PortErrors) -> PortErrors {
+        self.counts.resize(self.counts.len().max(before.counts.len()), None);
+        for (now, before) in self.counts.iter_mut().zip(&before.counts) {
+            *now = now.or(*before);
+        }
+        self
+    }
+
     pub(crate) fn has_state(&self, state: Option<u64>) -> bool {
         self.state == state
     }

@@ -27,6 +27,18 @@ pub(crate) struct PortLook {
     pub gid: Option<GidPlace>,
 }
 
+impl PortLook {
+    /// Returns this look with the last known value of each counter that it does not show: what is counted until the
+    /// counter shows again is not lost. The port itself is as this look shows it.
+    pub(crate) fn with_known(self, before: &PortLook) -> PortLook {
+        PortLook {
+            traffic: self.traffic.with_known(before.traffic),
+            errors: self.errors.with_known(&before.errors),
+            ..self
+        }
+    }
+}
+
 /// The GID that the job uses on a RoCE port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UsedGid {

@@ -42,6 +42,15 @@ impl Traffic {
         }
     }
 
+    /// Returns this look with the last known value of each counter that it does not show.
+    pub(crate) fn with_known(self, before: Traffic) -> Traffic {
+        Traffic {
+            sent: self.sent.with_known(before.sent),
+            received: self.received.with_known(before.received),
+            requests: self.requests.or(before.requests),
+        }
+    }
+
     /// Returns what has gone in either direction.
     pub(crate) fn both(self) -> CounterValue {
         CounterValue {
@@ -85,6 +94,10 @@ fn since(now: Option<u64>, before: Option<u64>) -> Option<u64> {
 impl CounterValue {
     fn since(self, before: CounterValue) -> CounterValue {
         CounterValue { bytes: since(self.bytes, before.bytes), packets: since(self.packets, before.packets) }
+    }
+
+    fn with_known(self, before: CounterValue) -> CounterValue {
+        CounterValue { bytes: self.bytes.or(before.bytes), packets: self.packets.or(before.packets) }
     }
 
     fn plus(self, other: CounterValue) -> CounterValue {

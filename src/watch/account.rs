@@ -20,20 +20,25 @@ pub(crate) struct Seen(Vec<SeenPort>);
 /// Sums over the looks, because a counter may begin anew in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SeenPort {
+    /// The last look, with the last known value of each counter.
     last: PortLook,
     moved: Traffic,
     errors: Tally,
+    /// Whether the port was active at the start, and is not now.
     is_lost: bool,
+    is_gone: bool,
     /// How often it was no longer active, or gone, and when it was found so last, since the start.
     losses: u32,
     lost_at: Option<Duration>,
 }
 
 impl SeenPort {
-    fn add(&mut self, now: &PortLook) {
+    fn add(&mut self, port: &WatchedPort, now: &PortLook) {
         self.moved = self.moved.plus(now.traffic.since(self.last.traffic));
         self.errors.add(&now.errors.since(&self.last.errors));
-        self.last = now.clone();
+        self.is_lost = now.errors.is_lost_since(&port.first.errors);
+        self.is_gone = now.errors.is_gone() && !port.first.errors.is_gone();
+        self.last = now.clone().with_known(&self.last);
     }
 }
 
@@ -46,6 +51,7 @@ impl Seen {
             moved: port.first.traffic.since(port.first.traffic),
             errors: Tally::default(),
             is_lost: false,
+            is_gone: false,
             losses: 0,
             lost_at: None,
         };
@@ -64,8 +70,7 @@ impl Seen {
             if is_lost || !rises.is_empty() {
                 seen.lost_at = Some(at);
             }
-            seen.is_lost = is_lost;
-            seen.add(now);
+            seen.add(port, now);
         }
     }
 }
@@ -121,7 +126,10 @@ impl Account {
         };
         match now {
             Some(now) if is_watched => seen.watch(ran, ports, now),
-            Some(now) => seen.0.iter_mut().zip(now).for_each(|(seen, now)| seen.add(now)),
+            Some(now) => {
+                let pairs = seen.0.iter_mut().zip(ports).zip(now);
+                pairs.for_each(|((seen, port), now)| seen.add(port, now));
+            }
             None => {}
         }
         let rails = ports.iter().zip(seen.0).map(|(port, seen)| Rail::new(port, seen, ran)).collect();
@@ -172,8 +180,8 @@ impl Rail {
             port: port.port,
             is_infiniband: port.is_infiniband,
             moved: seen.moved,
-            is_lost: seen.last.errors.is_lost_since(&port.first.errors),
-            is_gone: seen.last.errors.is_gone() && !port.first.errors.is_gone(),
+            is_lost: seen.is_lost,
+            is_gone: seen.is_gone,
             downs: (count.max(seen.losses.into()), is_least),
             down_ago: seen.lost_at.map(|at| ran.saturating_sub(at)),
             rises,
@@ -290,6 +298,29 @@ mod tests {
         let account = given(&ports, None, &[now], seconds(60));
         assert_eq!(account.rails[0].amount(Unit::Bytes), Some(2000));
         assert_eq!(account.rails[0].down_ago, None);
+    }
+
+    #[test]
+    fn a_counter_that_is_not_shown_for_a_look_loses_nothing() {
+        let (host, ports) = start();
+        let mut seen = Seen::new(&ports);
+        let looks = [
+            [(SENT, "1100"), (ENDED, "8")],
+            [(SENT, "N/A"), (ENDED, "")],
+            [(SENT, "1300"), (ENDED, "9")],
+        ];
+        for (at, files) in (1..).zip(&looks) {
+            seen.watch(seconds(10 * at), &ports, &[host.look(files)]);
+        }
+        let account = Account::new(&ports, Some(seen), None, seconds(60)).unwrap();
+        let rail = &account.rails[0];
+        assert_eq!((rail.amount(Unit::Bytes), rail.rises[0].count), (Some(4 * 300), 2));
+        // One that is not there at the end is known from before.
+        let mut seen = Seen::new(&ports);
+        seen.watch(seconds(10), &ports, &[host.look(&[(SENT, "1300"), (ENDED, "9")])]);
+        let account = given(&ports, Some(seen), &[PortLook::default()], seconds(60));
+        let rail = &account.rails[0];
+        assert_eq!((rail.amount(Unit::Bytes), rail.is_gone, rail.is_lost), (Some(4 * 300), true, true));
     }
 
     #[test]

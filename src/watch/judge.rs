@@ -47,6 +47,7 @@ pub(super) struct Judge {
     ports: Vec<WatchedPort>,
     /// How long traffic may pause before this is reported.
     after: Duration,
+    /// The last reading of each port, with the last known value of each counter.
     last: Vec<PortLook>,
     last_at: Duration,
     /// Since when each port has been inactive or gone.
@@ -93,7 +94,8 @@ impl Judge {
         findings.extend(self.identity.judge(at, &self.ports, &looks, &sound));
         findings.extend(self.counters(at, &looks, &sound));
         findings.extend(self.movement(at, &looks, &sound));
-        self.last = looks;
+        let last = looks.into_iter().zip(&self.last);
+        self.last = last.map(|(look, before)| look.with_known(before)).collect();
         self.last_at = at;
         self.fold.pass(at, findings)
     }
@@ -318,6 +320,20 @@ mod tests {
         assert!(said(&mut judge, 40, [counted("completer_retry_err", 5), up(0)]).is_empty());
         let told = said(&mut judge, 50, [counted("completer_retry_err", 905), up(0)]);
         assert!(matches!(&told[..], [one] if one.starts_with("Packets were sent again in 10s: mlx5_1: ")));
+    }
+
+    #[test]
+    fn errors_that_were_counted_while_a_counter_did_not_show_are_told() {
+        let mut judge = judge(600);
+        let counted = |count: &[(&str, u64)]| {
+            look(Some("4: ACTIVE\n"), &[&[("sent_pkts", 9), ("rcvd_pkts", 0), ("link_downed", 0)], count].concat())
+        };
+        let ended = |count| counted(&[("retry_exceeded_err", count)]);
+        assert!(said(&mut judge, 10, [ended(1), up(0)]).is_empty());
+        assert!(said(&mut judge, 20, [counted(&[]), up(0)]).is_empty());
+        let told = said(&mut judge, 30, [ended(3), up(0)]);
+        assert!(matches!(&told[..], [one] if one.starts_with("Queue pairs failed in 10s: mlx5_1: 2 ")), "{told:?}");
+        assert!(said(&mut judge, 40, [ended(3), up(0)]).is_empty());
     }
 
     #[test]
