@@ -1,5 +1,6 @@
 //! The main job, in order: configuration, facts, plan, checks, apply, exec.
 
+mod account;
 mod decide;
 mod enter;
 mod execute;
@@ -14,13 +15,13 @@ mod starts;
 mod traffic;
 mod under_way;
 
+pub(crate) use account::{account_so_far, give_account};
 pub use decide::{changed_since, decide, decide_here};
 pub use enter::enter;
 pub use execute::{PartialPreparation, execute, execute_decided, execute_filled, execute_untouched};
 pub use not_run::exec_failed;
 pub use refuse::{last_words, leave_behind, leave_reason, refuse, refuse_and_tell, refusing};
 pub use traffic::watch;
-pub(crate) use traffic::{account_so_far, give_account};
 pub use under_way::UnderWay;
 
 use std::ffi::CString;

@@ -1,24 +1,19 @@
-//! The job's RDMA traffic, and the errors of its ports. The counters before the job are noted
-//! for the init of the command, which gives an account of the difference when the command has ended.
+//! The watcher of the job's ports. What they show before the job is noted for the init of the command: for the watcher,
+//! and for the account when the command has ended.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::metrics_file::MetricsFile;
-use super::refuse::leave_account;
 use crate::config::{Config, TOKEN_VARIABLE, WatchOption};
 use crate::facts::environment::Environment;
-use crate::facts::identity::{age, started};
 use crate::facts::port_counters::Counters;
 use crate::facts::port_look::{self, KnownPort, Looker, PortLook, UsedGid};
 use crate::facts::rdma::LinkLayer;
 use crate::facts::start::LookedAfterBy;
 use crate::facts::{Facts, Reader};
-use crate::init::{AccountOutcome, AtEnd, HandoffMemory};
 use crate::json;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::predict::GidUse;
@@ -26,22 +21,21 @@ use crate::libraries::nccl::ras::{Ras, ras};
 use crate::libraries::nccl::version::SEARCHES_GIDS;
 use crate::log::{Format, Level, Log};
 use crate::plan::{Plan, PortVerdict, failover};
-use crate::report::account::{When, lines};
 use crate::report::start;
 use crate::state::run::Unwatched;
 use crate::sys::environ;
-use crate::watch::account::{Account, Seen};
+use crate::watch::account::Seen;
 use crate::watch::job::JobOrders;
 use crate::watch::{self, WatchOrders, WatchedPort};
 
 /// What the command's init keeps until the end.
 #[derive(Serialize, Deserialize)]
-struct Note {
-    format: Format,
-    level: Level,
+pub(super) struct Note {
+    pub format: Format,
+    pub level: Level,
     /// The ports that the job will use, with their state before the job.
-    ports: Vec<WatchedPort>,
-    watch: WatchOrders,
+    pub ports: Vec<WatchedPort>,
+    pub watch: WatchOrders,
     /// The file for node_exporter.
     metrics: Option<PathBuf>,
 }
@@ -117,63 +111,6 @@ fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
     Some(UsedGid { index: u32::try_from(*index).ok()?, gid: gid.gid, kind: gid.kind.clone(), is_searched })
 }
 
-/// Gives the account of the job since the note was made. Call this in a separate process: a driver may take long.
-pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
-    let Ok(Note { format, level, ports, .. }) = json::read(note) else { return AccountOutcome::Sound };
-    let log = Log::start(format, level.min(Level::Info), Log::patient());
-    let now = at_end.looks.then(|| looks(&ports));
-    if now.is_none() {
-        log.warn("The HCAs did not answer when the command had ended: a driver hangs.");
-    }
-    let Some(account) = account(&ports, at_end.seen.as_deref(), now.as_deref(), at_end.ran) else {
-        return AccountOutcome::Sound;
-    };
-    start::account(&log, &account);
-    let outcome = if account.is_broken() { AccountOutcome::Broken } else { AccountOutcome::Sound };
-    // A text about a sound fabric would only take the place of what Kubernetes shows otherwise, such as the log's end.
-    if let Some(ended) = at_end.failed
-        && account.is_broken()
-    {
-        let lines = lines(&account, When::AtEnd).into_iter().map(|line| format!(" {line}."));
-        leave_account(&(ended(outcome) + &lines.collect::<String>()));
-    }
-    outcome
-}
-
-/// Returns the account of a job whose command still runs; `None` if its supervisor cannot be asked, or has no note.
-pub(crate) fn account_so_far(command: i32) -> Option<Account> {
-    let (supervisor, memory) = HandoffMemory::beside(command)?;
-    let Note { ports, .. } = json::read(&memory.ports()?).ok()?;
-    let ran = Duration::from_secs(age(started(supervisor)?)?);
-    let seen = memory.seen();
-    // The watcher's last look is recent. Without it, a driver that hangs must not hold up a probe.
-    let now = if seen.is_none() { Some(looks_within(STATUS_PATIENCE, &ports)?) } else { None };
-    account(&ports, seen.as_deref(), now.as_deref(), ran)
-}
-
-/// How long `status` waits for the ports' counters.
-const STATUS_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Looks at the ports in a thread; `None` if that takes longer. A thread that hangs ends with the process.
-fn looks_within(time: Duration, ports: &[WatchedPort]) -> Option<Vec<PortLook>> {
-    let (send, receive) = mpsc::channel();
-    let ports = ports.to_vec();
-    thread::Builder::new().spawn(move || send.send(looks(&ports))).ok()?;
-    receive.recv_timeout(time).ok()
-}
-
-/// Returns the account by a new look at the ports, or without one by what the watcher has seen; `None` if there is
-/// neither.
-fn account(
-    ports: &[WatchedPort],
-    seen: Option<&[u8]>,
-    now: Option<&[PortLook]>,
-    ran: Duration,
-) -> Option<Account> {
-    let seen = seen.and_then(|seen| json::read(seen).ok());
-    Account::new(ports, seen, now, ran)
-}
-
 /// Watches the ports of the note until this process is killed. `ran`: how long ago the supervisor was started;
 /// `leave` keeps what is seen for the account. Call this in a process of its own.
 pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
@@ -211,7 +148,7 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
 }
 
 /// Looks at the ports once.
-fn looks(ports: &[WatchedPort]) -> Vec<PortLook> {
+pub(super) fn looks(ports: &[WatchedPort]) -> Vec<PortLook> {
     look_again(&mut Looker::new(Path::new("/")), ports)
 }
 

@@ -1,0 +1,75 @@
+//! The account of the job's ports: what they have moved and counted since the note was made, at the end of the job and
+//! while it runs.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::refuse::leave_account;
+use super::traffic::{Note, looks};
+use crate::facts::identity::{age, started};
+use crate::facts::port_look::PortLook;
+use crate::init::{AccountOutcome, AtEnd, HandoffMemory};
+use crate::json;
+use crate::log::{Level, Log};
+use crate::report::account::{When, lines};
+use crate::report::start;
+use crate::watch::WatchedPort;
+use crate::watch::account::Account;
+
+/// Gives the account of the job since the note was made. Call this in a separate process: a driver may take long.
+pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
+    let Ok(Note { format, level, ports, .. }) = json::read(note) else { return AccountOutcome::Sound };
+    let log = Log::start(format, level.min(Level::Info), Log::patient());
+    let now = at_end.looks.then(|| looks(&ports));
+    if now.is_none() {
+        log.warn("The HCAs did not answer when the command had ended: a driver hangs.");
+    }
+    let Some(account) = account(&ports, at_end.seen.as_deref(), now.as_deref(), at_end.ran) else {
+        return AccountOutcome::Sound;
+    };
+    start::account(&log, &account);
+    let outcome = if account.is_broken() { AccountOutcome::Broken } else { AccountOutcome::Sound };
+    // A text about a sound fabric would only take the place of what Kubernetes shows otherwise, such as the log's end.
+    if let Some(ended) = at_end.failed
+        && account.is_broken()
+    {
+        let lines = lines(&account, When::AtEnd).into_iter().map(|line| format!(" {line}."));
+        leave_account(&(ended(outcome) + &lines.collect::<String>()));
+    }
+    outcome
+}
+
+/// Returns the account of a job whose command still runs; `None` if its supervisor cannot be asked, or has no note.
+pub(crate) fn account_so_far(command: i32) -> Option<Account> {
+    let (supervisor, memory) = HandoffMemory::beside(command)?;
+    let Note { ports, .. } = json::read(&memory.ports()?).ok()?;
+    let ran = Duration::from_secs(age(started(supervisor)?)?);
+    let seen = memory.seen();
+    // The watcher's last look is recent. Without it, a driver that hangs must not hold up a probe.
+    let now = if seen.is_none() { Some(looks_within(STATUS_PATIENCE, &ports)?) } else { None };
+    account(&ports, seen.as_deref(), now.as_deref(), ran)
+}
+
+/// How long `status` waits for the ports' counters.
+const STATUS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Looks at the ports in a thread; `None` if that takes longer. A thread that hangs ends with the process.
+fn looks_within(time: Duration, ports: &[WatchedPort]) -> Option<Vec<PortLook>> {
+    let (send, receive) = mpsc::channel();
+    let ports = ports.to_vec();
+    thread::Builder::new().spawn(move || send.send(looks(&ports))).ok()?;
+    receive.recv_timeout(time).ok()
+}
+
+/// Returns the account by a new look at the ports, or without one by what the watcher has seen; `None` if there is
+/// neither.
+fn account(
+    ports: &[WatchedPort],
+    seen: Option<&[u8]>,
+    now: Option<&[PortLook]>,
+    ran: Duration,
+) -> Option<Account> {
+    let seen = seen.and_then(|seen| json::read(seen).ok());
+    Account::new(ports, seen, now, ran)
+}
