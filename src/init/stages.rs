@@ -85,6 +85,7 @@ pub(crate) fn supervise(
         forwarding: Forwarding::default(),
         stopping: Stopping::default(),
         watcher: None,
+        watcher_ended: false,
     };
     supervisor.follow(orders);
     let code = supervisor.until_the_end(watch);
@@ -165,6 +166,7 @@ impl Supervisor {
                 let at_end = AtEnd {
                     looks,
                     seen: memory.seen(),
+                    watcher_ended: self.watcher_ended,
                     ran: end.ran,
                     failed: if has_failed { Some(&ended) } else { None },
                 };

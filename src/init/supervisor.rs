@@ -51,6 +51,8 @@ pub(crate) struct AtEnd<'a> {
     pub looks: bool,
     /// What the watcher has seen, if it has left that.
     pub seen: Option<Vec<u8>>,
+    /// Whether the watcher ended before the command.
+    pub watcher_ended: bool,
     /// From the start of the supervisor to the end of the command.
     pub ran: Duration,
     /// If the command has failed: returns how it ended, as a sentence, if the fabric broke or did not.
@@ -82,6 +84,8 @@ pub(super) struct Supervisor {
     pub(super) forwarding: Forwarding,
     pub(super) stopping: Stopping,
     pub(super) watcher: Option<Pid>,
+    /// Whether the watcher ended before the command.
+    pub(super) watcher_ended: bool,
 }
 
 impl Supervisor {

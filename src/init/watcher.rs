@@ -49,12 +49,17 @@ impl Supervisor {
 
     /// Reaps the watcher if it has ended by itself.
     pub(super) fn reap_watcher(&mut self) {
-        self.watcher = self.watcher.take_if(|watcher| !fork::reap_unseen(*watcher, Duration::ZERO));
+        let Some(watcher) = self.watcher else { return };
+        if fork::reap_unseen(watcher, Duration::ZERO) {
+            self.watcher = None;
+            self.watcher_ended = true;
+        }
     }
 
     /// Kills the watcher. When PID 1 exits, the kernel ends the watcher. Below another PID 1, which may not
     /// reap anything, this process reaps it. The watcher may hang in a driver, so the wait is short.
     pub(super) fn end_watcher(&mut self) {
+        self.reap_watcher();
         let Some(watcher) = self.watcher.take() else { return };
         if self.reach == Reach::Descendants {
             // A command that root executes regains the capabilities that the watcher dropped, and the

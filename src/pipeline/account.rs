@@ -15,17 +15,19 @@ use crate::log::{Level, Log};
 use crate::report::account::{When, lines};
 use crate::report::start;
 use crate::watch::WatchedPort;
-use crate::watch::account::Account;
+use crate::watch::account::{Account, Watcher};
 
 /// Gives the account of the job since the note was made. Call this in a separate process: a driver may take long.
 pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
-    let Ok(Note { format, level, ports, .. }) = json::read(note) else { return AccountOutcome::Sound };
+    let Ok(Note { format, level, ports, watch, .. }) = json::read(note) else { return AccountOutcome::Sound };
     let log = Log::start(format, level.min(Level::Info), Log::patient());
     let now = at_end.looks.then(|| looks(&ports));
     if now.is_none() {
         log.warn("The HCAs did not answer when the command had ended: a driver hangs.");
     }
-    let Some(account) = account(&ports, at_end.seen.as_deref(), now.as_deref(), at_end.ran) else {
+    let watcher = Watcher { has_ended: at_end.watcher_ended, interval: watch.interval };
+    let seen = at_end.seen.as_deref().and_then(|seen| json::read(seen).ok());
+    let Some(account) = Account::new(&ports, seen, now.as_deref(), at_end.ran, watcher) else {
         return AccountOutcome::Sound;
     };
     start::account(&log, &account);
@@ -41,14 +43,16 @@ pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
 }
 
 /// Returns the account of a job whose command still runs; `None` if its supervisor cannot be asked, or has no note.
-pub(crate) fn account_so_far(command: i32) -> Option<Account> {
+/// `has_ended`: whether its watcher is gone.
+pub(crate) fn account_so_far(command: i32, has_ended: bool) -> Option<Account> {
     let (supervisor, memory) = HandoffMemory::beside(command)?;
-    let Note { ports, .. } = json::read(&memory.ports()?).ok()?;
+    let Note { ports, watch, .. } = json::read(&memory.ports()?).ok()?;
     let ran = Duration::from_secs(age(started(supervisor)?)?);
     let seen = memory.seen();
     // The watcher's last look is recent. Without it, a driver that hangs must not hold up a probe.
     let now = if seen.is_none() { Some(looks_within(STATUS_PATIENCE, &ports)?) } else { None };
-    account(&ports, seen.as_deref(), now.as_deref(), ran)
+    let seen = seen.and_then(|seen| json::read(&seen).ok());
+    Account::new(&ports, seen, now.as_deref(), ran, Watcher { has_ended, interval: watch.interval })
 }
 
 /// How long `status` waits for the ports' counters.
@@ -60,16 +64,4 @@ fn looks_within(time: Duration, ports: &[WatchedPort]) -> Option<Vec<PortLook>> 
     let ports = ports.to_vec();
     thread::Builder::new().spawn(move || send.send(looks(&ports))).ok()?;
     receive.recv_timeout(time).ok()
-}
-
-/// Returns the account by a new look at the ports, or without one by what the watcher has seen; `None` if there is
-/// neither.
-fn account(
-    ports: &[WatchedPort],
-    seen: Option<&[u8]>,
-    now: Option<&[PortLook]>,
-    ran: Duration,
-) -> Option<Account> {
-    let seen = seen.and_then(|seen| json::read(seen).ok());
-    Account::new(ports, seen, now, ran)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::facts::port_errors::{Rise, Trouble};
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::text::{amount, condensed, counted, duration, visible};
-use crate::watch::account::{Account, Rail, Unit};
+use crate::watch::account::{Account, Rail, Unit, Watched};
 
 /// When the account is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,21 @@ pub(crate) fn lines(account: &Account, when: When) -> Vec<String> {
             .collect(),
     };
     let unwell = unwell.into_iter().map(|rail| not_well(account, rail, when));
-    together.into_iter().chain(apart).chain(unwell).collect()
+    together.into_iter().chain(apart).chain(unwell).chain(unseen(account, when)).collect()
+}
+
+/// Says that the account does not cover the whole time, if a watcher was to see to that.
+fn unseen(account: &Account, when: When) -> Option<String> {
+    const REST: &str = "what happened on the ports since then shows only in their counters";
+    let Watched::Until(at) = account.watched else { return None };
+    if at.is_zero() {
+        return Some(format!("The watcher ended before its first look; {REST}"));
+    }
+    let before = duration(Duration::from_secs(account.ran.saturating_sub(at).as_secs().max(1)));
+    Some(match when {
+        When::Running => format!("The watcher has not looked for {before}; {REST}"),
+        When::AtEnd => format!("The watcher's last look was {before} before the end; {REST}"),
+    })
 }
 
 /// `8 rails (mlx5_0..mlx5_7) sent 2 TiB and received 2 TiB, 12 to 13 % each, without an error`.
@@ -165,6 +179,7 @@ pub(crate) struct Document {
     message: String,
     seconds: f64,
     watched: bool,
+    watched_seconds: Option<f64>,
     broken: bool,
     rails: Vec<RailDocument>,
 }
@@ -203,7 +218,12 @@ impl Document {
                 .collect::<Vec<_>>()
                 .join(" "),
             seconds: account.ran.as_secs_f64(),
-            watched: account.is_watched,
+            watched: account.watched == Watched::Throughout,
+            watched_seconds: match account.watched {
+                Watched::Never => None,
+                Watched::Until(at) => Some(at.as_secs_f64()),
+                Watched::Throughout => Some(account.ran.as_secs_f64()),
+            },
             broken: account.is_broken(),
             rails: account.rails.iter().map(|rail| rail_document(account, rail)).collect(),
         }
@@ -252,7 +272,7 @@ mod tests {
     }
 
     fn account(rails: Vec<Rail>) -> Account {
-        Account { ran: Duration::from_secs(3600), rails, is_watched: true }
+        Account { ran: Duration::from_secs(3600), rails, watched: Watched::Throughout }
     }
 
     fn said(rails: Vec<Rail>) -> Vec<String> {
@@ -348,6 +368,32 @@ mod tests {
         assert_eq!(said(vec![served(4211)]), ["c_0 served 4211 RDMA requests of peers, without an error"]);
         assert_eq!(said(vec![served(0)]), ["c_0 served 0 RDMA requests of peers, without an error"]);
         assert_eq!(said(vec![Rail { moved: Traffic::default(), ..rail("d_0", 0) }]), [""; 0]);
+    }
+
+    #[test]
+    fn a_watcher_that_ended_early_is_told() {
+        let until = |seconds| Account {
+            watched: Watched::Until(Duration::from_secs(seconds)),
+            ..account(vec![rail("a_0", 0)])
+        };
+        let said = |seconds, when| lines(&until(seconds), when).pop().unwrap();
+        let rest = "what happened on the ports since then shows only in their counters";
+        assert_eq!(
+            [said(3000, When::AtEnd), said(3000, When::Running), said(0, When::AtEnd)],
+            [
+                format!("The watcher's last look was 10m before the end; {rest}"),
+                format!("The watcher has not looked for 10m; {rest}"),
+                format!("The watcher ended before its first look; {rest}"),
+            ]
+        );
+        let document = |account: &Account| {
+            let document = serde_json::to_value(Document::new(account, When::AtEnd)).unwrap();
+            (document["watched"].as_bool(), document["watched_seconds"].as_f64())
+        };
+        assert_eq!(document(&until(3000)), (Some(false), Some(3000.0)));
+        assert_eq!(document(&account(Vec::new())), (Some(true), Some(3600.0)));
+        let never = Account { watched: Watched::Never, ..account(Vec::new()) };
+        assert_eq!((document(&never), lines(&never, When::AtEnd)), ((Some(false), None), Vec::new()));
     }
 
     #[test]

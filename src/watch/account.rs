@@ -15,7 +15,11 @@ use crate::findings::traffic::{self, PortTraffic};
 /// What the looks at the ports have shown so far. The watcher saves it after each look, so that the account at the end
 /// covers what happened in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seen(Vec<SeenPort>);
+pub(crate) struct Seen {
+    /// When the last look was, since the start.
+    at: Duration,
+    ports: Vec<SeenPort>,
+}
 
 /// Sums over the looks, because a counter may begin anew in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,12 +59,13 @@ impl Seen {
             losses: 0,
             lost_at: None,
         };
-        Seen(ports.iter().map(port).collect())
+        Seen { at: Duration::ZERO, ports: ports.iter().map(port).collect() }
     }
 
     /// Takes what the watcher sees of the ports, in their order, at this time since the start.
     pub(crate) fn watch(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) {
-        for ((seen, port), now) in self.0.iter_mut().zip(ports).zip(looks) {
+        self.at = at;
+        for ((seen, port), now) in self.ports.iter_mut().zip(ports).zip(looks) {
             let is_lost = now.errors.is_lost_since(&port.first.errors);
             if is_lost && !seen.is_lost {
                 seen.losses = seen.losses.saturating_add(1);
@@ -98,8 +103,42 @@ pub(crate) struct Rail {
 pub(crate) struct Account {
     pub ran: Duration,
     pub rails: Vec<Rail>,
-    /// Whether the watcher has seen what happened in between.
-    pub is_watched: bool,
+    pub watched: Watched,
+}
+
+/// For how long the watcher has seen what happened on the ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// There was no watcher.
+    Never,
+    /// Until its last look, at this time since the start: then it ended, or a driver hung.
+    Until(Duration),
+    Throughout,
+}
+
+/// What is known about the watcher itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watcher {
+    /// Whether its process ended before the command.
+    pub has_ended: bool,
+    /// How often it looks.
+    pub interval: Duration,
+}
+
+impl Watcher {
+    /// A watcher looks at least this often, unless it hangs: a look itself may take long.
+    fn longest_pause(self) -> Duration {
+        3 * self.interval + Duration::from_secs(5)
+    }
+
+    fn watched(self, last_look: Option<Duration>, ran: Duration) -> Watched {
+        match last_look {
+            None if self.has_ended => Watched::Until(Duration::ZERO),
+            None => Watched::Never,
+            Some(at) if self.has_ended || ran.saturating_sub(at) > self.longest_pause() => Watched::Until(at),
+            Some(_) => Watched::Throughout,
+        }
+    }
 }
 
 /// What all rails count, and can be compared by.
@@ -117,23 +156,24 @@ impl Account {
         seen: Option<Seen>,
         now: Option<&[PortLook]>,
         ran: Duration,
+        watcher: Watcher,
     ) -> Option<Account> {
-        let seen = seen.filter(|seen| seen.0.len() == ports.len());
-        let is_watched = seen.is_some();
+        let seen = seen.filter(|seen| seen.ports.len() == ports.len());
+        let watched = watcher.watched(seen.as_ref().map(|seen| seen.at), ran);
         let mut seen = match now {
             None => seen?,
             Some(_) => seen.unwrap_or_else(|| Seen::new(ports)),
         };
         match now {
-            Some(now) if is_watched => seen.watch(ran, ports, now),
+            Some(now) if watched != Watched::Never => seen.watch(ran, ports, now),
             Some(now) => {
-                let pairs = seen.0.iter_mut().zip(ports).zip(now);
+                let pairs = seen.ports.iter_mut().zip(ports).zip(now);
                 pairs.for_each(|((seen, port), now)| seen.add(port, now));
             }
             None => {}
         }
-        let rails = ports.iter().zip(seen.0).map(|(port, seen)| Rail::new(port, seen, ran)).collect();
-        Some(Account { ran, rails, is_watched })
+        let rails = ports.iter().zip(seen.ports).map(|(port, seen)| Rail::new(port, seen, ran)).collect();
+        Some(Account { ran, rails, watched })
     }
 
     /// Returns the findings about the whole run, the worst first.
@@ -246,8 +286,10 @@ mod tests {
     }
 
     fn given(ports: &[WatchedPort], seen: Option<Seen>, now: &[PortLook], ran: Duration) -> Account {
-        Account::new(ports, seen, Some(now), ran).unwrap()
+        Account::new(ports, seen, Some(now), ran, LOOKS).unwrap()
     }
+
+    const LOOKS: Watcher = Watcher { has_ended: false, interval: Duration::from_secs(10) };
 
     const SENT: &str = "counters/port_xmit_data";
     const DOWNED: &str = "counters/link_downed";
@@ -270,7 +312,8 @@ mod tests {
         let account = given(&ports, None, &[now], seconds(60));
         let rail = &account.rails[0];
         assert_eq!(rail.amount(Unit::Bytes), Some(2000));
-        assert!(rail.is_well(account.ran) && !account.is_broken() && !account.is_watched);
+        assert!(rail.is_well(account.ran) && !account.is_broken());
+        assert_eq!(account.watched, Watched::Never);
         assert_eq!((account.unit(), account.share(rail)), (Some(Unit::Bytes), Some(1.0)));
         assert_eq!(account.findings(), []);
     }
@@ -293,7 +336,8 @@ mod tests {
         assert_eq!(rail.amount(Unit::Bytes), Some(4 * 1500));
         assert_eq!(rail.rises.iter().map(|rise| rise.count).collect::<Vec<_>>(), [1, 3]);
         assert_eq!((rail.downs, rail.down_ago), ((1, false), Some(seconds(30))));
-        assert!(account.is_watched && account.is_broken() && !rail.is_lost);
+        assert!(account.is_broken() && !rail.is_lost);
+        assert_eq!(account.watched, Watched::Throughout);
         // The first look and the last one alone know less.
         let account = given(&ports, None, &[now], seconds(60));
         assert_eq!(account.rails[0].amount(Unit::Bytes), Some(2000));
@@ -312,7 +356,7 @@ mod tests {
         for (at, files) in (1..).zip(&looks) {
             seen.watch(seconds(10 * at), &ports, &[host.look(files)]);
         }
-        let account = Account::new(&ports, Some(seen), None, seconds(60)).unwrap();
+        let account = Account::new(&ports, Some(seen), None, seconds(60), LOOKS).unwrap();
         let rail = &account.rails[0];
         assert_eq!((rail.amount(Unit::Bytes), rail.rises[0].count), (Some(4 * 300), 2));
         // One that is not there at the end is known from before.
@@ -338,11 +382,26 @@ mod tests {
         assert_eq!((account.unit(), account.share(rail)), (None, None));
         assert!(account.is_broken());
         // A record of other ports says nothing.
-        let other = Some(Seen(Vec::new()));
+        let other = Some(Seen { at: seconds(40), ports: Vec::new() });
         let account = given(&ports, other, &[PortLook::default()], seconds(44));
         let rail = &account.rails[0];
         assert_eq!((rail.is_lost, rail.is_gone, rail.downs.0), (true, true, 0));
-        assert!(account.is_broken() && !account.is_watched);
+        assert!(account.is_broken() && account.watched == Watched::Never);
+    }
+
+    #[test]
+    fn a_watcher_that_ended_or_hangs_has_not_seen_all() {
+        let watched = |has_ended, last: Option<u64>, ran| {
+            Watcher { has_ended, ..LOOKS }.watched(last.map(seconds), seconds(ran))
+        };
+        assert_eq!(watched(false, None, 60), Watched::Never);
+        assert_eq!(watched(true, None, 60), Watched::Until(Duration::ZERO));
+        assert_eq!(watched(false, Some(55), 60), Watched::Throughout);
+        assert_eq!(watched(true, Some(55), 60), Watched::Until(seconds(55)));
+        assert_eq!([watched(false, Some(25), 60), watched(false, Some(24), 60)], [
+            Watched::Throughout,
+            Watched::Until(seconds(24))
+        ]);
     }
 
     #[test]
@@ -365,8 +424,8 @@ mod tests {
         let (host, ports) = start();
         let mut seen = Seen::new(&ports);
         seen.watch(seconds(10), &ports, &[host.look(&[(ENDED, "3")])]);
-        let account = Account::new(&ports, Some(seen), None, seconds(60)).unwrap();
-        assert!(account.is_broken() && account.is_watched);
-        assert_eq!(Account::new(&ports, None, None, seconds(60)), None);
+        let account = Account::new(&ports, Some(seen), None, seconds(60), LOOKS).unwrap();
+        assert!(account.is_broken() && account.watched == Watched::Until(seconds(10)));
+        assert_eq!(Account::new(&ports, None, None, seconds(60), LOOKS), None);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::one_hca::Host;
-use crate::support::running::{Running, as_pid_1};
+use crate::support::running::{Running, as_pid_1, children, send};
 use crate::support::{binary, poll_until};
 
 const ENDED: &str = "hw_counters/req_transport_retries_exceeded";
@@ -97,6 +97,44 @@ fn what_the_watcher_saw_is_in_the_account_and_in_status() {
         "{said}"
     );
     assert!(said.contains(" before the end.\n"), "{said}");
+}
+
+#[test]
+fn a_watcher_that_ended_early_is_in_the_account() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    for options in [&["--state-dir", "/dev/state"][..], &["--log-format", "json"]] {
+        let is_json = options.contains(&"json");
+        let (mut running, end) = ends_with(&host, &place, options, 0);
+        if is_json {
+            poll_until("the watcher runs", || watcher(&running));
+        } else {
+            watched(&mut running, &host);
+        }
+        let outside = poll_until("the watcher runs", || watcher(&running));
+        send(outside, libc::SIGKILL);
+        if !is_json {
+            poll_until("status sees it", || {
+                let status = inside(&running, &["status", "--state-dir", "/dev/state"]);
+                status.contains("\nThe watcher has not looked for ").then_some(())
+            });
+        }
+        end();
+        let said = running.end().expect_code(0).stderr;
+        if is_json {
+            assert!(said.contains("\"watched\":false,\"watched_seconds\":"), "{said}");
+        } else {
+            let line = " before the end; what happened on the ports since then shows only in their counters.\n";
+            assert!(said.contains("rdma-init: The watcher's last look was ") && said.contains(line), "{said}");
+        }
+    }
+}
+
+/// The watcher's process, as this test sees it.
+fn watcher(running: &Running) -> Option<i32> {
+    let is_watcher = |pid: &i32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "rdma-init-watch\n")
+    };
+    children(running.pid).into_iter().find(is_watcher)
 }
 
 #[test]
