@@ -133,7 +133,7 @@ pub(super) fn run(
         if let Some(fix) = fix {
             writeln!(out, "    fix: {}", visible(fix))?;
         }
-        for line in so_far.iter().flat_map(|account| account::lines(account, When::Running)) {
+        for line in so_far.iter().flat_map(|account| account::lines(account, When::Running, &[])) {
             writeln!(out, "{line}")?;
         }
         if let Some(pause) = ask_ras {

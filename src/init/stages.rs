@@ -168,6 +168,7 @@ impl Supervisor {
                     seen: memory.seen(),
                     watcher_ended: self.watcher_ended,
                     ran: end.ran,
+                    is_cut_short: has_failed || end.signal.is_some(),
                     failed: if has_failed { Some(&ended) } else { None },
                 };
                 match (self.tasks.give_account)(&note, &at_end) {

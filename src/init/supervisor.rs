@@ -55,6 +55,8 @@ pub(crate) struct AtEnd<'a> {
     pub watcher_ended: bool,
     /// From the start of the supervisor to the end of the command.
     pub ran: Duration,
+    /// Whether the command failed, or got a signal to end before it did.
+    pub is_cut_short: bool,
     /// If the command has failed: returns how it ended, as a sentence, if the fabric broke or did not.
     pub failed: Option<&'a dyn Fn(AccountOutcome) -> String>,
 }

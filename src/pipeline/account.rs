@@ -30,13 +30,13 @@ pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
     let Some(account) = Account::new(&ports, seen, now.as_deref(), at_end.ran, watcher) else {
         return AccountOutcome::Sound;
     };
-    start::account(&log, &account);
+    start::account(&log, &account, at_end.is_cut_short);
     let outcome = if account.is_broken() { AccountOutcome::Broken } else { AccountOutcome::Sound };
     // A text about a sound fabric would only take the place of what Kubernetes shows otherwise, such as the log's end.
     if let Some(ended) = at_end.failed
         && account.is_broken()
     {
-        let lines = lines(&account, When::AtEnd).into_iter().map(|line| format!(" {line}."));
+        let lines = lines(&account, When::AtEnd, &[]).into_iter().map(|line| format!(" {line}."));
         leave_account(&(ended(outcome) + &lines.collect::<String>()));
     }
     outcome

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::facts::port_errors::{Rise, Trouble};
 use crate::facts::traffic::{CounterValue, Traffic};
+use crate::finding::{Finding, Id};
 use crate::text::{amount, condensed, counted, duration, visible};
 use crate::watch::account::{Account, Rail, Unit, Watched};
 
@@ -19,12 +20,21 @@ pub(crate) enum When {
 }
 
 /// Returns a line for all rails that were well, and one for each other rail, without the full stop. Empty if nothing
-/// is counted, and nothing was wrong.
-pub(crate) fn lines(account: &Account, when: When) -> Vec<String> {
+/// is counted, and nothing was wrong. What `findings` say, which are printed below, is left out.
+pub(crate) fn lines(account: &Account, when: When, findings: &[Finding]) -> Vec<String> {
+    let is_told = |id| findings.iter().any(|finding| finding.id == id);
+    let (nothing_moved, idle_rails) = (is_told(Id::NoTraffic), is_told(Id::IdleRail));
     let (well, unwell): (Vec<&Rail>, Vec<&Rail>) =
         account.rails.iter().partition(|rail| rail.is_well(account.ran));
     let unit = account.unit();
-    let together = unit.filter(|_| !well.is_empty()).map(|unit| all_well(account, &well, unit));
+    let together = unit.filter(|_| !well.is_empty()).and_then(|unit| {
+        let (line, idle) = all_well(account, &well, unit);
+        match idle {
+            Idle::All => (!nothing_moved).then_some(line),
+            Idle::Some(names) if !idle_rails => Some(format!("{line}; {names} moved nothing")),
+            Idle::Some(_) | Idle::None => Some(line),
+        }
+    });
     // Rails of which each counts something else have a line each.
     let apart: Vec<String> = match unit {
         Some(_) => Vec::new(),
@@ -51,8 +61,16 @@ fn unseen(account: &Account, when: When) -> Option<String> {
     })
 }
 
+/// Which rails have moved nothing.
+enum Idle {
+    None,
+    /// Those with these names.
+    Some(String),
+    All,
+}
+
 /// `8 rails (mlx5_0..mlx5_7) sent 2 TiB and received 2 TiB, 12 to 13 % each, without an error`.
-fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> String {
+fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> (String, Idle) {
     let whole = rails.iter().fold(Traffic::default(), |sum, rail| sum.plus(rail.moved));
     let (idle, busy): (Vec<&Rail>, Vec<&Rail>) = rails.iter().partition(|rail| rail.amount(unit) == Some(0));
     let named = if busy.is_empty() { rails } else { busy.as_slice() };
@@ -62,7 +80,7 @@ fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> String {
         names => format!("{} rails ({})", names.len(), condensed(names)),
     };
     if busy.is_empty() && unit != Unit::Requests {
-        return format!("{who} moved no data, without an error");
+        return (format!("{who} moved no data, without an error"), Idle::All);
     }
     let mut percents: Vec<u64> = busy.iter().filter_map(|rail| percent(account, rail)).collect();
     percents.sort_unstable();
@@ -75,10 +93,10 @@ fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> String {
     };
     let idle: Vec<String> = idle.into_iter().map(|rail| name(account, rail)).collect();
     let idle = match idle.is_empty() || busy.is_empty() {
-        true => String::new(),
-        false => format!("; {} moved nothing", condensed(&idle)),
+        true => Idle::None,
+        false => Idle::Some(condensed(&idle)),
     };
-    format!("{who} {}{shares}, without an error{idle}", moved(whole).unwrap_or_default())
+    (format!("{who} {}{shares}, without an error", moved(whole).unwrap_or_default()), idle)
 }
 
 /// `mlx5_3 sent 3 GiB and received 3 GiB (9 %): its link went down 3 times`.
@@ -212,7 +230,7 @@ struct ErrorDocument {
 impl Document {
     pub(crate) fn new(account: &Account, when: When) -> Document {
         Document {
-            message: lines(account, when)
+            message: lines(account, when, &[])
                 .into_iter()
                 .map(|line| format!("{line}."))
                 .collect::<Vec<_>>()
@@ -276,7 +294,7 @@ mod tests {
     }
 
     fn said(rails: Vec<Rail>) -> Vec<String> {
-        lines(&account(rails), When::AtEnd)
+        lines(&account(rails), When::AtEnd, &[])
     }
 
     const GIB: u64 = 1 << 30;
@@ -299,6 +317,25 @@ mod tests {
         );
         assert_eq!(said(vec![rail("a_0", 0)]), ["a_0 moved no data, without an error"]);
         assert_eq!(said(Vec::new()), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_finding_says_is_not_said_twice() {
+        let beside = |rails: Vec<Rail>| {
+            let account = account(rails);
+            lines(&account, When::AtEnd, &account.findings(false))
+        };
+        assert_eq!(beside(vec![rail("a_0", 0), rail("a_1", 0)]), [""; 0]);
+        let busy = (0..3).map(|n| rail(&format!("a_{n}"), 6 * GIB));
+        assert_eq!(
+            beside(busy.chain([rail("a_3", 0)]).collect()),
+            ["3 rails (a_0..a_2) sent 9 GiB and received 9 GiB, 33 % each, without an error"]
+        );
+        // That is no finding.
+        assert_eq!(
+            beside(vec![rail("a_0", 6 * GIB), rail("a_1", 0)]),
+            ["a_0 sent 3 GiB and received 3 GiB, 100 %, without an error; a_1 moved nothing"]
+        );
     }
 
     #[test]
@@ -331,7 +368,7 @@ mod tests {
                 format!("a_1 sent 1 GiB and received 1 GiB (13 %): {flaps}")
             ]
         );
-        let running = lines(&account(vec![flapped]), When::Running);
+        let running = lines(&account(vec![flapped]), When::Running, &[]);
         assert!(running[0].contains("3 times, last seen down 4s ago;"), "{running:?}");
         // What is not counted for all rails is no share.
         assert_eq!(
@@ -376,7 +413,7 @@ mod tests {
             watched: Watched::Until(Duration::from_secs(seconds)),
             ..account(vec![rail("a_0", 0)])
         };
-        let said = |seconds, when| lines(&until(seconds), when).pop().unwrap();
+        let said = |seconds, when| lines(&until(seconds), when, &[]).pop().unwrap();
         let rest = "what happened on the ports since then shows only in their counters";
         assert_eq!(
             [said(3000, When::AtEnd), said(3000, When::Running), said(0, When::AtEnd)],
@@ -393,7 +430,7 @@ mod tests {
         assert_eq!(document(&until(3000)), (Some(false), Some(3000.0)));
         assert_eq!(document(&account(Vec::new())), (Some(true), Some(3600.0)));
         let never = Account { watched: Watched::Never, ..account(Vec::new()) };
-        assert_eq!((document(&never), lines(&never, When::AtEnd)), ((Some(false), None), Vec::new()));
+        assert_eq!((document(&never), lines(&never, When::AtEnd, &[])), ((Some(false), None), Vec::new()));
     }
 
     #[test]

@@ -46,9 +46,9 @@ pub(crate) fn self_test(log: &Log, report: &Report) {
     }
 }
 
-/// The account at the end of the job, and what is wrong with it.
-pub(crate) fn account(log: &Log, account: &Account) {
-    let findings = account.findings();
+/// The account at the end of the job, and what is wrong with it. `is_cut_short`: the command failed, or was stopped.
+pub(crate) fn account(log: &Log, account: &Account, is_cut_short: bool) {
+    let findings = account.findings(is_cut_short);
     let shown = || findings.iter().filter(|finding| plan::shows(log.level(), finding.severity));
     let is_told = log.level() >= Level::Info;
     match log.format() {
@@ -59,7 +59,7 @@ pub(crate) fn account(log: &Log, account: &Account) {
             shown().for_each(event);
         }
         Format::Text => log.put(|out| {
-            for line in account::lines(account, When::AtEnd).iter().filter(|_| is_told) {
+            for line in account::lines(account, When::AtEnd, &findings).iter().filter(|_| is_told) {
                 writeln!(out, "rdma-init: {line}.")?;
             }
             shown().try_for_each(|finding| write_alone(out, finding))

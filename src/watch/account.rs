@@ -8,7 +8,7 @@ use super::WatchedPort;
 use crate::facts::port_errors::{Rise, Tally, Trouble};
 use crate::facts::port_look::PortLook;
 use crate::facts::traffic::Traffic;
-use crate::finding::Finding;
+use crate::finding::{Finding, Id};
 use crate::findings::port_errors::{self, PortRises, is_worth_telling};
 use crate::findings::traffic::{self, PortTraffic};
 
@@ -141,6 +141,10 @@ impl Watcher {
     }
 }
 
+/// A job that fails or is stopped in this time may not have begun to communicate. torchrun alone waits 30 s for nodes
+/// that are late (`last_call_timeout` of its rendezvous); then the ranks import their framework and make communicators.
+const BEGINNING: Duration = Duration::from_secs(60);
+
 /// What all rails count, and can be compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -176,15 +180,19 @@ impl Account {
         Some(Account { ran, rails, watched })
     }
 
-    /// Returns the findings about the whole run, the worst first.
-    pub(crate) fn findings(&self) -> Vec<Finding> {
+    /// Returns the findings about the whole run, the worst first. `is_cut_short`: the command failed, or was stopped.
+    pub(crate) fn findings(&self, is_cut_short: bool) -> Vec<Finding> {
         let wrong: Vec<PortRises> = self.rails.iter().map(Rail::wrong).collect();
         let moved: Vec<PortTraffic> = self.rails.iter().map(Rail::traffic).collect();
         let mut findings = port_errors::findings(&wrong, self.ran);
+        let has_not_begun = is_cut_short && self.ran < BEGINNING;
+        let of_traffic = traffic::finding(&moved, self.ran);
         // A fabric that broke is reason enough.
-        if !self.is_broken() {
-            findings.extend(traffic::finding(&moved, self.ran));
-        }
+        findings.extend(
+            of_traffic.filter(|finding| {
+                !self.is_broken() && !(has_not_begun && finding.id == Id::NoTraffic)
+            }),
+        );
         findings
     }
 
@@ -315,7 +323,18 @@ mod tests {
         assert!(rail.is_well(account.ran) && !account.is_broken());
         assert_eq!(account.watched, Watched::Never);
         assert_eq!((account.unit(), account.share(rail)), (Some(Unit::Bytes), Some(1.0)));
-        assert_eq!(account.findings(), []);
+        assert_eq!(account.findings(false), []);
+    }
+
+    #[test]
+    fn a_job_that_never_began_is_not_accused() {
+        let (host, ports) = start();
+        let told = |ran, is_cut_short| {
+            let account = given(&ports, None, &[host.look(&[])], seconds(ran));
+            account.findings(is_cut_short).iter().any(|finding| finding.id == Id::NoTraffic)
+        };
+        assert!(told(1, false) && told(60, true));
+        assert!(!told(1, true) && !told(59, true));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use nix::libc;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::one_hca::Host;
+use crate::support::one_hca::{Host, stop};
 use crate::support::running::{Running, as_pid_1, children, send};
 use crate::support::{binary, poll_until};
 
@@ -64,6 +64,20 @@ fn a_sound_job_has_one_line_and_one_object() {
     assert_eq!(account["message"], "mlx5_0 sent 3 MiB and received 0 bytes, without an error.");
     assert_eq!(account["rails"][0]["sent_bytes"], 3 << 20);
     assert!(account["timestamp"].as_str().unwrap().ends_with('Z'), "{account}");
+}
+
+#[test]
+fn a_job_that_moved_nothing_is_told_once_and_one_that_never_began_is_not_accused() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    let (line, warning) = ("mlx5_0 moved no data, without an error.", "RDMA was planned, but no data has moved");
+    for (code, has_line, has_warning) in [(0, false, true), (3, true, false)] {
+        let (running, end) = ends_with(&host, &place, &OFF, code);
+        end();
+        let said = running.end().expect_code(code).stderr;
+        assert_eq!((said.contains(line), said.contains(warning)), (has_line, has_warning), "{said}");
+    }
+    let stopped = stop(host.job(&OFF));
+    assert!(stopped.contains(line) && !stopped.contains(warning), "{stopped}");
 }
 
 #[test]
