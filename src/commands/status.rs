@@ -13,7 +13,7 @@ use crate::facts::environment::Environment;
 use crate::finding::Finding;
 use crate::json;
 use crate::libraries::leads_to_gid;
-use crate::pipeline::{account_so_far, changed_since, read};
+use crate::pipeline::{account_so_far, changed_since, read, was_to_watch};
 use crate::report::account::{self, When};
 use crate::report::ras::Report;
 use crate::state::find::{Found, find};
@@ -150,7 +150,12 @@ fn watcher(run: &Run) -> Result<i32, String> {
     match (run.unwatched, run.watcher()) {
         (Some(why), _) => Err(why.to_string()),
         (None, Some(watcher)) => Ok(watcher),
-        (None, None) => Err("it has ended, no port shows what it counts, or /proc hides it".to_owned()),
+        (None, None) => Err(match was_to_watch(run.pid) {
+            Some(true) => "it has ended, and rdma-init does not start it again. The job runs on without it",
+            Some(false) => "the job's ports show neither a state nor a counter",
+            None => "none is visible to this user. Run rdma-init status as the user of the container's init",
+        }
+        .to_owned()),
     }
 }
 

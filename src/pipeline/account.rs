@@ -55,6 +55,11 @@ pub(crate) fn account_so_far(command: i32, has_ended: bool) -> Option<Account> {
     Account::new(&ports, seen, now.as_deref(), ran, Watcher { has_ended, interval: watch.interval })
 }
 
+/// Returns whether this command's supervisor has ports for a watcher; `None` if it cannot be asked.
+pub(crate) fn was_to_watch(command: i32) -> Option<bool> {
+    HandoffMemory::beside(command).map(|(_, memory)| memory.ports().is_some())
+}
+
 /// How long `status` waits for the ports' counters.
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
 

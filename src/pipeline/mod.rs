@@ -15,7 +15,7 @@ mod starts;
 mod traffic;
 mod under_way;
 
-pub(crate) use account::{account_so_far, give_account};
+pub(crate) use account::{account_so_far, give_account, was_to_watch};
 pub use decide::{changed_since, decide, decide_here};
 pub use enter::enter;
 pub use execute::{PartialPreparation, execute, execute_decided, execute_filled, execute_untouched};

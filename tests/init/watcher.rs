@@ -116,7 +116,8 @@ fn status_says_whether_it_runs_and_why_not() {
     poll_until("it is gone", || {
         (!children(running.pid).contains(&outside) || is_zombie(outside)).then_some(())
     });
-    assert!(status(running.pid, false).contains("\nno watcher: it has ended"));
+    let ended = "it has ended, and rdma-init does not start it again. The job runs on without it";
+    assert!(status(running.pid, false).contains(&format!("\nno watcher: {ended}\n")));
     stop(running);
     let why = "watch is \"off\"";
     let running = shown(&["--watch", "off"]);
