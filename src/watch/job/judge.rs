@@ -71,6 +71,14 @@ pub(super) enum Verdict {
     Moves,
     /// No other node has said anything.
     Alone,
+    /// All other nodes that were connected have disconnected, in this order. In the end of a job this is usual, so it
+    /// is no stall.
+    Left {
+        gone: Vec<Gone>,
+        /// When node 0 itself moved last.
+        since: Duration,
+        strange: usize,
+    },
     Stalled(Box<Stall>),
 }
 
@@ -105,7 +113,7 @@ pub(super) enum Order {
 
 /// `rest`: for how long a node moves nothing that has stopped.
 pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
-    let Reports { now, nodes, gone, strange } = reports;
+    let Reports { now, nodes, mut gone, strange } = reports;
     let mut stopped: Vec<(String, Between)> = Vec::new();
     let mut counted: Vec<(String, PortCounts)> = Vec::new();
     let mut silent = Vec::new();
@@ -125,8 +133,9 @@ pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
     }
     let others = stopped.len() + unknown + never;
     let Some(since) = stopped.iter().map(|(_, between)| between.later).max() else { return Verdict::Alone };
-    if others < 2 && gone.is_empty() && silent.is_empty() {
-        return Verdict::Alone;
+    if others < 2 && silent.is_empty() {
+        gone.sort_by_key(|gone| gone.at);
+        return if gone.is_empty() { Verdict::Alone } else { Verdict::Left { gone, since, strange } };
     }
     let waiting = stopped.len() + never;
     let order = order(stopped);

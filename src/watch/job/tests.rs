@@ -153,6 +153,29 @@ fn a_node_that_goes_and_one_that_never_came_are_told() {
 }
 
 #[test]
+fn that_all_other_nodes_have_left_is_told_once_and_as_no_stall() {
+    let mut nodes = Nodes::new(3, 2);
+    nodes.until_connected(2);
+    nodes.others.clear();
+    nodes.until_connected(0);
+    let ports = ports();
+    nodes.own.look(10 * SECOND, &ports, &look(1));
+    let mut said = Vec::new();
+    nodes.until(700 * SECOND, |nodes, now| {
+        said.extend(nodes.zero.look(&nodes.own, clocks(now)));
+        !said.is_empty()
+    });
+    for more in [800, 900] {
+        let now = nodes.go_on(more * SECOND);
+        said.extend(nodes.zero.look(&nodes.own, clocks(now)));
+    }
+    nodes.own.look(1000 * SECOND, &ports, &look(9));
+    said.extend(nodes.zero.look(&nodes.own, clocks(1000 * SECOND)));
+    let [line] = &said[..] else { panic!("{said:?}") };
+    assert!(line.message.starts_with("Both other nodes that were connected have disconnected: gpu-"), "{line:?}");
+}
+
+#[test]
 fn a_node_connects_again_when_node_0_is_back() {
     let mut nodes = Nodes::new(2, 1);
     nodes.until_connected(1);

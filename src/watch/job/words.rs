@@ -71,6 +71,33 @@ pub(super) fn stalled(stall: &Stall, clocks: Clocks) -> Finding {
     )
 }
 
+/// `gone`: the other nodes, in the order in which they disconnected. `since`: when node 0 moved last.
+pub(super) fn left(gone: &[Gone], since: Duration, strange: usize, clocks: Clocks) -> Option<Finding> {
+    let (first, last) = (gone.first()?, gone.last()?);
+    let (first_name, at) = (visible(&first.name), clocks.time_of(first.at));
+    let who = match gone.len() {
+        1 => format!("{first_name}, the only other node that was connected, disconnected at {at} UTC"),
+        count => format!(
+            "{} other nodes that were connected have disconnected: {first_name} first, at {at} UTC, and {} last, at {}",
+            if count == 2 { "Both".to_owned() } else { format!("All {count}") },
+            visible(&last.name),
+            clocks.time_of(last.at)
+        ),
+    };
+    let never = if strange > 0 { format!("; {}", never_connected(strange)) } else { String::new() };
+    let message = format!(
+        "{who}{never}. This node has moved no data since {}, which is usual if the other nodes have ended their part of the job.",
+        clocks.time_of(since)
+    );
+    let fix = format!("If the other nodes were to go on, look first in the log of {first_name}.");
+    Some(Finding::info(Id::StalledJob, message).with_fix(fix))
+}
+
+fn never_connected(count: usize) -> String {
+    let never = if count == 1 { "has never connected" } else { "have never connected" };
+    format!("{} {never}", counted(count, "node"))
+}
+
 pub(super) fn moves_again(after: Duration) -> Finding {
     Finding::info(Id::StalledJob, format!("The job moves data again, after {}.", duration(whole(after))))
 }
@@ -135,8 +162,7 @@ fn missing(stall: &Stall, clocks: Clocks) -> Vec<String> {
         parts.push(format!("{} disconnected at {}{more}", visible(&first.name), clocks.time_of(first.at)));
     }
     if stall.strange > 0 {
-        let never = if stall.strange == 1 { "has never connected" } else { "have never connected" };
-        parts.push(format!("{} {never}", counted(stall.strange, "node")));
+        parts.push(never_connected(stall.strange));
     }
     if stall.unknown > 0 {
         let verb = if stall.unknown == 1 { "does" } else { "do" };

@@ -63,6 +63,8 @@ pub(super) struct Zero {
     ask_at: Duration,
     /// Since when the job has stalled, if that was said.
     told: Option<Duration>,
+    /// Whether it was said that all other nodes have left, and none has come again.
+    has_told_left: bool,
 }
 
 struct Member {
@@ -104,6 +106,7 @@ impl Zero {
             question: None,
             ask_at: Duration::ZERO,
             told: None,
+            has_told_left: false,
             orders,
         })
     }
@@ -217,6 +220,7 @@ impl Zero {
         if self.listen_to(join.node.into(), &channel) {
             tracing::debug!("the job's watchers: node {} is connected", join.node);
             self.gone.remove(&join.node);
+            self.has_told_left = false;
             let member = Member { channel, name: visible(&join.name), asked: None, answer: None };
             self.members.insert(join.node, member);
             // What it has said already is heard now.
@@ -276,7 +280,7 @@ impl Zero {
             let is_over = now >= question.until || self.members.values().all(|member| member.asked.is_none());
             return is_over.then(|| self.verdict(clocks)).flatten();
         }
-        if self.told.is_none() && now >= self.ask_at {
+        if self.told.is_none() && !self.has_told_left && now >= self.ask_at {
             self.ask(own, moved, now);
         }
         None
@@ -322,6 +326,10 @@ impl Zero {
                 };
                 tracing::debug!("the job's watchers: {why}");
                 None
+            }
+            Verdict::Left { gone, since, strange } => {
+                self.has_told_left = true;
+                words::left(&gone, since, strange, clocks)
             }
             Verdict::Stalled(stall) => {
                 self.told = Some(stall.since);

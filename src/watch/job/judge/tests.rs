@@ -1,6 +1,6 @@
 use super::*;
 use crate::watch::job::message::PortState;
-use crate::watch::job::words::{Clocks, moves_again, stalled};
+use crate::watch::job::words::{Clocks, left, moves_again, stalled};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -114,8 +114,37 @@ fn node_0_alone_says_nothing_of_the_job() {
     let silent = Report { name: "gpu-01".into(), answer: None };
     let hangs = said([gpu(0..1, 600), vec![silent]].concat(), &[], 0);
     assert!(hangs.ends_with(" ago: 1 node waits; gpu-01 does not answer."), "{hangs}");
-    let gone = said(gpu(0..1, 600), &[("gpu-01", 612)], 0);
-    assert!(gone.ends_with(" ago: 1 node waits; gpu-01 disconnected at 14:03:38."), "{gone}");
+}
+
+/// The other nodes end in order, and node 0 writes a last checkpoint.
+#[test]
+fn a_job_whose_other_nodes_have_all_left_is_not_stalled() {
+    let said = |gone: &[(&str, u64)], strange| match judged(gpu(0..1, 600), gone, strange) {
+        Verdict::Left { gone, since, strange } => left(&gone, since, strange, CLOCKS).unwrap(),
+        verdict => panic!("{verdict:?}"),
+    };
+    let all = said(&[("gpu-02", 605), ("gpu-01", 612), ("gpu-03", 606)], 2);
+    assert_eq!(
+        all.message,
+        "All 3 other nodes that were connected have disconnected: gpu-01 first, at 14:03:38 UTC, and gpu-02 last, at \
+         14:03:45; 2 nodes have never connected. This node has moved no data since 14:03:50, which is usual if the other \
+         nodes have ended their part of the job."
+    );
+    assert_eq!(all.severity, crate::finding::Severity::Info);
+    assert_eq!(
+        all.fix.as_deref(),
+        Some("If the other nodes were to go on, look first in the log of gpu-01.")
+    );
+    let one = said(&[("gpu-01", 612)], 0).message;
+    assert!(
+        one.starts_with("gpu-01, the only other node that was connected, disconnected at 14:03:38 UTC. This node"),
+        "{one}"
+    );
+    // One that is still there waits.
+    let mut nodes = gpu(0..2, 600);
+    assert!(matches!(judged(nodes.clone(), &[("gpu-02", 605)], 0), Verdict::Stalled(_)));
+    nodes[1].answer = None;
+    assert!(matches!(judged(nodes, &[("gpu-02", 605)], 0), Verdict::Stalled(_)));
 }
 
 #[test]
