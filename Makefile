@@ -33,7 +33,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-custom test-podman test-nixl test-dist soak dist follow manual check bench bench-kept order fuzz fuzz-corpus clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-custom test-podman test-nixl test-dist soak dist follow manual check bench bench-idle bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -186,6 +186,14 @@ BENCHES := pid1 compare env_plugin preflight judge watchers
 bench: build
 	@sh tests/setup.sh bench
 	@set -e; for bench in $(BENCHES); do $(CARGO) bench --locked $(REMAP) --bench $$bench; done
+
+# What the watcher costs beside a job that sleeps, and that of node 0 beside a thousand others: for an hour each, or for
+# SECONDS. Run it on an idle machine.
+SECONDS := 3600
+bench-idle: build
+	@sh tests/setup.sh bench
+	@RDMA_INIT_BENCH_IDLE=$(SECONDS) $(CARGO) bench --locked $(REMAP) --bench pid1 -- idle
+	@RDMA_INIT_BENCH_IDLE=$(SECONDS) $(CARGO) bench --locked $(REMAP) --bench watchers
 
 # The run to keep, with its commit. Run it on an idle machine, after the build and its load.
 KEPT = tests/bench/results/$(shell date +%F).md

@@ -1,4 +1,6 @@
 //! Measures what PID 1 and the watcher cost while the command of a job sleeps, on a host whose ports are watched.
+//! `make bench BENCHES=pid1` runs it for a minute, beside the other parts. `make bench-idle` runs it alone, and then the
+//! benchmark of node 0's watcher, for an hour each; `make bench-idle SECONDS=180` for three minutes each.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,7 +12,7 @@ use super::peers::Peer;
 use super::table::table;
 use super::trial::{Sink, Trial};
 
-/// The seconds of the measurement. An hour is the wish of a long run.
+/// The seconds of the measurement.
 const TIME: &str = "RDMA_INIT_BENCH_IDLE";
 const USUAL: u64 = 60;
 

@@ -1,7 +1,8 @@
 //! Measures what the watcher of node 0 costs in a job of a thousand nodes: its memory and its share of a core, while all
 //! other watchers are connected and say nothing, and when it asks all of them in a stall. The node is this program's
 //! release binary as PID 1, on a made-up /sys; the other nodes are connections of this process. It needs root.
-//! `make bench BENCHES=watchers` runs it.
+//! `make bench BENCHES=watchers` runs it, with a minute in which all nodes say nothing. `make bench-idle` runs it with an
+//! hour, after the measurement in idle.rs.
 
 mod machine;
 
@@ -24,9 +25,10 @@ const TOKEN: &str = "a secret of the benchmark";
 const NODES: u32 = 1001;
 const THREADS: u32 = 32;
 
-/// For how long all nodes say nothing, and after which time node 0 asks.
-const QUIET: Duration = Duration::from_secs(60);
-const AFTER: &str = "90s";
+/// The seconds in which all nodes say nothing, and how much later node 0 asks.
+const TIME: &str = "RDMA_INIT_BENCH_IDLE";
+const USUAL: u64 = 60;
+const LATER: u64 = 30;
 
 /// The benchmark fails where these do not hold.
 const LARGEST_KB: u64 = 10 * 1024;
@@ -56,7 +58,9 @@ fn main() -> ExitCode {
     allow_connections(4 * NODES);
     let host = tempfile::tempdir().expect("a directory");
     let port = two_free_ports();
-    let mut zero = start(host.path(), port);
+    let seconds = std::env::var(TIME).ok().and_then(|text| text.parse().ok()).unwrap_or(USUAL);
+    let asks_after = Duration::from_secs(seconds + LATER);
+    let mut zero = start(host.path(), port, asks_after);
     let to = SocketAddr::from(([127, 0, 0, 1], port + 1));
     let pid = watcher(&to, zero.0.id());
     let alone = Cost::of(pid);
@@ -67,10 +71,10 @@ fn main() -> ExitCode {
     // More than what manages InfiniBand.
     write(host.path(), "counters/port_xmit_data", "100000000");
     let began = Instant::now();
-    std::thread::sleep(QUIET);
+    std::thread::sleep(Duration::from_secs(seconds));
     let (after, quiet) = (Cost::of(pid), began.elapsed());
     let share = (after.seconds - connected.seconds) / quiet.as_secs_f64();
-    answer(&mut all);
+    answer(&mut all, asks_after);
     let mut lines = BufReader::new(zero.0.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
     let said = lines.find(|line| line.contains("The job has stalled")).unwrap_or_default();
     let asked = Cost::of(pid);
@@ -85,7 +89,7 @@ fn main() -> ExitCode {
         (connected.seconds - alone.seconds) * 1e3
     );
     println!(
-        "| {QUIET:?} without a message | {} | {} | {:.4} % of a core |",
+        "| {seconds} s without a message | {} | {} | {:.4} % of a core |",
         after.rss,
         after.anonymous,
         share * 100.0
@@ -123,7 +127,7 @@ fn write(root: &Path, file: &str, text: &str) {
 }
 
 /// Starts node 0 with one HCA for InfiniBand. Its preflight finds no other node, which does not matter here.
-fn start(root: &Path, port: u16) -> Zero {
+fn start(root: &Path, port: u16, after: Duration) -> Zero {
     for folder in ["class/net", "fs/cgroup", "firmware", "class/infiniband_verbs/uverbs0"] {
         fs::create_dir_all(root.join(folder)).expect("a directory");
     }
@@ -148,7 +152,7 @@ fn start(root: &Path, port: u16) -> Zero {
     command.arg(root).arg(env!("CARGO_BIN_EXE_rdma-init"));
     command.args(["--preflight", "warn", "--preflight-wait", "100ms", "--preflight-node", "0"]);
     command.args(["--preflight-nodes", &nodes, "--preflight-meet", &meet, "--watch", "warn"]);
-    command.args(["--watch-after", AFTER, "--", "sleep", "1000"]);
+    command.args(["--watch-after", &format!("{}s", after.as_secs()), "--", "sleep", "100000"]);
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
     command.env("RDMA_INIT_STATE_DIR", "").env("RDMA_INIT_WRITE_NCCL_CONF", "false");
     command.env("RDMA_INIT_TOKEN", TOKEN);
@@ -197,12 +201,13 @@ fn connect(to: SocketAddr) -> Vec<Channel> {
     })
 }
 
-/// Answers node 0's question for all nodes, once each.
-fn answer(all: &mut [Channel]) {
+/// Answers node 0's question for all nodes, once each: they have moved nothing for as long as node 0.
+fn answer(all: &mut [Channel], after: Duration) {
+    let ms = u64::try_from(after.as_millis()).expect("a short time");
     for channel in all {
         match channel.receive(Duration::from_secs(120)).expect("a question") {
             ToNode::Tell => {
-                let moved = Moved::Ago { ms: 90_000, between_ms: 10_000 };
+                let moved = Moved::Ago { ms, between_ms: 10_000 };
                 channel.send(&ToZero::State { moved, ports: Vec::new() }).expect("a reader");
             }
             ToNode::Refused(why) => panic!("{why}"),
