@@ -4,6 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::time::Duration;
 
 use nix::libc::O_NONBLOCK;
 use nix::sys::memfd::MFdFlags;
@@ -29,7 +30,7 @@ struct TextPlace {
 
 /// The decided environment as JSON. The kernel accepts no environment of this length. Every start
 /// leaves a decision, which is usually short, so it shares the first page with the lengths.
-const DECISION: TextPlace = TextPlace { length_at: 8, start: 40, longest: 16 * 1024 * 1024 };
+const DECISION: TextPlace = TextPlace { length_at: 8, start: 48, longest: 16 * 1024 * 1024 };
 
 /// The first look at the ports, in less than 1 KiB for each port.
 const PORTS: TextPlace = TextPlace { length_at: 0, start: END_OF_DECISION, longest: LONGEST_PORTS };
@@ -41,8 +42,10 @@ const SEEN: [TextPlace; 2] = [
     TextPlace { length_at: 24, start: END_OF_PORTS + LONGEST_SEEN as u64, longest: LONGEST_SEEN },
 ];
 
-/// Where it says which of them is the text now: its index.
+/// Where it says which of them is the text now: its index. And when the watcher looked last, in milliseconds since the
+/// start, because most looks of a job that rests show nothing new.
 const SEEN_NOW_AT: u64 = 32;
+const LOOKED_AT: u64 = 40;
 
 const END_OF_DECISION: u64 = DECISION.start + DECISION.longest as u64;
 const LONGEST_PORTS: usize = 64 * 1024;
@@ -88,8 +91,12 @@ impl HandoffMemory {
         self.put(&DECISION, bytes);
     }
 
-    /// Leaves what the watcher has seen, in place of what it left before.
-    pub(super) fn leave_seen(&self, bytes: &[u8]) {
+    /// Leaves when the watcher looked, since the start, and what it has seen, in place of what it left before, if that
+    /// shows something new.
+    pub(super) fn leave_seen(&self, at: Duration, bytes: Option<&[u8]>) {
+        let milliseconds = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        let _ = self.0.write_all_at(&milliseconds.to_le_bytes(), LOOKED_AT);
+        let Some(bytes) = bytes else { return };
         let next = 1 - self.seen_now();
         if let Some(place) = SEEN.get(next)
             && self.put(place, bytes)
@@ -108,9 +115,10 @@ impl HandoffMemory {
         self.get(&DECISION)
     }
 
-    /// Returns what the watcher has seen, if it has left that.
-    pub(crate) fn seen(&self) -> Option<Vec<u8>> {
-        SEEN.get(self.seen_now()).and_then(|place| self.get(place))
+    /// Returns what the watcher has seen, if it has left that, and when it looked last.
+    pub(crate) fn seen(&self) -> Option<(Duration, Vec<u8>)> {
+        let seen = SEEN.get(self.seen_now()).and_then(|place| self.get(place))?;
+        Some((Duration::from_millis(self.number(LOOKED_AT)?), seen))
     }
 
     fn seen_now(&self) -> usize {
@@ -176,15 +184,20 @@ mod tests {
     fn what_the_watcher_has_seen_is_its_last_text_as_a_whole() {
         let note = HandoffMemory::new().unwrap();
         assert_eq!(note.seen(), None);
-        for seen in [&b"one"[..], b"", b"three, and longer"] {
-            note.leave_seen(seen);
-            assert_eq!(note.seen().as_deref(), Some(seen));
+        let seconds = Duration::from_secs;
+        for (at, seen) in (1..).zip([&b"one"[..], b"", b"three, and longer"]) {
+            note.leave_seen(seconds(at), Some(seen));
+            assert_eq!(note.seen(), Some((seconds(at), seen.to_vec())));
         }
-        note.leave_seen(&vec![b'x'; LONGEST_SEEN + 1]);
-        assert_eq!(note.seen().as_deref(), Some(&b"three, and longer"[..]));
+        let last = |at| Some((seconds(at), b"three, and longer".to_vec()));
+        note.leave_seen(seconds(4), Some(&vec![b'x'; LONGEST_SEEN + 1]));
+        assert_eq!(note.seen(), last(4));
+        // A look that shows nothing new.
+        note.leave_seen(seconds(5), None);
+        assert_eq!(note.seen(), last(5));
         // The watcher is killed while it writes the next text.
         note.0.write_all_at(b"hal", SEEN[1 - note.seen_now()].start).unwrap();
-        assert_eq!(note.seen().as_deref(), Some(&b"three, and longer"[..]));
+        assert_eq!(note.seen(), last(5));
         assert_eq!((note.ports(), note.decision()), (None, None));
     }
 

@@ -22,8 +22,8 @@ use crate::sys::signals;
 use crate::sys::stdio::close_inherited;
 use crate::text::visible;
 
-/// Keeps what the watcher has seen for the account.
-pub(crate) type Leave<'a> = &'a dyn Fn(&[u8]);
+/// Keeps for the account when the watcher looked, since the start, and what it has seen, if that is new.
+pub(crate) type Leave<'a> = &'a dyn Fn(Duration, Option<&[u8]>);
 
 /// Functions that higher modules pass down: what the supervisor's other child processes do, and what the
 /// supervisor reports when it refuses. While PID 1 supervises, only its children call the first four.
@@ -49,8 +49,8 @@ pub(crate) struct Tasks {
 pub(crate) struct AtEnd<'a> {
     /// Whether to look at the ports once more.
     pub looks: bool,
-    /// What the watcher has seen, if it has left that.
-    pub seen: Option<Vec<u8>>,
+    /// When the watcher looked last, and what it has seen, if it has left that.
+    pub seen: Option<(Duration, Vec<u8>)>,
     /// Whether the watcher ended before the command.
     pub watcher_ended: bool,
     /// From the start of the supervisor to the end of the command.

@@ -33,7 +33,7 @@ impl Supervisor {
             // The watcher needs no capabilities: all users may read what it reads.
             keep_only(&[]);
             if let Some(note) = memory.ports() {
-                watch(&note, started.elapsed(), &|seen| memory.leave_seen(seen));
+                watch(&note, started.elapsed(), &|at, seen| memory.leave_seen(at, seen));
             }
             0
         });

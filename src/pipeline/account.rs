@@ -26,7 +26,7 @@ pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
         log.warn("The HCAs did not answer when the command had ended: a driver hangs.");
     }
     let watcher = Watcher { has_ended: at_end.watcher_ended, interval: watch.interval };
-    let seen = at_end.seen.as_deref().and_then(|seen| json::read(seen).ok());
+    let seen = at_end.seen.as_ref().and_then(|(at, seen)| Some((*at, json::read(seen).ok()?)));
     let Some(account) = Account::new(&ports, seen, now.as_deref(), at_end.ran, watcher) else {
         return AccountOutcome::Sound;
     };
@@ -51,7 +51,7 @@ pub(crate) fn account_so_far(command: i32, has_ended: bool) -> Option<Account> {
     let seen = memory.seen();
     // The watcher's last look is recent. Without it, a driver that hangs must not hold up a probe.
     let now = if seen.is_none() { Some(looks_within(STATUS_PATIENCE, &ports)?) } else { None };
-    let seen = seen.and_then(|seen| json::read(&seen).ok());
+    let seen = seen.and_then(|(at, seen)| Some((at, json::read(&seen).ok()?)));
     Account::new(&ports, seen, now.as_deref(), ran, Watcher { has_ended, interval: watch.interval })
 }
 

@@ -113,7 +113,7 @@ fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
 
 /// Watches the ports of the note until this process is killed. `ran`: how long ago the supervisor was started;
 /// `leave` keeps what is seen for the account. Call this in a process of its own.
-pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
+pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Duration, Option<&[u8]>)) {
     let Ok(Note { format, level, ports, watch, metrics }) = json::read(note) else { return };
     let log = Log::start(format, level, Log::patient());
     let began = Instant::now();
@@ -128,8 +128,9 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(&[u8])) {
     let mut looker = Looker::new(Path::new("/"));
     let look = |ports: &[WatchedPort]| {
         let looks = look_again(&mut looker, ports);
-        seen.watch(ran + began.elapsed(), ports, &looks);
-        leave(&json::line(&seen));
+        let at = ran + began.elapsed();
+        let is_new = seen.watch(at, ports, &looks);
+        leave(at, is_new.then(|| json::line(&seen)).as_deref());
         renew(ports, &looks);
         looks
     };

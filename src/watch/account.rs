@@ -12,13 +12,13 @@ use crate::finding::{Finding, Id};
 use crate::findings::port_errors::{self, PortRises, is_worth_telling};
 use crate::findings::traffic::{self, PortTraffic};
 
-/// What the looks at the ports have shown so far. The watcher saves it after each look, so that the account at the end
+/// What the looks at the ports have shown so far. The watcher saves it after each look that shows something new, so that the account at the end
 /// covers what happened in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
-    /// When the last look was, since the start.
-    at: Duration,
     ports: Vec<SeenPort>,
+    /// Whether something was taken; before, there is nothing to keep.
+    has_begun: bool,
 }
 
 /// Sums over the looks, because a counter may begin anew in between.
@@ -59,12 +59,13 @@ impl Seen {
             losses: 0,
             lost_at: None,
         };
-        Seen { at: Duration::ZERO, ports: ports.iter().map(port).collect() }
+        Seen { ports: ports.iter().map(port).collect(), has_begun: false }
     }
 
-    /// Takes what the watcher sees of the ports, in their order, at this time since the start.
-    pub(crate) fn watch(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) {
-        self.at = at;
+    /// Takes what the watcher sees of the ports, in their order, at this time since the start. Returns whether that is
+    /// new.
+    pub(crate) fn watch(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) -> bool {
+        let mut is_new = !std::mem::replace(&mut self.has_begun, true);
         for ((seen, port), now) in self.ports.iter_mut().zip(ports).zip(looks) {
             let is_lost = now.errors.is_lost_since(&port.first.errors);
             if is_lost && !seen.is_lost {
@@ -75,8 +76,10 @@ impl Seen {
             if is_lost || !rises.is_empty() {
                 seen.lost_at = Some(at);
             }
+            is_new |= is_lost || *now != seen.last;
             seen.add(port, now);
         }
+        is_new
     }
 }
 
@@ -154,22 +157,24 @@ pub(crate) enum Unit {
 }
 
 impl Account {
-    /// `now`: a last look at these ports; `seen`: what the watcher has left, if there was one. `None` without both.
+    /// `now`: a last look at these ports; `seen`: when the watcher looked last, and what it has left, if there was one.
+    /// `None` without both.
     pub(crate) fn new(
         ports: &[WatchedPort],
-        seen: Option<Seen>,
+        seen: Option<(Duration, Seen)>,
         now: Option<&[PortLook]>,
         ran: Duration,
         watcher: Watcher,
     ) -> Option<Account> {
-        let seen = seen.filter(|seen| seen.ports.len() == ports.len());
-        let watched = watcher.watched(seen.as_ref().map(|seen| seen.at), ran);
+        let seen = seen.filter(|(_, seen)| seen.ports.len() == ports.len());
+        let watched = watcher.watched(seen.as_ref().map(|(at, _)| *at), ran);
+        let seen = seen.map(|(_, seen)| seen);
         let mut seen = match now {
             None => seen?,
             Some(_) => seen.unwrap_or_else(|| Seen::new(ports)),
         };
         match now {
-            Some(now) if watched != Watched::Never => seen.watch(ran, ports, now),
+            Some(now) if watched != Watched::Never => drop(seen.watch(ran, ports, now)),
             Some(now) => {
                 let pairs = seen.ports.iter_mut().zip(ports).zip(now);
                 pairs.for_each(|((seen, port), now)| seen.add(port, now));
@@ -293,8 +298,9 @@ mod tests {
         }
     }
 
+    /// With what the watcher has seen shortly before the end.
     fn given(ports: &[WatchedPort], seen: Option<Seen>, now: &[PortLook], ran: Duration) -> Account {
-        Account::new(ports, seen, Some(now), ran, LOOKS).unwrap()
+        Account::new(ports, seen.map(|seen| (ran - seconds(1), seen)), Some(now), ran, LOOKS).unwrap()
     }
 
     const LOOKS: Watcher = Watcher { has_ended: false, interval: Duration::from_secs(10) };
@@ -375,7 +381,7 @@ mod tests {
         for (at, files) in (1..).zip(&looks) {
             seen.watch(seconds(10 * at), &ports, &[host.look(files)]);
         }
-        let account = Account::new(&ports, Some(seen), None, seconds(60), LOOKS).unwrap();
+        let account = Account::new(&ports, Some((seconds(10), seen)), None, seconds(60), LOOKS).unwrap();
         let rail = &account.rails[0];
         assert_eq!((rail.amount(Unit::Bytes), rail.rises[0].count), (Some(4 * 300), 2));
         // One that is not there at the end is known from before.
@@ -384,6 +390,18 @@ mod tests {
         let account = given(&ports, Some(seen), &[PortLook::default()], seconds(60));
         let rail = &account.rails[0];
         assert_eq!((rail.amount(Unit::Bytes), rail.is_gone, rail.is_lost), (Some(4 * 300), true, true));
+    }
+
+    #[test]
+    fn a_look_like_the_last_one_is_nothing_new() {
+        let (host, ports) = start();
+        let mut seen = Seen::new(&ports);
+        let mut is_new = |files: &[(&str, &str)]| seen.watch(seconds(10), &ports, &[host.look(files)]);
+        assert!(is_new(&[]), "the first one is");
+        assert!(!is_new(&[]) && is_new(&[(SENT, "1001")]) && !is_new(&[]) && is_new(&[(ENDED, "8")]));
+        // When it was seen down last is new each time.
+        assert!(is_new(&[("state", "1: DOWN")]) && is_new(&[]) && is_new(&[("state", "4: ACTIVE")]));
+        assert!(!is_new(&[]));
     }
 
     #[test]
@@ -401,7 +419,7 @@ mod tests {
         assert_eq!((account.unit(), account.share(rail)), (None, None));
         assert!(account.is_broken());
         // A record of other ports says nothing.
-        let other = Some(Seen { at: seconds(40), ports: Vec::new() });
+        let other = Some(Seen { ports: Vec::new(), has_begun: true });
         let account = given(&ports, other, &[PortLook::default()], seconds(44));
         let rail = &account.rails[0];
         assert_eq!((rail.is_lost, rail.is_gone, rail.downs.0), (true, true, 0));
@@ -443,7 +461,7 @@ mod tests {
         let (host, ports) = start();
         let mut seen = Seen::new(&ports);
         seen.watch(seconds(10), &ports, &[host.look(&[(ENDED, "3")])]);
-        let account = Account::new(&ports, Some(seen), None, seconds(60), LOOKS).unwrap();
+        let account = Account::new(&ports, Some((seconds(10), seen)), None, seconds(60), LOOKS).unwrap();
         assert!(account.is_broken() && account.watched == Watched::Until(seconds(10)));
         assert_eq!(Account::new(&ports, None, None, seconds(60), LOOKS), None);
     }
