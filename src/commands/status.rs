@@ -91,8 +91,7 @@ pub(super) fn run(
     let fix = changed.as_ref().and_then(|finding| finding.fix.as_deref());
     let run = found.as_ref().ok().map(|found| &found.run);
     let has_ended = |run: &Run| run.unwatched.is_none() && run.watcher().is_none();
-    let so_far =
-        run.filter(|run| run.is_running()).and_then(|run| account_so_far(run.pid, has_ended(run)));
+    let so_far = run.filter(|run| run.is_running()).and_then(|run| account_so_far(run.pid, has_ended(run)));
     if json {
         let asked = ask_ras.map(|pause| ras::report(run, environment, pause, |_| Ok(()))).transpose()?;
         let account = so_far.map(|account| account::Document::new(&account, When::Running));

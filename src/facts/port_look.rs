@@ -106,11 +106,16 @@ pub(crate) struct Looker {
     statistics: OnceCell<Option<Statistics>>,
     /// The directory of each port: the kernel makes another one for another device, whatever its name.
     folders: BTreeMap<PathBuf, Option<(u64, u64)>>,
+    /// The last look at each port.
+    last: Vec<PortLook>,
     looks: u32,
 }
 
 /// After so many looks, all files are opened anew, so that a look shows in the end what the paths say.
 const LOOKS: u32 = 6;
+
+/// Of so many looks, one shows all of a port that is at rest: the others only show whether it still is.
+const WHOLE: u32 = 2;
 
 impl Looker {
     pub(crate) fn new(root: &Path) -> Looker {
@@ -119,6 +124,7 @@ impl Looker {
             reader: Reader::keeping(root),
             statistics: OnceCell::new(),
             folders: BTreeMap::new(),
+            last: Vec::new(),
             looks: 0,
         }
     }
@@ -128,27 +134,42 @@ impl Looker {
         if self.looks == LOOKS {
             *self = Looker::new(&self.root);
         }
+        let is_whole = self.looks.is_multiple_of(WHOLE);
         self.looks += 1;
-        ports.clone().for_each(|known| self.notice(known.hca, known.port));
+        let known: Vec<bool> =
+            ports.clone().map(|known| self.is_known(known.hca, known.port) && !is_whole).collect();
         let counters = Counters::with(&self.reader, std::mem::take(&mut self.statistics));
-        let look = |KnownPort { hca, port, gid, before }| {
-            read(&self.reader, &counters, hca, port, gid, Some(before))
+        let last = self.last.iter().zip(known).map(|(look, is_known)| is_known.then_some(look));
+        let look = |(KnownPort { hca, port, gid, before }, last): (_, Option<&PortLook>)| match last
+            .filter(|last| rests(&counters, hca, port, last))
+        {
+            Some(last) => last.clone(),
+            None => read(&self.reader, &counters, hca, port, gid, Some(before)),
         };
-        let looks = ports.map(look).collect();
+        let looks: Vec<PortLook> = ports.zip(last.chain(std::iter::repeat(None))).map(look).collect();
         self.statistics = counters.into_statistics();
+        self.last.clone_from(&looks);
         looks
     }
 
-    /// Notices whether a port is another one than before, or gone.
-    fn notice(&mut self, hca: &str, port: u32) {
+    /// Notices whether a port is another one than before, or gone, and returns whether it is the same.
+    fn is_known(&mut self, hca: &str, port: u32) -> bool {
         let folder = self.reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
         let now = std::fs::metadata(&folder).ok().map(|status| (status.dev(), status.ino()));
-        if self.folders.get(&folder) != Some(&now) {
+        let is_known = self.folders.get(&folder) == Some(&now);
+        if !is_known {
             self.reader.forget_below(&folder);
             self.statistics = OnceCell::new();
             self.folders.insert(folder, now);
         }
+        is_known
     }
+}
+
+/// Returns whether a port has the state of the last look, and has moved nothing since.
+fn rests(counters: &Counters, hca: &str, port: u32, last: &PortLook) -> bool {
+    let of = counters.of(hca, port);
+    last.traffic.is_amount_known() && last.errors.has_state(of.state()) && traffic::read(&of) == last.traffic
 }
 
 /// Reads two files, unless the GID has left its place.
@@ -213,6 +234,35 @@ mod tests {
         files("2: INIT\n", "8\n");
         assert_eq!(look(), (Some(4), Some(32)));
         assert!((0..LOOKS).any(|_| look() == (Some(2), Some(32))));
+    }
+
+    #[test]
+    fn every_second_look_at_a_port_that_rests_shows_all_of_it() {
+        let root = FakeRoot::new();
+        let port = "sys/class/infiniband/x_0/ports/1";
+        let mut looker = Looker::new(&root.path(""));
+        let before = PortLook::default();
+        let mut shown = |sent: u64, downs: u64| {
+            let [sent, downs] = [sent, downs].map(|count| format!("{count}\n"));
+            let counters = [("counters/port_xmit_data", &*sent), ("counters/link_downed", &*downs)];
+            root.files(port, &[&[("state", "4: ACTIVE\n")], &counters[..]].concat());
+            let known = KnownPort { hca: "x_0", port: 1, gid: None, before: &before };
+            let look = looker.look(std::iter::once(known)).remove(0);
+            let rises = look.errors.since(&zero());
+            rises.first().map_or(0, |rise| rise.count)
+        };
+        let rests: Vec<u64> = (1..9).map(|downs| shown(5, downs)).collect();
+        assert_eq!(rests, [1, 1, 3, 3, 5, 5, 7, 7]);
+        let moves: Vec<u64> = (9..13).map(|downs| shown(downs, downs)).collect();
+        assert_eq!(moves, [9, 10, 11, 12]);
+    }
+
+    /// No counter has counted anything.
+    fn zero() -> PortErrors {
+        let root = FakeRoot::new();
+        root.file("sys/class/infiniband/x_0/ports/1/counters/link_downed", "0\n");
+        let reader = root.reader();
+        port_errors::read(&Counters::new(&reader).of("x_0", 1))
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::finding::{Finding, Id};
 use crate::findings::port_errors::{self, PortRises, is_worth_telling};
 use crate::findings::traffic::{self, PortTraffic};
 
-/// What the looks at the ports have shown so far. The watcher saves it after each look that shows something new, so that the account at the end
-/// covers what happened in between.
+/// What the looks at the ports have shown so far. The watcher saves it after each look that shows something new, so
+/// that the account at the end covers what happened in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     ports: Vec<SeenPort>,
@@ -191,13 +191,11 @@ impl Account {
         let moved: Vec<PortTraffic> = self.rails.iter().map(Rail::traffic).collect();
         let mut findings = port_errors::findings(&wrong, self.ran);
         let has_not_begun = is_cut_short && self.ran < BEGINNING;
-        let of_traffic = traffic::finding(&moved, self.ran);
         // A fabric that broke is reason enough.
-        findings.extend(
-            of_traffic.filter(|finding| {
-                !self.is_broken() && !(has_not_begun && finding.id == Id::NoTraffic)
-            }),
-        );
+        if !self.is_broken() {
+            let of_traffic = traffic::finding(&moved, self.ran);
+            findings.extend(of_traffic.filter(|finding| !(has_not_begun && finding.id == Id::NoTraffic)));
+        }
         findings
     }
 
@@ -373,11 +371,8 @@ mod tests {
     fn a_counter_that_is_not_shown_for_a_look_loses_nothing() {
         let (host, ports) = start();
         let mut seen = Seen::new(&ports);
-        let looks = [
-            [(SENT, "1100"), (ENDED, "8")],
-            [(SENT, "N/A"), (ENDED, "")],
-            [(SENT, "1300"), (ENDED, "9")],
-        ];
+        let looks =
+            [[(SENT, "1100"), (ENDED, "8")], [(SENT, "N/A"), (ENDED, "")], [(SENT, "1300"), (ENDED, "9")]];
         for (at, files) in (1..).zip(&looks) {
             seen.watch(seconds(10 * at), &ports, &[host.look(files)]);
         }
@@ -435,10 +430,10 @@ mod tests {
         assert_eq!(watched(true, None, 60), Watched::Until(Duration::ZERO));
         assert_eq!(watched(false, Some(55), 60), Watched::Throughout);
         assert_eq!(watched(true, Some(55), 60), Watched::Until(seconds(55)));
-        assert_eq!([watched(false, Some(25), 60), watched(false, Some(24), 60)], [
-            Watched::Throughout,
-            Watched::Until(seconds(24))
-        ]);
+        assert_eq!(
+            [watched(false, Some(25), 60), watched(false, Some(24), 60)],
+            [Watched::Throughout, Watched::Until(seconds(24))]
+        );
     }
 
     #[test]

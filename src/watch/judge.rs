@@ -326,13 +326,19 @@ mod tests {
     fn errors_that_were_counted_while_a_counter_did_not_show_are_told() {
         let mut judge = judge(600);
         let counted = |count: &[(&str, u64)]| {
-            look(Some("4: ACTIVE\n"), &[&[("sent_pkts", 9), ("rcvd_pkts", 0), ("link_downed", 0)], count].concat())
+            look(
+                Some("4: ACTIVE\n"),
+                &[&[("sent_pkts", 9), ("rcvd_pkts", 0), ("link_downed", 0)], count].concat(),
+            )
         };
         let ended = |count| counted(&[("retry_exceeded_err", count)]);
         assert!(said(&mut judge, 10, [ended(1), up(0)]).is_empty());
         assert!(said(&mut judge, 20, [counted(&[]), up(0)]).is_empty());
         let told = said(&mut judge, 30, [ended(3), up(0)]);
-        assert!(matches!(&told[..], [one] if one.starts_with("Queue pairs failed in 10s: mlx5_1: 2 ")), "{told:?}");
+        assert!(
+            matches!(&told[..], [one] if one.starts_with("Queue pairs failed in 10s: mlx5_1: 2 ")),
+            "{told:?}"
+        );
         assert!(said(&mut judge, 40, [ended(3), up(0)]).is_empty());
     }
 

@@ -190,7 +190,11 @@ mod tests {
         assert_eq!((ranks.ask(true), ranks.is_done), (None, false));
         let (mut server, _) = listener.accept().unwrap();
         let asked = ranks.asked;
-        assert_eq!((ranks.go_on(), ranks.ask(true), ranks.asked), (None, None, asked), "it is not asked twice");
+        assert_eq!(
+            (ranks.go_on(), ranks.ask(true), ranks.asked),
+            (None, None, asked),
+            "it is not asked twice"
+        );
         // Less than a server may take to greet: no call has waited for it.
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         let answer = std::thread::spawn(move || {

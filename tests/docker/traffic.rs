@@ -63,10 +63,15 @@ fn it_is_told_at_the_end() {
 
     // On InfiniBand, the subnet manager's traffic does not count as the job's.
     host.write(&format!("{PORT}/link_layer"), "InfiniBand");
-    let until_counted = format!("echo ready; until grep -q 8012 /sys/{PORT}/counters/port_xmit_packets; do sleep 0.02; done");
+    let until_counted =
+        format!("echo ready; until grep -q 8012 /sys/{PORT}/counters/port_xmit_packets; do sleep 0.02; done");
     let container = runs(engine, &host, &until_counted);
     count(&host, 1000 + (6 << 18) + 64, 8012);
-    container.wait().expect_code(0).expect_said("sent 256 bytes").expect_said("no data has moved over mlx5_0");
+    container
+        .wait()
+        .expect_code(0)
+        .expect_said("sent 256 bytes")
+        .expect_said("no data has moved over mlx5_0");
 }
 
 #[test]

@@ -69,7 +69,8 @@ fn a_sound_job_has_one_line_and_one_object() {
 #[test]
 fn a_job_that_moved_nothing_is_told_once_and_one_that_never_began_is_not_accused() {
     let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
-    let (line, warning) = ("mlx5_0 moved no data, without an error.", "RDMA was planned, but no data has moved");
+    let (line, warning) =
+        ("mlx5_0 moved no data, without an error.", "RDMA was planned, but no data has moved");
     for (code, has_line, has_warning) in [(0, false, true), (3, true, false)] {
         let (running, end) = ends_with(&host, &place, &OFF, code);
         end();
@@ -137,8 +138,12 @@ fn a_watcher_that_ended_early_is_in_the_account() {
         if is_json {
             assert!(said.contains("\"watched\":false,\"watched_seconds\":"), "{said}");
         } else {
-            let line = " before the end; what happened on the ports since then shows only in their counters.\n";
-            assert!(said.contains("rdma-init: The watcher's last look was ") && said.contains(line), "{said}");
+            let line =
+                " before the end; what happened on the ports since then shows only in their counters.\n";
+            assert!(
+                said.contains("rdma-init: The watcher's last look was ") && said.contains(line),
+                "{said}"
+            );
         }
     }
 }

@@ -172,7 +172,10 @@ fn that_all_other_nodes_have_left_is_told_once_and_as_no_stall() {
     nodes.own.look(1000 * SECOND, &ports, &look(9));
     said.extend(nodes.zero.look(&nodes.own, clocks(1000 * SECOND)));
     let [line] = &said[..] else { panic!("{said:?}") };
-    assert!(line.message.starts_with("Both other nodes that were connected have disconnected: gpu-"), "{line:?}");
+    assert!(
+        line.message.starts_with("Both other nodes that were connected have disconnected: gpu-"),
+        "{line:?}"
+    );
 }
 
 #[test]

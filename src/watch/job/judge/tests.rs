@@ -137,7 +137,9 @@ fn a_job_whose_other_nodes_have_all_left_is_not_stalled() {
     );
     let one = said(&[("gpu-01", 612)], 0).message;
     assert!(
-        one.starts_with("gpu-01, the only other node that was connected, disconnected at 14:03:38 UTC. This node"),
+        one.starts_with(
+            "gpu-01, the only other node that was connected, disconnected at 14:03:38 UTC. This node"
+        ),
         "{one}"
     );
     // One that is still there waits.
