@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn no_release_takes_a_mark_for_a_variable() {
+    fn no_nccl_release_reads_a_marker_as_a_variable() {
         let text = with("", LINES);
         for version in [Version::new(2, 18, 0), NEWEST] {
             assert_eq!(keys(&text, version), ["NCCL_IB_HCA", "NCCL_IB_GID_INDEX"]);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_have_lost_each_other_hide_nothing() {
+    fn unpaired_markers_hide_nothing() {
         for text in [
             format!("{BEGIN}\nNCCL_IB_TC=1\n"),
             format!("NCCL_IB_TC=1\n{END}\n"),

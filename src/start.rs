@@ -14,7 +14,7 @@ use crate::commands;
 use crate::config::{self, Config};
 use crate::exit;
 use crate::facts::environment::Environment;
-use crate::facts::start::LookedAfterBy;
+use crate::facts::start::SupervisedBy;
 use crate::init::{self, Alone, DEFAULT_PREPARE_TIMEOUT, FailureOrders, Link, Orders, Refusal, Tasks};
 use crate::log::{Level, Log, say};
 use crate::pipeline::{self, PartialPreparation, Prepared};
@@ -70,7 +70,7 @@ const LENT: &str = "refusing to run: this program's file gives the rights of ano
 fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, parent: Pid) -> i32 {
     let command = command_of(&arguments).unwrap_or_default().to_vec();
     // Determined before the fork: if the init is gone, its child gets another parent, which may be PID 1.
-    let keeper = if std::process::id() == 1 { LookedAfterBy::Pid1 } else { LookedAfterBy::Subreaper };
+    let keeper = if std::process::id() == 1 { SupervisedBy::Pid1 } else { SupervisedBy::Subreaper };
     // The work asks for supervision only if there is no init yet.
     let code = |done| match done {
         Done::Code(code) => code,
@@ -145,7 +145,7 @@ struct Guard<'a> {
 
 enum Watcher<'a> {
     /// An init of rdma-init monitors the preparation; the second field says which kind.
-    Link(&'a Link, LookedAfterBy),
+    Link(&'a Link, SupervisedBy),
     /// No other process monitors the preparation. If there is a command, signal handlers of this process
     /// do. The second field is the parent of this process.
     InPlace(Option<&'a Guarded>, Pid),
@@ -198,10 +198,10 @@ impl<'a> Guard<'a> {
     }
 
     /// Returns what supervises the command. If PID 1 does, every process here belongs to this container.
-    fn keeper(&self) -> LookedAfterBy {
+    fn keeper(&self) -> SupervisedBy {
         match self.watcher {
             Watcher::Link(_, keeper) => keeper,
-            Watcher::InPlace(..) => LookedAfterBy::NoProcess,
+            Watcher::InPlace(..) => SupervisedBy::NoProcess,
         }
     }
 
@@ -274,7 +274,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
         }
         Ok(Prepared::Supervise(orders)) => return Done::Supervise(orders),
         Ok(Prepared::Refused { reason, public, code }) => {
-            pipeline::refuse_and_tell(&reason, &public, code);
+            pipeline::refuse_with_public_reason(&reason, &public, code);
             guard.not_run();
             code
         }
@@ -320,7 +320,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     let failed = |error: &anyhow::Error| {
         say(&sentence(&format!("{error:#}")));
         if cli.action.is_none() {
-            pipeline::leave_behind(&environment, &format!("{error:#}"));
+            pipeline::write_termination_log(&environment, &format!("{error:#}"));
         }
         Prepared::Exit(exit::FAILED)
     };

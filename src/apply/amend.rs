@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_of_a_user_is_left_alone() {
+    fn amend_leaves_links_special_files_and_non_utf8_text_unchanged() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
         let change =

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_it_from_there_is_told() {
+    fn the_error_says_what_prevents_the_installation() {
         let place = tempfile::tempdir().unwrap();
         let error = |path: &Path| put(path, b"program").unwrap_err();
         assert!(error(&place.path().join("no")).contains("no: create it, or mount a volume there"));

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_looked_at_without_a_wait() {
+    fn special_files_are_checked_without_blocking() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join(NCCL);
         fs::create_dir(path.parent().unwrap()).unwrap();

@@ -86,7 +86,7 @@ mod tests {
         [("NCCL_IB_HCA", "=mlx5_1,mlx5_2"), ("NCCL_IB_TC", "106")];
 
     #[test]
-    fn shells_and_pam_get_them_where_nobody_has_set_others() {
+    fn shells_and_pam_get_the_variables_unless_the_user_set_others() {
         let root = tempfile::tempdir().unwrap();
         let target = PropagationTarget { root: root.path(), home: None };
         let read = |path: &str| fs::read_to_string(root.path().join(path.trim_start_matches('/'))).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_read_as_something_else_is_told() {
+    fn values_that_the_format_cannot_hold_are_reported() {
         let mut problems = Vec::new();
         let variables = [("A", "a\nb"), ("B", "a#b"), ("NCCL_A}$(id)", "1"), ("C", "it's")];
         assert_eq!(lines(&variables, formats::pam, &mut problems), "");

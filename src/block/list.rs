@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_have_lost_each_other_hide_nothing() {
+    fn unpaired_markers_hide_nothing() {
         for text in [format!("[\"{BEGIN}\", \"A\"]"), format!("[\"{END}\", \"A\", \"{BEGIN}\"]")] {
             assert!(without(&text).unwrap().contains(&Value::from("A")), "{text}");
         }

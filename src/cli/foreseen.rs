@@ -41,7 +41,7 @@ mod tests {
     use crate::cli::usage;
 
     #[test]
-    fn they_are_those_that_the_parser_finds() {
+    fn the_early_flags_are_those_that_the_parser_finds() {
         for line in [
             "rdma-init --require-rdma -- x",
             "rdma-init --memlock enforce --keep A --preflight=warn -- x --require-rdma",

@@ -98,8 +98,7 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
         return None;
     }
     // What the Pod holds stays its own while the link is down; the others may still be those of other Pods.
-    let has_no_link =
-        |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_)));
+    let has_no_link = |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_)));
     let counts = |port: &&Candidate| port.is_used() || has_no_link(port) && holdings.has(port);
     let has_claims = ports.iter().filter(counts).any(|port| holdings.has_claim_for(port));
     let is_claimed = |port: &Candidate| holdings.has(port);

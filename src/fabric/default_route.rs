@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_default_routes_the_reason_says_which_one_it_is() {
+    fn the_reason_says_which_of_several_default_routes_it_is() {
         let out = |facts: &Facts, port: usize| match &decided(facts, OnDefaultRoute::Judged).0[port] {
             Verdict::LeftOut(SkipReason::CarriesDefaultRoute { interface, route, by: None }) => {
                 Some((interface.clone(), *route))
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rail_that_carries_the_default_route_is_told() {
+    fn a_used_rail_that_carries_the_default_route_is_reported() {
         let kept = |rates: &[u32], routes: &[(usize, u32)], gpus| {
             let kept = kept(&host(rates, routes, gpus))?;
             let ports: Vec<String> = kept.rails.into_iter().map(|(port, _)| port).collect();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_s_word_decides_otherwise() {
+    fn the_configuration_overrides_the_default_route_rule() {
         let three = host(&[100, 200, 200], &[(0, 0)], Some(2));
         assert_eq!(used(&three, OnDefaultRoute::Used), [0, 1, 2]);
         let out = OnDefaultRoute::LeftOut("the configuration");
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn rails_without_their_network_are_rails_and_hcas_of_others_are_none() {
+    fn rails_without_interfaces_count_but_hcas_of_other_containers_do_not() {
         let mut facts = host(&[200; 4], &[(0, 0)], Some(2));
         // Two HCAs belong to other containers; the third alone is not enough.
         facts.net.interfaces.truncate(2);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_of_ipv6_count_where_ipv4_has_none() {
+    fn ipv6_default_routes_count_if_there_is_no_ipv4_one() {
         let mut facts = host(&[200; 3], &[(0, 0), (1, 0), (2, 0)], None);
         for route in &mut facts.net.routes[1..] {
             route.destination = "::/0".parse().unwrap();

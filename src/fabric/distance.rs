@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_are_those_of_nvidia_smi() {
+    fn distances_have_the_names_that_nvidia_smi_prints() {
         // A root port, then a switch with its upstream port and two downstream ports.
         let switch = "pci0000:10/0000:10:01.0/0000:11:00.0";
         let gpu = device(&format!("{switch}/0000:12:00.0/0000:13:00.0"), 0);

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_right_everywhere_or_on_the_most_rails() {
+    fn a_gid_index_is_right_on_all_rails_or_on_the_most() {
         let both: [&[_]; 2] = [&[(1, "10.0.0.1"), (3, "10.0.1.1")], &[(3, "10.0.0.2")]];
         assert_eq!(with_rails(&both, common_index), Some(3));
         assert!(with_rails(&both, |rails| is_right_everywhere(rails, 3)));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_local_address_counts_where_there_is_no_other() {
+    fn a_link_local_address_counts_if_there_is_no_other() {
         let slots = |addresses: &[&str]| {
             let mut facts = Facts::default();
             let own = addresses.iter().map(|address| format!("{address}/24").parse().unwrap());
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_comes_before_ipv6_where_every_rail_has_it() {
+    fn ipv4_comes_before_ipv6_if_every_rail_has_it() {
         let families = |rails: &[&[(u32, &str)]]| {
             with_rails(rails, |rails| {
                 let of = |rail: &RailGids| rail.slots.iter().map(|gid| gid.index).collect::<Vec<u32>>();

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn far_hcas_are_left_out_where_every_gpu_has_a_near_one() {
+    fn far_hcas_are_skipped_if_every_gpu_has_a_near_one() {
         for (gpus, hcas, wanted) in [
             (&[1, 2][..], &[1, 2, 3][..], &[0, 1][..]),
             (&[1, 1, 2, 2], &[3, 1, 2], &[1, 2]),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rail_that_is_down_is_one_and_one_of_the_hosts_is_none() {
+    fn a_rail_that_is_down_counts_as_near_but_an_hca_of_the_host_does_not() {
         let mut facts = host(&[1, 2], &[1, 2, 3]);
         facts.rdma[1].ports[0].state = "DOWN".to_owned();
         assert_eq!(used(&facts), [0]);

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_them_four_functions_of_one_nic_beside_enough_others_tell() {
+    fn four_functions_of_one_nic_reveal_nvswitches_without_product_data() {
         let bridges = with(&[(8, 400); 4]);
         for (model, hcas, wanted) in [
             ("NVIDIA B200", &bridges[..], 4),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_alike_and_is_not_sure_is_suspected() {
+    fn uncertain_nvswitch_hcas_are_suspected() {
         for (model, hcas, wanted) in [
             ("NVIDIA B200", with(&[(8, 100), (9, 100)]), 2),
             ("NVIDIA B200", with(&[(8, 400), (8, 400)]), 2),

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_tells_most_then_the_address_then_the_pci_device() {
+    fn the_name_decides_before_the_address_and_the_pci_device() {
         let [label, eth1] = ["eth1:0", "eth1"].map(|name| interface(name, Some(ADDRESS), None));
         let card = interface("eth2", None, Some("0000:01:00.0"));
         let other = interface("eth3", Some("fe80::8/64"), Some("0000:02:00.0"));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_lines_that_are_none_count_as_absent() {
+    fn comments_and_malformed_lines_are_ignored() {
         for name in ["node2", "node3", "node4", "10.0.0.1", "#"] {
             assert_eq!(of(name), [""; 0], "{name}");
         }

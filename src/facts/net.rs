@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_radio_behind_an_interface_shows() {
+    fn wireless_interfaces_are_recognized() {
         let root = FakeRoot::new();
         root.folder("sys/class/net/eth0");
         root.link("../../ieee80211/phy0", "sys/class/net/radio0/phy80211");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn where_rtnetlink_is_refused_files_tell_of_routes_and_nothing_of_rules() {
+    fn without_rtnetlink_files_provide_routes_but_no_rules() {
         let root = FakeRoot::new();
         let line = "eth0\t00000000\t010AF40A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n";
         root.file("proc/net/route", format!("Iface\tDestination\n{line}"));

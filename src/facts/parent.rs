@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
 use super::reader::{Reader, of_kernel};
-use super::start::LookedAfterBy;
+use super::start::SupervisedBy;
 
 /// The part of PID 1's command line that rdma-init keeps. The rest may contain secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,12 +24,12 @@ pub struct ParentProcess {
 /// Reads PID 1. Returns `None` if PID 1 is rdma-init, if another program started this process, on the machine
 /// itself, or if /proc hides PID 1. If rdma-init runs as a subreaper in between, PID 1 must have started the
 /// subreaper.
-pub(crate) fn read(reader: &Reader, keeper: LookedAfterBy) -> Option<ParentProcess> {
+pub(crate) fn read(reader: &Reader, keeper: SupervisedBy) -> Option<ParentProcess> {
     let parent = getppid().as_raw();
     let starter = match keeper {
-        LookedAfterBy::NoProcess => parent,
-        LookedAfterBy::Pid1 => return None,
-        LookedAfterBy::Subreaper => parent_of(reader, parent)?,
+        SupervisedBy::NoProcess => parent,
+        SupervisedBy::Pid1 => return None,
+        SupervisedBy::Subreaper => parent_of(reader, parent)?,
     };
     if starter != 1 || !Identity::own().is_container() {
         return None;
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_the_command_line_only_what_it_is_stays() {
+    fn only_the_kind_of_the_command_line_is_kept() {
         let of = |line: &str, caught: &str| {
             let parent = parse(line, &format!("Name:\tsh\nSigCgt:\t{caught}\n")).unwrap();
             (parent.program, parent.has_operand, parent.catches_term)

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_of_its_rules() {
+    fn this_machine_reports_its_routing_rules() {
         let routing = system_routing(&BTreeSet::new()).unwrap();
         assert_eq!(routing.trouble, None);
         let rules = routing.rules.unwrap();

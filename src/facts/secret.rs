@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells() {
+    fn secret_names_are_recognized() {
         for name in [
             "NCCL_PLUGIN_TOKEN",
             "nccl_api_key",

@@ -108,7 +108,7 @@ fn without_word(text: &str, word: &str) -> String {
 }
 
 /// Returns whether the variable with this name always matters.
-fn concerns_us(name: &str) -> bool {
+fn always_matters(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "CUDA_LAUNCH_BLOCKING",
         "FI_PROVIDER",
@@ -167,7 +167,7 @@ pub fn read(
     let mut settings: Vec<UserSetting> = environment
         .iter()
         // In an image, this variable is only the version of the image's NCCL.
-        .filter(|(name, _)| *name != "NCCL_VERSION" && (concerns_us(name) || also(name)))
+        .filter(|(name, _)| *name != "NCCL_VERSION" && (always_matters(name) || also(name)))
         .map(|(name, value)| UserSetting::new(name, value, origin(start, name, value)))
         .collect();
     let mut odd = Vec::new();
@@ -190,7 +190,7 @@ pub fn read(
         // Names that are not NCCL's may have any content in the file, even secrets.
         let lines = parse(&text).into_iter();
         let mut ours = lines
-            .filter(|line| is_variable_name(&line.name) && (concerns_us(&line.name) || also(&line.name)));
+            .filter(|line| is_variable_name(&line.name) && (always_matters(&line.name) || also(&line.name)));
         settings.extend(ours.by_ref().take(MOST_SETTINGS).map(|line| UserSetting {
             private,
             ..UserSetting::new(
@@ -251,7 +251,7 @@ pub(crate) fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine
     let is_odd = move |line: &str| {
         let start = line.split('=').next().unwrap_or_default();
         let sets_it = is_variable_name(start) && line.contains('=');
-        !line.trim_start().starts_with('#') && !sets_it && start.split(|c| !is_of_name(c)).any(concerns_us)
+        !line.trim_start().starts_with('#') && !sets_it && start.split(|c| !is_of_name(c)).any(always_matters)
     };
     text.lines().enumerate().filter(move |(_, line)| is_odd(line)).map(move |(index, line)| ConfLine {
         origin: Source::ConfFile { path: file.to_owned(), line: index + 1 },
@@ -287,7 +287,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn of_an_odd_line_only_what_is_odd_is_kept() {
+    fn only_the_malformed_part_of_a_line_is_kept() {
         for (line, kept) in [
             ("export NCCL_DEBUG=INFO WANDB_API_KEY=secret", "export NCCL_DEBUG=INFO ..."),
             ("NCCL_IB_TC = 106", "NCCL_IB_TC = 106"),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_not_everybody_may_read_is_marked() {
+    fn settings_that_not_all_users_may_read_are_private() {
         let root = FakeRoot::new();
         let mode = |path: &str, mode| {
             fs::set_permissions(root.path(path), PermissionsExt::from_mode(mode)).unwrap();
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_file_without_end_only_so_much_is_kept() {
+    fn the_number_of_settings_that_are_kept_is_limited() {
         let root = FakeRoot::new();
         let lines = |count: usize, end: &str| -> String {
             (0..count).map(|number| format!("NCCL_{number}{end}\n")).collect()
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_for_everybody_has_no_private_value() {
+    fn public_text_contains_no_private_value() {
         let setting = |variable: &str, value: &str, private| UserSetting {
             private,
             ..UserSetting::new(variable, value, Source::from("/root/.nccl.conf:1".to_owned()))

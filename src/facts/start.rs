@@ -19,12 +19,12 @@ pub struct Start<'a> {
     /// there.
     pub filled: &'a [Filled],
     /// Which rdma-init process supervises this one, if any.
-    pub keeper: LookedAfterBy,
+    pub keeper: SupervisedBy,
 }
 
 /// The process that supervises the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LookedAfterBy {
+pub enum SupervisedBy {
     /// rdma-init, as PID 1 of the container.
     Pid1,
     /// rdma-init, if another program is PID 1 (`--supervise`).
@@ -41,7 +41,7 @@ impl Start<'_> {
 
 impl<'a> From<&'a Environment> for Start<'a> {
     fn from(environment: &'a Environment) -> Start<'a> {
-        let keeper = LookedAfterBy::NoProcess;
+        let keeper = SupervisedBy::NoProcess;
         Start { environment, folder: None, command: None, words: &[], filled: &[], keeper }
     }
 }

@@ -38,7 +38,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_there_decides() {
+    fn existing_files_decide_whether_the_state_is_writable() {
         let root = tempfile::tempdir().unwrap();
         let is_writable = || is_writable(&Reader::new(root.path()));
         assert!(is_writable());

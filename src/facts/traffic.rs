@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_peers_have_asked_for_counts_if_nothing_else_does() {
+    fn peer_requests_count_if_no_other_counter_exists() {
         let requests = |files: &[(&str, &str)]| {
             let (_root, reader) = host(files);
             let traffic = read(&Counters::new(&reader).of("x_0", 1));

@@ -48,11 +48,11 @@ pub(super) fn findings(facts: &Facts, interfaces: &Index, ports: &[Candidate]) -
     }
     by_lack.sort_by_key(|(lack, _)| matches!(lack, Lack::Gid));
     let is_enough = enough(facts, ports, here.len()) == Some(true);
-    let of_here = by_lack.iter().map(|(lack, rails)| of_one_lack(lack, rails, is_enough));
+    let of_here = by_lack.iter().map(|(lack, rails)| finding_for_lack(lack, rails, is_enough));
     of_here.chain(not_here(facts, ports, &elsewhere)).collect()
 }
 
-fn of_one_lack(lack: &Lack, rails: &[Rail], is_enough: bool) -> Finding {
+fn finding_for_lack(lack: &Lack, rails: &[Rail], is_enough: bool) -> Finding {
     let pairs: Vec<(String, &str)> =
         rails.iter().map(|(port, interface)| (port.name(), interface.name.as_str())).collect();
     let names = paired(&pairs);

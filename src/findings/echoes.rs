@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cause_takes_the_place_of_what_comes_of_it() {
+    fn the_cause_replaces_its_consequence() {
         let about = |finding: Finding, variable| finding.about_variables([variable]);
         let consequence = || about(Finding::error(Id::NoHcaSelected, "None."), devices::LIST);
         let stale = || about(Finding::warning(Id::StaleHca, "Stale."), devices::LIST);

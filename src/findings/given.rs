@@ -71,7 +71,7 @@ mod tests {
     use crate::facts::given::GivenDevice;
 
     #[test]
-    fn however_many_devices_are_missing_one_line_tells() {
+    fn any_number_of_missing_devices_is_one_finding() {
         let told = |count: usize| {
             let device = |number: usize| GivenDevice {
                 variable: format!("PCIDEVICE_{number:03}"),

@@ -137,13 +137,16 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
     let used = ports.iter().filter(|port| port.is_used()).map(Candidate::name);
     let fix = match nics.get(product).is_some_and(|published| *published < count) {
         true => TOO_MANY,
-        false => "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.",
+        false => {
+            "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE."
+        }
     };
     Some(Finding::warning(Id::NicCount, message).about_ports(used).with_fix(fix))
 }
 
 /// The fix if more NICs are usable than the platform publishes.
-const TOO_MANY: &str = "Find out whether one of them serves storage or management; if so, name only the rails in NCCL_IB_HCA.";
+const TOO_MANY: &str =
+    "Find out whether one of them serves storage or management; if so, name only the rails in NCCL_IB_HCA.";
 
 /// Returns the names of the used HCAs.
 fn used_nics<'a>(ports: &'a [Candidate]) -> Vec<&'a str> {
@@ -173,7 +176,9 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
         );
         let fix = match names.len() > row.nics as usize {
             true => TOO_MANY,
-            false => "Check that the container has all RDMA devices of the machine, and that their ports are ACTIVE.",
+            false => {
+                "Check that the container has all RDMA devices of the machine, and that their ports are ACTIVE."
+            }
         };
         let ports = used().map(Candidate::name);
         return Some(Finding::warning(Id::NicCount, message).about_ports(ports).with_fix(fix));

@@ -25,7 +25,7 @@ impl PortRises {
 }
 
 /// Whether so many in this time are worth a finding.
-pub(crate) fn is_worth_telling(rise: &Rise, time: Duration) -> bool {
+pub(crate) fn is_worth_reporting(rise: &Rise, time: Duration) -> bool {
     threshold(rise.trouble).is_passed(rise.count, time)
 }
 
@@ -81,7 +81,7 @@ fn of_lost(ports: &[&PortRises]) -> Finding {
 fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
     let told = ports.iter().filter_map(|port| {
         let rises =
-            port.rises.iter().filter(|rise| id_of(rise.trouble) == id && is_worth_telling(rise, time));
+            port.rises.iter().filter(|rise| id_of(rise.trouble) == id && is_worth_reporting(rise, time));
         let texts: Vec<String> = rises.map(text).collect();
         (!texts.is_empty()).then(|| (texts.join(", "), port))
     });

@@ -36,7 +36,7 @@ mod tests {
     use crate::profiles::Profiles;
 
     #[test]
-    fn the_command_gets_a_secret_and_nobody_sees_it() {
+    fn the_command_gets_a_secret_that_no_output_shows() {
         let setting = UserSetting::new("NCCL_X_TOKEN", "hunter2", Source::Environment);
         let facts = Facts { settings: Settings(vec![setting]), ..Facts::default() };
         let set =

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_nothing_on_every_port_that_can_be_seen() {
+    fn the_finding_needs_every_visible_port_to_be_idle() {
         let is_told = |ports: &[PortTraffic]| finding(ports, Duration::from_secs(90)).is_some();
         assert!(!is_told(&[]));
         assert!(is_told(&[port(false, Some(0), Some(0))]));

@@ -308,7 +308,7 @@ mod tests {
 
     /// Reading arbitrary bytes does not panic and takes no more memory than the limits allow.
     #[test]
-    fn broken_files_tell_less() {
+    fn damaged_elf_files_cause_no_panic() {
         let good = torch();
         for length in 64..good.len() {
             let file = file(&good[..length]);

@@ -124,13 +124,13 @@ fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
     let libraries = || wheel::files(&record).filter(|(file, _)| is_library(file));
     for (file, size) in libraries().take(LIBRARIES) {
         match became(tree, &package, file, size) {
-            Became::Missing => package.missing.push(file.into()),
-            Became::Replaced => package.replaced.push(file.into()),
-            Became::Whole => {}
+            InstalledFileState::Missing => package.missing.push(file.into()),
+            InstalledFileState::Replaced => package.replaced.push(file.into()),
+            InstalledFileState::Whole => {}
         }
     }
     let own = libraries().find(|(file, _)| repaired(file) == Some("ibverbs"));
-    let own = own.filter(|(file, size)| became(tree, &package, file, size) == Became::Whole);
+    let own = own.filter(|(file, size)| became(tree, &package, file, size) == InstalledFileState::Whole);
     package.libibverbs = own.map(|(file, _)| OwnLibibverbs {
         path: file.into(),
         providers: libraries()
@@ -144,18 +144,18 @@ fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
 
 /// The state of a library that a package installed.
 #[derive(PartialEq)]
-enum Became {
+enum InstalledFileState {
     Whole,
     Missing,
     Replaced,
 }
 
-fn became(tree: &Tree, package: &Package, file: &str, size: &str) -> Became {
+fn became(tree: &Tree, package: &Package, file: &str, size: &str) -> InstalledFileState {
     let real = tree.real(&package.path.join(file));
     match real.and_then(|real| tree.open(&real)?.metadata().ok()) {
-        None => Became::Missing,
-        Some(data) if data.len().to_string() != size && !size.is_empty() => Became::Replaced,
-        Some(_) => Became::Whole,
+        None => InstalledFileState::Missing,
+        Some(data) if data.len().to_string() != size && !size.is_empty() => InstalledFileState::Replaced,
+        Some(_) => InstalledFileState::Whole,
     }
 }
 

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_there_as_a_whole() {
+    fn saved_data_is_read_back_completely() {
         let note = HandoffMemory::new().unwrap();
         assert_eq!((note.ports(), note.decision()), (None, None));
         for decision in [&b""[..], b"short", b"longer than that"] {

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_effect_in_place_is_named() {
+    fn options_without_effect_in_place_are_named() {
         let full = Supervision {
             kill_group: true,
             stop_timeout: Some(Duration::from_secs(1)),

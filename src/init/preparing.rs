@@ -35,7 +35,7 @@ enum Event {
     News(News),
     TimeUp,
     /// The kernel does not let this process wait for signals.
-    Deaf,
+    CannotWaitForSignals,
 }
 
 /// How the preparing stage ended.
@@ -118,7 +118,7 @@ impl Supervisor {
                 }
                 Event::News(News::Told(InitMessage::Orders(orders))) => self.follow(*orders),
                 // `until_child_ends` gets the same error and reports it.
-                Event::Deaf => return PreparingEnd::Running,
+                Event::CannotWaitForSignals => return PreparingEnd::Running,
                 Event::News(News::Told(InitMessage::NotRun)) => self.preparation.not_run = true,
                 Event::News(News::Nothing) => {}
                 // The exec closed the pipe; or the child's end did, if the child never reached the exec.
@@ -290,7 +290,7 @@ fn wait(pending: &OwnedFd, watch: &Watch, until: Option<Instant>) -> Event {
         match signals::take() {
             Ok(Some(received)) => return Event::Signal(received),
             Ok(None) => {}
-            Err(_) => return Event::Deaf,
+            Err(_) => return Event::CannotWaitForSignals,
         }
         let timeout = match until {
             None => PollTimeout::NONE,

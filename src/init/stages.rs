@@ -132,7 +132,7 @@ impl Supervisor {
             PreparingEnd::Ended { ended, was_command } => Ok((ended, was_command)),
             PreparingEnd::Running => {
                 self.preparation.is_running = false;
-                self.leave_inherited_behind();
+                self.release_inherited();
                 self.start_watcher();
                 // At this point, little of the program's code is in memory, and the following loop needs
                 // even less.

@@ -135,7 +135,7 @@ impl Supervisor {
         loop {
             match fork::wait_and_reap() {
                 Reaped::Ended(pid, ended) if pid == self.child => return Some(ended),
-                Reaped::Childless => return None,
+                Reaped::NoSuchChild => return None,
                 _ => {}
             }
         }
@@ -150,12 +150,12 @@ impl Supervisor {
                 Reaped::Ended(pid, ended) if pid == self.child => main = Some(ended),
                 Reaped::Ended(pid, ended) => {
                     orphans = true;
-                    self.tell_of_orphan(pid, ended);
+                    self.report_orphan(pid, ended);
                 }
                 Reaped::Stopped(pid, signal) if pid == self.child => terminal::stop_along(self.child, signal),
                 Reaped::Stopped(..) => {}
                 Reaped::Running => break,
-                Reaped::Childless => {
+                Reaped::NoSuchChild => {
                     self.childless = true;
                     break;
                 }
@@ -180,7 +180,7 @@ impl Supervisor {
         }
     }
 
-    fn tell_of_orphan(&self, pid: Pid, ended: Ended) {
+    fn report_orphan(&self, pid: Pid, ended: Ended) {
         if self.orders.supervision.warn_on_reap && self.preparation.replaced != Some(pid) {
             let how = match ended {
                 Ended::Exited(code) => format!("exit code {code}"),
@@ -199,7 +199,7 @@ impl Supervisor {
     /// Closes everything that PID 1 does not need: descriptors that the command may later want closed, and
     /// the working directory, which it may want unmounted. Call this only once the command is running:
     /// until then, PID 1 may have to start it.
-    pub(super) fn leave_inherited_behind(&mut self) {
+    pub(super) fn release_inherited(&mut self) {
         let mut kept = self.preparation.descriptors_for_later();
         close_inherited(&mut kept);
         let _ = nix::unistd::chdir("/");

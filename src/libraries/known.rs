@@ -57,7 +57,7 @@ mod tests {
     use crate::libraries::ALL;
 
     #[test]
-    fn a_slip_in_a_name_is_recognized() {
+    fn a_misspelled_name_is_recognized() {
         for (name, wanted) in [
             ("UCX_NET_DEVICE", "UCX_NET_DEVICES"),
             ("UCX_IB_GID_INDX", "UCX_IB_GID_INDEX"),

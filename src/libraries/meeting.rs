@@ -86,7 +86,7 @@ pub enum BootstrapAddress {
     On(Vec<End>),
     OnName(NamedHost),
     /// The library fails, or bootstraps on loopback, because of a name in a list.
-    InVain(String),
+    NoSuchInterface(String),
 }
 
 /// How a library interprets its variable's value.
@@ -142,7 +142,12 @@ impl Grammar {
         }
         let ends: Result<Vec<End>, &str> =
             entries.into_iter().map(|entry| end(net, entry).ok_or(entry)).collect();
-        Some(ends.map_or_else(|entry| BootstrapAddress::InVain(entry.to_owned()), BootstrapAddress::On))
+        Some(
+            ends.map_or_else(
+                |entry| BootstrapAddress::NoSuchInterface(entry.to_owned()),
+                BootstrapAddress::On,
+            ),
+        )
     }
 
     /// Returns what is wrong with the value, or with the host name if there is no value.
@@ -353,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_exact_and_a_list_is_one_where_the_library_takes_lists() {
+    fn names_are_exact_and_lists_count_if_the_library_takes_lists() {
         let facts = Facts { net: net(), names: Some(names(&["10.0.0.5"])), ..Facts::default() };
         let rails = Rails { ports: &[], gid_index: None, interface: Some("eth0") };
         let ask = |list, shortest, value: Option<&'static str>| {
@@ -384,6 +389,6 @@ mod tests {
         let by_name = BootstrapAddress::OnName(named(&names(&["10.0.0.5"]), &net()));
         assert_eq!(gloo(Some("")).1, Some(by_name.clone()));
         assert_eq!(gloo(None), (String::new(), Some(by_name), None), "it is right by itself");
-        assert_eq!(tensorpipe(Some("e")).1, Some(BootstrapAddress::InVain("e".to_owned())));
+        assert_eq!(tensorpipe(Some("e")).1, Some(BootstrapAddress::NoSuchInterface("e".to_owned())));
     }
 }

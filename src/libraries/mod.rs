@@ -162,9 +162,9 @@ pub enum FillReason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Will {
     Meet(meeting::BootstrapAddress),
-    TakeOfUcx(ucx::Taken),
+    UseUcxChoice(ucx::Taken),
     /// Each vLLM worker gives UCX one of these ports: its own GPU's.
-    TakeOfWorkers(Vec<String>),
+    UseWorkerPorts(Vec<String>),
 }
 
 /// Returns the library that reads a variable.

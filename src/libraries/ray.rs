@@ -44,7 +44,7 @@ enum RayAddress {
     /// Ray uses the route to the first node, which the command line names.
     TowardFirst(IpAddr),
     /// The command line refers to a value that the facts do not contain: a shell variable or a name.
-    Untold,
+    NotInFacts,
     /// Another program or a script starts Ray, or no address can be determined.
     No,
 }
@@ -55,7 +55,7 @@ impl RayAddress {
             RayAddress::Named(address) | RayAddress::ByRoute(address) | RayAddress::TowardFirst(address) => {
                 Some(*address)
             }
-            RayAddress::Untold | RayAddress::No => None,
+            RayAddress::NotInFacts | RayAddress::No => None,
         }
     }
 }
@@ -66,7 +66,7 @@ fn known(subject: &LibraryContext) -> RayAddress {
         match written.parse::<IpAddr>() {
             Ok(address) if !address.is_loopback() => return RayAddress::Named(address),
             Ok(_) => {}
-            Err(_) => return RayAddress::Untold,
+            Err(_) => return RayAddress::NotInFacts,
         }
     }
     match first_node(start) {
@@ -74,8 +74,10 @@ fn known(subject: &LibraryContext) -> RayAddress {
             Some(Takes::ByRoute { address, .. }) => RayAddress::ByRoute(address),
             _ => RayAddress::No,
         },
-        First::At(first) => toward(subject.facts, first).map_or(RayAddress::Untold, RayAddress::TowardFirst),
-        First::Untold => RayAddress::Untold,
+        First::At(first) => {
+            toward(subject.facts, first).map_or(RayAddress::NotInFacts, RayAddress::TowardFirst)
+        }
+        First::NotInFacts => RayAddress::NotInFacts,
     }
 }
 
@@ -83,13 +85,13 @@ fn known(subject: &LibraryContext) -> RayAddress {
 enum First {
     Here,
     At(IpAddr),
-    Untold,
+    NotInFacts,
 }
 
 fn first_node(start: &RayStart) -> First {
     let Some(written) = &start.address else { return First::Here };
     let of_socket = || written.parse::<SocketAddr>().map(|socket| socket.ip());
-    written.parse().or_else(|_| of_socket()).map_or(First::Untold, First::At)
+    written.parse().or_else(|_| of_socket()).map_or(First::NotInFacts, First::At)
 }
 
 /// Returns the address under which Ray knows this node, if the command line contains it and it belongs to
@@ -108,7 +110,7 @@ fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     let own = match known {
         RayAddress::Named(address) => of_option(subject, address),
         RayAddress::ByRoute(_) | RayAddress::No => of_route(subject),
-        RayAddress::TowardFirst(_) | RayAddress::Untold => None,
+        RayAddress::TowardFirst(_) | RayAddress::NotInFacts => None,
     };
     let all = own.into_iter().chain(beside_vllm(subject, &known)).chain(not_read(subject, &known));
     all.map(LibraryFinding::from).collect()
@@ -180,7 +182,7 @@ fn not_read(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
         return None;
     }
     let takes = match known {
-        RayAddress::Untold => return None,
+        RayAddress::NotInFacts => return None,
         RayAddress::No => match by_route(subject.facts) {
             Some(Takes::ByRoute { address, .. }) => Some(address),
             _ => None,

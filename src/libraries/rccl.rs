@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_in_a_name_is_recognized() {
+    fn a_misspelled_name_is_recognized() {
         assert!(VARIABLES.is_sorted() && VARIABLES.iter().all(|name| name.starts_with("RCCL_")));
         assert!(knows("RCCL_AINIC_ROCE") && !knows("RCCL_AINIC_ROCEV2"));
         assert_eq!(nearest("RCCL_MSCCL_ENABEL"), Some("RCCL_MSCCL_ENABLE"));

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nccl_is_told_only_where_it_connects_queue_pairs_itself() {
+    fn the_class_is_set_only_if_nccl_connects_queue_pairs_itself() {
         let told = |text, release: Option<(u32, u32, u32)>| {
             let release = release.map(|(major, minor, patch)| Version::new(major, minor, patch));
             ports(&[Some(text)], |ports| for_nccl(ports, release))

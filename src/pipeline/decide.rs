@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_with_the_host_grows_as_the_host_does() {
+    fn the_steps_of_a_decision_grow_linearly_with_the_host() {
         let used = Options { default_route_hca: DefaultRouteOption::Use, ..Options::default() };
         for (what, growth) in [
             ("HCAs", growth(hcas, &Options::default())),

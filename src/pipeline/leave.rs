@@ -49,7 +49,7 @@ pub(super) struct Decided<'a> {
 
 /// What a start saved.
 #[derive(Default)]
-pub(super) struct Remains {
+pub(super) struct SavedByStart {
     /// The bytes for rdma-init's own init to confirm.
     pub state: Vec<u8>,
     /// Variables that make NCCL load the env plugin; the command gets them, too.
@@ -60,7 +60,7 @@ pub(super) struct Remains {
 /// the user wants the variables (`propagate`). Says what cannot be written if a user could miss it; the
 /// command starts anyway.
 #[must_use]
-pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
+pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStart {
     let filled: Vec<(&str, &str)> = decided.plan.public().collect();
     let writes_conf =
         config.write_nccl_conf.unwrap_or_else(|| decided.by_init || Identity::own().is_container());
@@ -75,7 +75,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
                 EnvPlugin::Used => of_start(&run),
                 EnvPlugin::NotUsed(_) => silenced(&decided, run.env_plugin().is_some()),
             };
-            return Remains { of_plugin, ..Remains::default() };
+            return SavedByStart { of_plugin, ..SavedByStart::default() };
         }
         // The state may belong to another user, who must not keep this start from writing where no other user
         // can.
@@ -95,7 +95,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
     let filled: Vec<(&str, &str)> = filled.into_iter().chain(pairs(&of_plugin)).collect();
     // A process that enters has not inherited the environment's variables, either.
     let given: Vec<(&str, &str)> = filled.iter().copied().chain(decided.plan.inherited()).collect();
-    tell_of_strangers(&refused, log);
+    report_foreign_files(&refused, log);
     if left.is_some() || standing.is_some() || filled.is_empty() {
         let folder = left.as_ref().map(|left| left.folder.display().to_string());
         let refused = reasons(&refused);
@@ -155,7 +155,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
         false => Vec::new(),
     };
     let silenced = silenced(&decided, false);
-    Remains { state, of_plugin: of_plugin.into_iter().chain(silenced).collect() }
+    SavedByStart { state, of_plugin: of_plugin.into_iter().chain(silenced).collect() }
 }
 
 /// Returns the variable that keeps NCCL from loading another start's plugin, if this start must use none: the
@@ -237,7 +237,7 @@ struct HeldState<'a> {
 /// Reports files that have the names of rdma-init's files but that this start did not write. In the first of
 /// the known directories they are an error: an image may be configured to read them there. If containers
 /// share a directory on purpose, they see each other's state there, so this is a warning.
-fn tell_of_strangers(refused: &[RefusedFolder], log: &Log) {
+fn report_foreign_files(refused: &[RefusedFolder], log: &Log) {
     let known = refused.first().filter(|refused| !refused.strange.is_empty());
     if let Some(RefusedFolder { folder, why, strange, origin }) = known {
         let folder = folder.display();

@@ -20,23 +20,23 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// A name that may not resolve yet.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Awaited {
+pub(super) struct PendingName {
     name: String,
     limit: Duration,
 }
 
 /// Returns the name that this node may have to wait for; `None` on the first node, which the others look for,
 /// and if the name is known to resolve. Most hosts without RDMA have not looked it up yet.
-pub(super) fn awaited(config: &Config, facts: &Facts) -> Option<Awaited> {
+pub(super) fn awaited(config: &Config, facts: &Facts) -> Option<PendingName> {
     let limit = config.wait_for_master.filter(|limit| !limit.is_zero())?;
     let found = facts.names.as_ref().and_then(|names| names.master.as_ref());
     let resolves = matches!(found, Some(Master::InFile(_) | Master::ByDns(_)));
     let is_first = facts.platform.nodes.is_some_and(|nodes| nodes.this == 0);
     let name = facts.platform.master_addr.clone().filter(|_| !resolves && !is_first)?;
-    Some(Awaited { name, limit })
+    Some(PendingName { name, limit })
 }
 
-impl Awaited {
+impl PendingName {
     /// Waits until the name resolves or the time expires.
     pub(super) fn wait(&self, under_way: &UnderWay, log: &Log) {
         let started = Instant::now();
@@ -90,7 +90,7 @@ mod tests {
             facts
         };
         let minute = Some(Duration::from_secs(60));
-        let wanted = Some(Awaited { name: "first.job".to_owned(), limit: Duration::from_secs(60) });
+        let wanted = Some(PendingName { name: "first.job".to_owned(), limit: Duration::from_secs(60) });
         assert_eq!(awaited(&config(minute), &facts(unknown(), Some(1))), wanted);
         assert_eq!(awaited(&config(minute), &facts(unknown(), None)), wanted);
         assert_eq!(

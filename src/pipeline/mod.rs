@@ -20,7 +20,9 @@ pub use decide::{changed_since, decide, decide_here};
 pub use enter::enter;
 pub use execute::{PartialPreparation, execute, execute_decided, execute_filled, execute_untouched};
 pub use not_run::exec_failed;
-pub use refuse::{last_words, leave_behind, leave_reason, refuse, refuse_and_tell, refusing};
+pub use refuse::{
+    last_words, leave_reason, refuse, refuse_with_public_reason, refusing, write_termination_log,
+};
 pub use traffic::watch;
 pub use under_way::UnderWay;
 
@@ -34,7 +36,7 @@ use crate::env_plugin::answer::MARKER;
 use crate::env_plugin::copies;
 use crate::facts::Facts;
 use crate::facts::environment::{Environment, Filled};
-use crate::facts::start::{LookedAfterBy, Start};
+use crate::facts::start::{Start, SupervisedBy};
 use crate::finding::{Finding, Id, Severity};
 use crate::findings::memlock;
 use crate::init::Orders;
@@ -80,7 +82,7 @@ pub fn prepare(
     log: &Log,
     command: Vec<CString>,
     mut inherited: Vec<CString>,
-    keeper: LookedAfterBy,
+    keeper: SupervisedBy,
     decided: impl FnOnce(&PartialPreparation),
 ) -> anyhow::Result<Prepared> {
     let mut known = Environment::new(&inherited);
@@ -88,10 +90,8 @@ pub fn prepare(
     let under_way = UnderWay::of(config);
     // If rdma-init's own init is PID 1, this is the container's start.
     let mut filled = match keeper {
-        LookedAfterBy::Pid1 => Vec::new(),
-        LookedAfterBy::Subreaper | LookedAfterBy::NoProcess => {
-            read::filled_at_start(config, &profiles, &known)
-        }
+        SupervisedBy::Pid1 => Vec::new(),
+        SupervisedBy::Subreaper | SupervisedBy::NoProcess => read::filled_at_start(config, &profiles, &known),
     };
     if config.asks_anew {
         inherited = environment::without(inherited, &filled);
@@ -125,7 +125,7 @@ pub fn prepare(
     report::start::plan(log, &plan, memlock.as_ref());
     if config.watch == Some(WatchOption::Off)
         && config.watch_metrics.is_some()
-        && keeper != LookedAfterBy::NoProcess
+        && keeper != SupervisedBy::NoProcess
     {
         log.warn(
             "watch-metrics has no effect without the watcher, which writes the file. Set watch = \"warn\".",
@@ -165,9 +165,7 @@ pub fn prepare(
     let job = preflight::of_watcher(config, &known, &command);
     let verdict = proof.map(|report| report.passed);
     let unwatched = traffic::unwatched(config, &plan, keeper);
-    if unwatched == Some(Unwatched::Off)
-        && !config.on_finding.is_empty()
-        && keeper != LookedAfterBy::NoProcess
+    if unwatched == Some(Unwatched::Off) && !config.on_finding.is_empty() && keeper != SupervisedBy::NoProcess
     {
         log.warn(
             "the key on-finding has no effect, because watch is \"off\": no watcher starts the command.",
@@ -180,7 +178,7 @@ pub fn prepare(
             plan: &plan,
             memlock: memlock.as_ref(),
             verdict,
-            by_init: keeper == LookedAfterBy::Pid1,
+            by_init: keeper == SupervisedBy::Pid1,
             unwatched,
         },
         log,
@@ -189,7 +187,7 @@ pub fn prepare(
     let of_plugin = left.of_plugin.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let image = PreparedExec::new(command, environment::with(inherited, plan.filled().chain(of_plugin)));
     // The counters are read last of all, because a self-test moves data, too.
-    let note = if keeper == LookedAfterBy::NoProcess {
+    let note = if keeper == SupervisedBy::NoProcess {
         Vec::new()
     } else {
         traffic::note(config, &facts, &plan, job)

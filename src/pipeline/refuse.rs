@@ -11,13 +11,13 @@ use crate::sys::last_words::LastWords;
 
 /// Says why the command is not started.
 pub fn refuse(reason: &str, code: i32) {
-    refuse_and_tell(reason, reason, code);
+    refuse_with_public_reason(reason, reason, code);
 }
 
 /// Does the same as [`refuse`], but writes `public` as the reason for others.
-pub fn refuse_and_tell(reason: &str, public: &str, code: i32) {
+pub fn refuse_with_public_reason(reason: &str, public: &str, code: i32) {
     say(&refusing(reason, code));
-    leave_behind(&Environment::new(&environ::entries()), public);
+    write_termination_log(&Environment::new(&environ::entries()), public);
 }
 
 /// Returns the sentence for a refusal.
@@ -26,13 +26,13 @@ pub fn refusing(reason: &str, code: i32) -> String {
 }
 
 /// Writes the reason where Kubernetes shows it, and reports if that fails.
-pub fn leave_behind(known: &Environment, reason: &str) {
+pub fn write_termination_log(known: &Environment, reason: &str) {
     if let Some(failed) = left_behind(known, reason) {
         say(&failed);
     }
 }
 
-/// Does the same as [`leave_behind`] for a process that reports in another way: returns the message if the
+/// Does the same as [`write_termination_log`] for a process that reports in another way: returns the message if the
 /// write fails.
 pub fn leave_reason(reason: &str) -> Option<String> {
     left_behind(&Environment::new(&environ::entries()), reason)

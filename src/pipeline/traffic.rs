@@ -12,7 +12,7 @@ use crate::facts::environment::Environment;
 use crate::facts::port_counters::Counters;
 use crate::facts::port_look::{self, KnownPort, Looker, PortLook, UsedGid};
 use crate::facts::rdma::LinkLayer;
-use crate::facts::start::LookedAfterBy;
+use crate::facts::start::SupervisedBy;
 use crate::facts::{Facts, Reader};
 use crate::json;
 use crate::libraries::nccl::gid::INDEX;
@@ -80,11 +80,11 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
 }
 
 /// Returns why no watcher will run beside the command.
-pub(super) fn unwatched(config: &Config, plan: &Plan, keeper: LookedAfterBy) -> Option<Unwatched> {
+pub(super) fn unwatched(config: &Config, plan: &Plan, keeper: SupervisedBy) -> Option<Unwatched> {
     match () {
         () if !plan.ports.iter().any(|port| port.used) => Some(Unwatched::NoPort),
         () if config.watch == Some(WatchOption::Off) => Some(Unwatched::Off),
-        () if keeper == LookedAfterBy::NoProcess => Some(Unwatched::NoInit),
+        () if keeper == SupervisedBy::NoProcess => Some(Unwatched::NoInit),
         () => None,
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Not
         let search = found.map(|found| found.search);
         return GidChoice::NotForAll { search, on: rails.len(), of, evidence };
     }
-    let left = leave::releases(context).map_err(|why| notes.tried(INDEX, Trial::NotLeft(why))).ok();
+    let left = leave::releases(context).map_err(|why| notes.tried(INDEX, Trial::NotLeftToNccl(why))).ok();
     let found = |releases: Vec<Version>, notes: &mut Notes| {
         let found = search::run(context, &rails, &releases, notes)?;
         not_taken::beside_search(&all, &found.ends, notes);
@@ -193,7 +193,7 @@ pub(crate) fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) 
             differs(notes, Instead::Nothing);
             let steers =
                 search.iter().flat_map(|search| steers(search, || Rule::SteersSearch { on: *on, of: *of }));
-            std::iter::once(unset(Rule::NoSlotForAll, evidence)).chain(steers).collect()
+            std::iter::once(unset(Rule::NoCommonIndex, evidence)).chain(steers).collect()
         }
     }
 }

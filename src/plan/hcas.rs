@@ -78,8 +78,8 @@ pub(super) fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabri
     let skipped: Vec<String> = ports.iter().filter(is_skipped).map(Candidate::name).collect();
     let rule = match (traps.is_empty(), skipped.is_empty()) {
         (true, true) => return None,
-        (true, false) => Rule::KeepsFromLeftOut(skipped),
-        (false, _) => Rule::KeepsFromFailing(traps),
+        (true, false) => Rule::AvoidsSkippedPorts(skipped),
+        (false, _) => Rule::AvoidsFailingPorts(traps),
     };
     Some(Proposal::from_facts("NCCL_IB_DISABLE", "1", rule).because(evidence(ports)))
 }
@@ -105,7 +105,8 @@ fn held_without_link(context: &Context, ports: &[Candidate]) -> Option<Proposal>
         return None;
     }
     let is_own = |port: &Candidate| {
-        matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_))) && claims::is_held(context.facts, port)
+        matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_)))
+            && claims::is_held(context.facts, port)
     };
     let list = exact_list(ports, is_own);
     Some(Proposal::from_facts(VARIABLE, list, Rule::HeldHcas(others)).because(evidence(ports)))

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn one_entry_more_is_found_and_any_other_change_is_none() {
+    fn a_change_counts_only_if_it_adds_one_entry() {
         for (before, after, added) in [
             ("mlx5_0,mlx5_1", "mlx5_0,mlx5_1,mlx5_2", Some("mlx5_2")),
             ("mlx5_1", "mlx5_0:1,mlx5_1", Some("mlx5_0:1")),

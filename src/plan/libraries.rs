@@ -43,7 +43,7 @@ pub(super) fn propose(context: &Context, rails: &Rails, proposed: &[Proposal]) -
         });
         all.extend(fills.into_iter().map(|fill| Proposal {
             value: fill.value,
-            ..Proposal::from_facts(fill.variable, "", Rule::Mends(library.name, fill.why))
+            ..Proposal::from_facts(fill.variable, "", Rule::FillsForLibrary(library.name, fill.why))
         }));
     }
     all

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_counts_for_its_device() {
+    fn an_interface_label_matches_its_device() {
         for (pattern, device) in [("hpn*", "hpn0"), ("eth0", "eth0"), ("eth0:1", "eth0"), ("*", "lo")] {
             assert!(may_fit(pattern, device), "{pattern} {device}");
         }

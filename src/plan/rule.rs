@@ -43,12 +43,12 @@ pub enum Rule {
         of: usize,
     },
     /// The value keeps NCCL from using these ports, which the plan skips.
-    KeepsFromLeftOut(Vec<String>),
+    AvoidsSkippedPorts(Vec<String>),
     /// The HCAs that Kubernetes has given to the Pod, none of which has a link now. Without the list, NCCL would use
     /// these other ports.
     HeldHcas(Vec<String>),
     /// The value keeps NCCL from using these ports, on which it would fail.
-    KeepsFromFailing(Vec<String>),
+    AvoidsFailingPorts(Vec<String>),
     /// The index is right on every HCA.
     RightSlot(u32),
     /// The index is right on the most ports: `agreeing` of `of` ports.
@@ -68,7 +68,7 @@ pub enum Rule {
         of: usize,
     },
     /// No index is set, because any index would be wrong on a used HCA.
-    NoSlotForAll,
+    NoCommonIndex,
     Interface(Because),
     /// The class of the ports. Without this variable, NCCL's own queue pairs (GIN) would not have this class.
     ClassOfPorts,
@@ -77,12 +77,12 @@ pub enum Rule {
     /// RDMA is required, and with this value a node with fewer NICs than the others is an error.
     MismatchIsAnError,
     /// Each NIC has a subnet of its own, of this length, and one GPU uses them all.
-    SubnetOfItsOwn(u8),
+    SubnetPerNic(u8),
     /// The profile with this name makes another library follow NCCL.
     Follows(String),
     /// The value fixes what a library other than NCCL would do on this host. The name is the one in the key
     /// `libraries`.
-    Mends(&'static str, FillReason),
+    FillsForLibrary(&'static str, FillReason),
 }
 
 impl Rule {
@@ -90,7 +90,7 @@ impl Rule {
     pub fn library(&self) -> Option<&'static str> {
         match self {
             Rule::OfRccl(rule) => rule.library(),
-            Rule::Mends(library, _) => Some(library),
+            Rule::FillsForLibrary(library, _) => Some(library),
             _ => None,
         }
     }
@@ -168,7 +168,7 @@ pub enum Trial {
         is_right: bool,
     },
     /// Leave the index to NCCL. This is ruled out, because it is not certain that NCCL would find it.
-    NotLeft(NotLeft),
+    NotLeftToNccl(NotLeftToNccl),
     /// The lowest index that is right on every HCA.
     CommonSlot(Option<u32>),
     /// Leave the index to NCCL's own search.
@@ -198,7 +198,7 @@ pub enum Trial {
 
 /// Why the plan does not leave the index to NCCL, although an index is right on every HCA now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotLeft {
+pub enum NotLeftToNccl {
     /// The job's NCCL was not found.
     NotFound,
     /// The release of this copy in the image is unknown.

@@ -60,5 +60,5 @@ pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candid
         return Vec::new();
     }
     let all = [(BY_SUBNET, "1".to_owned())].into_iter().chain(length);
-    all.map(|(variable, value)| Proposal::from_facts(variable, value, Rule::SubnetOfItsOwn(bits))).collect()
+    all.map(|(variable, value)| Proposal::from_facts(variable, value, Rule::SubnetPerNic(bits))).collect()
 }

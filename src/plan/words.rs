@@ -7,8 +7,8 @@ pub(crate) mod libraries;
 use std::fmt;
 
 use super::rule::{
-    NcclKnowledge, NoRdmaReason, NotLeft, NotTaken, OfProfile, Published, Rule, RuleEvidence, SearchEnd,
-    Sign, Trial,
+    NcclKnowledge, NoRdmaReason, NotLeftToNccl, NotTaken, OfProfile, Published, Rule, RuleEvidence,
+    SearchEnd, Sign, Trial,
 };
 use crate::fabric::interface::{Because, InterfaceSearch, Obstacle};
 use crate::fabric::{NvSwitch, SkipReason, WhichRoute};
@@ -49,10 +49,10 @@ impl Rule {
                 "the Pod's own HCAs, whose links are down; without it, {library} would use {}, which may belong to other Pods",
                 condensed(others)
             ),
-            Rule::KeepsFromLeftOut(ports) => {
+            Rule::AvoidsSkippedPorts(ports) => {
                 write!(f, "without it, {library} would take {}, which the job skips", condensed(ports))
             }
-            Rule::KeepsFromFailing(ports) => write!(
+            Rule::AvoidsFailingPorts(ports) => write!(
                 f,
                 "without it, {library} would take {}, and fail at the first connection",
                 condensed(ports)
@@ -75,7 +75,7 @@ impl Rule {
                 let hcas = if on == of { "every HCA".to_owned() } else { format!("{on} of {of} HCAs") };
                 write!(f, "makes {library}'s own search find the GID of this container on {hcas}")
             }
-            Rule::NoSlotForAll => f.write_str("no GID index is right on every HCA"),
+            Rule::NoCommonIndex => f.write_str("no GID index is right on every HCA"),
             Rule::Interface(why) => f.write_str(&because(*why)),
             Rule::ClassOfPorts => write!(
                 f,
@@ -88,12 +88,12 @@ impl Rule {
             Rule::MismatchIsAnError => {
                 f.write_str("a node with fewer NICs than the others is an error, as require-rdma demands")
             }
-            Rule::SubnetOfItsOwn(bits) => write!(
+            Rule::SubnetPerNic(bits) => write!(
                 f,
                 "each NIC has a subnet of its own (/{bits}), so that {library} takes the one in the peer's subnet"
             ),
             Rule::Follows(profile) => write!(f, "follows {library}'s variable, as profile {profile} asks"),
-            Rule::Mends(_, why) => why.write(f, library),
+            Rule::FillsForLibrary(_, why) => why.write(f, library),
         }
     }
 }
@@ -157,7 +157,7 @@ impl Trial {
             Trial::PublishedSlot { index, .. } => {
                 format!("the published {index}, if it is right on every HCA")
             }
-            Trial::NotLeft(_) => {
+            Trial::NotLeftToNccl(_) => {
                 format!("leave it unset, so that {library} finds the index at each connection")
             }
             Trial::CommonSlot(_) => "the lowest GID index that is right on every HCA".to_owned(),
@@ -209,7 +209,7 @@ impl Trial {
             Trial::NamesOfHcas(list) => list.clone(),
             Trial::PublishedSlot { is_right: true, .. } => "it is".to_owned(),
             Trial::PublishedSlot { is_right: false, .. } => "it is not".to_owned(),
-            Trial::NotLeft(why) => why.words(library),
+            Trial::NotLeftToNccl(why) => why.words(library),
             Trial::CommonSlot(Some(index)) | Trial::MostCommonSlot { index, .. } => {
                 format!("index {index}")
             }
@@ -238,15 +238,15 @@ impl Trial {
     }
 }
 
-impl NotLeft {
+impl NotLeftToNccl {
     fn words(&self, library: Flavor) -> String {
         let only = format!("only {library} 2.26 and later are sure to find it after a change");
         match self {
-            NotLeft::NotFound => format!("the job's {library} was not found in the image; {only}"),
-            NotLeft::Unknown(path) => format!("the release of {} is unknown; {only}", path.display()),
-            NotLeft::Older(release) => format!("the image has {library} {release}; {only}"),
-            NotLeft::Plugin(file) => format!("the net plugin {file} may not search"),
-            NotLeft::Rccl => format!("the search of {} may differ", Flavor::Rccl),
+            NotLeftToNccl::NotFound => format!("the job's {library} was not found in the image; {only}"),
+            NotLeftToNccl::Unknown(path) => format!("the release of {} is unknown; {only}", path.display()),
+            NotLeftToNccl::Older(release) => format!("the image has {library} {release}; {only}"),
+            NotLeftToNccl::Plugin(file) => format!("the net plugin {file} may not search"),
+            NotLeftToNccl::Rccl => format!("the search of {} may differ", Flavor::Rccl),
         }
     }
 }

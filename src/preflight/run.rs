@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, setrlimit};
 
 use crate::preflight::PreflightError;
 use crate::preflight::judge::culprit;
-use crate::preflight::judge::judging::{Judged, Judging, Limits};
+use crate::preflight::judge::judging::{Judged, Limits, VerdictInputs};
 use crate::preflight::judge::outliers;
 use crate::preflight::judge::verdict;
 use crate::preflight::meet::message::Told;
@@ -128,7 +128,7 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
     }
     let mut next = zero.heard().evidence.rounds();
     for _ in 0..culprit::MOST_TIMES {
-        zero.say_working();
+        zero.send_keep_alive();
         let evidence = &zero.heard().evidence;
         let again = culprit::next_rounds(evidence, &outliers::suspects(evidence, limits.least_gbps));
         if again.is_empty() {
@@ -142,14 +142,14 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
         }
         next = next.saturating_add(rounds.try_into().unwrap_or(u16::MAX));
     }
-    zero.say_working();
+    zero.send_keep_alive();
     zero.cross(next, own)?;
     zero.settle();
-    zero.say_working();
+    zero.send_keep_alive();
     let seconds = started.elapsed();
     tracing::debug!("preflight: the rounds are over");
-    let judging = Judging::of(zero.heard(), limits, seconds);
-    zero.say_working();
+    let judging = VerdictInputs::of(zero.heard(), limits, seconds);
+    zero.send_keep_alive();
     let verdict = verdict::judge(&zero.heard().evidence, &judging.asked());
     let (passed, reason) = (verdict.passed, verdict.reason().map(str::to_owned));
     let lines: Vec<String> = (0..terms.nodes).map(|node| verdict.line_of(node)).collect();

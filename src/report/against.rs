@@ -9,7 +9,7 @@ use crate::text::condensed;
 
 /// Why the job gets nothing, or only a part, of its fabric.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Against {
+pub(super) enum FabricProblem {
     /// The user asked for TCP.
     AsksForTcp,
     /// No version of NCCL uses the ports.
@@ -37,7 +37,7 @@ const ENDS: [Id; 3] = [Id::TuningList, Id::MissingFile, Id::EmptyValue];
 /// Returns the most important reason against the planned fabric; `None` if there is no reason, or no such
 /// fabric.
 #[must_use]
-pub(super) fn find(plan: &Plan) -> Option<Against> {
+pub(super) fn find(plan: &Plan) -> Option<FabricProblem> {
     if !plan.fabric.is_lost_over_sockets() {
         return None;
     }
@@ -45,29 +45,29 @@ pub(super) fn find(plan: &Plan) -> Option<Against> {
         !plan.forecasts.is_empty() && plan.forecasts.iter().all(|forecast| is(&forecast.prediction))
     };
     if all(ends) {
-        return Some(Against::Ends);
+        return Some(FabricProblem::Ends);
     }
     if all(|prediction| matches!(prediction.transport, Transport::Sockets { .. } | Transport::Fails(_))) {
-        return Some(if asks_for_tcp(plan) { Against::AsksForTcp } else { Against::NotUsed });
+        return Some(if asks_for_tcp(plan) { FabricProblem::AsksForTcp } else { FabricProblem::NotUsed });
     }
     let errors = || plan.findings.iter().filter(|finding| finding.severity == Severity::Error);
     let unconnected = without_connection(plan, errors().filter(|error| NO_CONNECTION.contains(&error.id)));
     if !unconnected.is_empty() {
-        return Some(Against::NoConnection(unconnected));
+        return Some(FabricProblem::NoConnection(unconnected));
     }
     let to_nvswitches: Vec<String> =
         used(plan).filter(|port| port.to_nvswitch).map(PortVerdict::name).collect();
     if !to_nvswitches.is_empty() {
-        return Some(Against::ToNvSwitches(to_nvswitches));
+        return Some(FabricProblem::ToNvSwitches(to_nvswitches));
     }
     if errors().any(|error| ENDS.contains(&error.id)) {
-        return Some(Against::EndedByVariable);
+        return Some(FabricProblem::EndedByVariable);
     }
     if errors().any(|error| error.id == Id::Memlock) {
-        return Some(Against::NoMemory);
+        return Some(FabricProblem::NoMemory);
     }
     let not_used = not_used(plan);
-    (!not_used.is_empty()).then_some(Against::SomeNotUsed(not_used))
+    (!not_used.is_empty()).then_some(FabricProblem::SomeNotUsed(not_used))
 }
 
 fn asks_for_tcp(plan: &Plan) -> bool {
@@ -114,30 +114,30 @@ fn used(plan: &Plan) -> impl Iterator<Item = &PortVerdict> {
     plan.ports.iter().filter(|port| port.used)
 }
 
-impl Against {
+impl FabricProblem {
     /// Returns a clause for the headline, after the ports: `but they will not connect`.
     pub(super) fn clause(&self, plan: &Plan) -> String {
         let library = plan.library;
         match self {
-            Against::AsksForTcp => format!("but {}=Socket asks for TCP", network::VARIABLE),
-            Against::NotUsed if matches!(plan.fabric, Fabric::PluginOverInterfaces(_)) => {
+            FabricProblem::AsksForTcp => format!("but {}=Socket asks for TCP", network::VARIABLE),
+            FabricProblem::NotUsed if matches!(plan.fabric, Fabric::PluginOverInterfaces(_)) => {
                 format!("but {library} will not load it")
             }
-            Against::NotUsed => format!("but {library} will not use RDMA"),
-            Against::Ends | Against::EndedByVariable => format!("but {library} will fail"),
-            Against::NoConnection(ports) => match (is_all(plan, ports), ports.len()) {
+            FabricProblem::NotUsed => format!("but {library} will not use RDMA"),
+            FabricProblem::Ends | FabricProblem::EndedByVariable => format!("but {library} will fail"),
+            FabricProblem::NoConnection(ports) => match (is_all(plan, ports), ports.len()) {
                 (true, 1) => "but it will not connect".to_owned(),
                 (true, _) => "but they will not connect".to_owned(),
                 (false, _) => format!("but {} will not connect", condensed(ports)),
             },
-            Against::ToNvSwitches(ports) => match (is_all(plan, ports), ports.len()) {
+            FabricProblem::ToNvSwitches(ports) => match (is_all(plan, ports), ports.len()) {
                 (true, 1) => "but it connects to the NVSwitches".to_owned(),
                 (true, _) => "but they connect to the NVSwitches".to_owned(),
                 (false, 1) => format!("but {} connects to the NVSwitches", condensed(ports)),
                 (false, _) => format!("but {} connect to the NVSwitches", condensed(ports)),
             },
-            Against::NoMemory => "but memory cannot be pinned".to_owned(),
-            Against::SomeNotUsed(ports) => match is_all(plan, ports) {
+            FabricProblem::NoMemory => "but memory cannot be pinned".to_owned(),
+            FabricProblem::SomeNotUsed(ports) => match is_all(plan, ports) {
                 true => format!("but {library} will not use them"),
                 false => format!("but {library} will not use {}", condensed(ports)),
             },
@@ -147,15 +147,20 @@ impl Against {
     /// Returns what happens to ports that NCCL tries, for use after their names: `and fail to connect`.
     pub(super) fn outcome(&self, plan: &Plan) -> Option<String> {
         Some(match self {
-            Against::NoConnection(ports) | Against::ToNvSwitches(ports) if is_all(plan, ports) => {
+            FabricProblem::NoConnection(ports) | FabricProblem::ToNvSwitches(ports)
+                if is_all(plan, ports) =>
+            {
                 "and fail to connect".to_owned()
             }
-            Against::NoConnection(ports) | Against::ToNvSwitches(ports) => {
+            FabricProblem::NoConnection(ports) | FabricProblem::ToNvSwitches(ports) => {
                 format!("and fail to connect over {}", condensed(ports))
             }
-            Against::EndedByVariable => "and fail".to_owned(),
-            Against::NoMemory => "and fail to pin memory".to_owned(),
-            Against::AsksForTcp | Against::NotUsed | Against::Ends | Against::SomeNotUsed(_) => return None,
+            FabricProblem::EndedByVariable => "and fail".to_owned(),
+            FabricProblem::NoMemory => "and fail to pin memory".to_owned(),
+            FabricProblem::AsksForTcp
+            | FabricProblem::NotUsed
+            | FabricProblem::Ends
+            | FabricProblem::SomeNotUsed(_) => return None,
         })
     }
 }

@@ -178,7 +178,7 @@ fn a_long_answer_comes_over_tcp() {
 }
 
 #[test]
-fn another_server_is_asked_where_one_fails_or_says_nothing() {
+fn the_next_server_is_asked_if_one_fails_or_is_silent() {
     let fails = Server::start(|packet, _| {
         let mut reply = reply(packet);
         *reply.rcode_mut() = RCODE::ServerFailure;
@@ -203,7 +203,7 @@ impl Clone for Server {
 }
 
 #[test]
-fn nobody_is_waited_for_longer_than_allowed() {
+fn dns_queries_end_at_the_deadline() {
     let quiet = Server::start(silent);
     let started = Instant::now();
     let why = by_dns(&settings(&[&quiet; 3]), "node2", started + Duration::from_millis(300))
@@ -301,7 +301,7 @@ fn a_hostile_answer_ends_nothing() {
 }
 
 #[test]
-fn an_address_and_localhost_ask_nobody() {
+fn an_address_and_localhost_need_no_lookup() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("etc")).unwrap();
     fs::write(root.path().join("etc/hosts"), "6.6.6.6 localhost x.localhost 127.0.0.1\n").unwrap();
@@ -334,7 +334,7 @@ fn the_hosts_file_comes_first() {
 }
 
 #[test]
-fn files_that_are_none_are_said_where_the_name_is_not_found() {
+fn the_error_for_an_unresolved_name_lists_unreadable_files() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("etc")).unwrap();
     for file in ["etc/hosts", "etc/resolv.conf"] {

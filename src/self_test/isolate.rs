@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::sys::signals::{self, Disposition};
 use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult};
-use crate::verbs::talk::Talk;
+use crate::verbs::talk::ProbeControl;
 use child::Child;
 use message::ChildReport;
 
@@ -26,7 +26,7 @@ pub(crate) fn probe(ports: &[PortTest], each: Duration, all: Duration) -> Vec<Pr
 }
 
 /// What a child does: it reports each step, and returns what it found.
-pub(crate) type Work = fn(&PortTest, &mut dyn Talk) -> DeviceProbe;
+pub(crate) type Work = fn(&PortTest, &mut dyn ProbeControl) -> DeviceProbe;
 
 fn run(ports: &[PortTest], each: Duration, all: Duration, work: Work) -> Vec<ProbeResult> {
     let mut children = Children::start(ports, all, work);

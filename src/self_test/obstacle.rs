@@ -50,13 +50,13 @@ pub fn all(plan: &Plan) -> Vec<RdmaBlocker> {
     if let Fabric::None(why) = &plan.fabric {
         add(About::Fabric, format!("The job has no RDMA: {why}."));
     }
-    if let Certain::Yes(why) = of_releases(plan, ends_at_bootstrap) {
+    if let Certainty::Yes(why) = of_releases(plan, ends_at_bootstrap) {
         add(About::Bootstrap, format!("{why}."));
     }
     if let Some(finding) = plan.findings.iter().find(|finding| is_fatal(finding)) {
         add(About::Finding(finding.id), finding.message.clone());
     }
-    if let Certain::Yes(why) = of_network(plan) {
+    if let Certainty::Yes(why) = of_network(plan) {
         add(About::Network, format!("{why}."));
     }
     all
@@ -68,7 +68,7 @@ fn is_fatal(finding: &Finding) -> bool {
 
 /// Whether something happens for certain. If the version of NCCL is not known, versions may differ.
 #[must_use]
-pub enum Certain {
+pub enum Certainty {
     Yes(String),
     /// It happens with some versions.
     Perhaps(String),
@@ -76,7 +76,7 @@ pub enum Certain {
 }
 
 /// Returns whether NCCL fails or runs without RDMA, although RDMA is available.
-pub fn of_network(plan: &Plan) -> Certain {
+pub fn of_network(plan: &Plan) -> Certainty {
     of_releases(plan, |plan, prediction| match &prediction.transport {
         Transport::Fails(message) => Some(ends_with(plan, message)),
         // If the RDMA has no verbs, NCCL uses sockets on it. If there is no fabric, `About::Fabric`
@@ -107,15 +107,15 @@ fn ends_with(plan: &Plan, message: &str) -> String {
     format!("{} will fail with \"{}\"", plan.library, message)
 }
 
-fn of_releases(plan: &Plan, what: fn(&Plan, &Prediction) -> Option<String>) -> Certain {
+fn of_releases(plan: &Plan, what: fn(&Plan, &Prediction) -> Option<String>) -> Certainty {
     let each = plan.forecasts.iter().map(|forecast| what(plan, &forecast.prediction));
     // What an env plugin answers is unknown.
     let is_known = plan.forecasts.iter().all(|forecast| forecast.prediction.env_plugin.is_none());
     let certain = is_known && !plan.forecasts.is_empty() && each.clone().all(|why| why.is_some());
     match each.flatten().next() {
-        Some(why) if certain => Certain::Yes(why),
-        Some(why) => Certain::Perhaps(why),
-        None => Certain::No,
+        Some(why) if certain => Certainty::Yes(why),
+        Some(why) => Certainty::Perhaps(why),
+        None => Certainty::No,
     }
 }
 
@@ -159,11 +159,11 @@ mod tests {
     fn what_only_some_releases_do_is_not_certain() {
         let both = plan(Fabric::Verbs, vec![sockets(), Transport::Verbs(Vec::new())]);
         assert_eq!(all(&both), []);
-        assert!(matches!(of_network(&both), Certain::Perhaps(why) if why.ends_with("no usable HCA")));
+        assert!(matches!(of_network(&both), Certainty::Perhaps(why) if why.ends_with("no usable HCA")));
         let one = plan(Fabric::Verbs, vec![sockets(), Transport::Fails("no network".to_owned())]);
         let message = "NCCL will not use the RDMA devices: it finds no usable HCA.".to_owned();
         assert_eq!(all(&one), [RdmaBlocker { about: About::Network, message }]);
-        assert!(matches!(of_network(&plan(Fabric::Verbs, Vec::new())), Certain::No));
+        assert!(matches!(of_network(&plan(Fabric::Verbs, Vec::new())), Certainty::No));
     }
 
     #[test]
@@ -172,11 +172,11 @@ mod tests {
         assert_eq!(all(&one).len(), 1);
         one.forecasts[0].prediction.env_plugin = Some("/usr/lib/libnccl-env.so".to_owned());
         assert_eq!(all(&one), []);
-        assert!(matches!(of_network(&one), Certain::Perhaps(_)));
+        assert!(matches!(of_network(&one), Certainty::Perhaps(_)));
     }
 
     #[test]
-    fn sockets_are_rdma_where_there_are_no_verbs() {
+    fn sockets_are_no_blocker_on_a_fabric_without_verbs() {
         assert_eq!(all(&plan(Fabric::Interface("hpn0".to_owned()), vec![sockets()])), []);
     }
 

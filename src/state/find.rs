@@ -28,27 +28,27 @@ pub(crate) struct Found {
     pub folder: Option<PathBuf>,
     pub run: Run,
     /// Why the state may belong to another start, so that only its harmless variables were used.
-    pub doubt: Option<Doubt>,
+    pub doubt: Option<TrustIssue>,
     /// The variables that were not used.
     pub left_out: Vec<String>,
 }
 
 /// Why a state is not fully trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Doubt {
+pub(crate) enum TrustIssue {
     /// The state is in this directory, which is not on the container's own root mount.
     Shared(PathBuf),
     /// The state belongs to this user, who is neither root nor the user of this process.
     Foreign(Uid),
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for TrustIssue {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Doubt::Shared(folder) => {
+            TrustIssue::Shared(folder) => {
                 write!(f, "other containers may be able to write to {}", folder.display())
             }
-            Doubt::Foreign(user) => write!(f, "it is the state of another user (uid {user})"),
+            TrustIssue::Foreign(user) => write!(f, "it is the state of another user (uid {user})"),
         }
     }
 }
@@ -59,11 +59,11 @@ impl Found {
         let doubt = self.doubt.as_ref().filter(|_| !self.left_out.is_empty())?;
         let names = shortened_list(&self.left_out);
         let fix = match doubt {
-            Doubt::Shared(_) if preparation::is_by_us() => {
+            TrustIssue::Shared(_) if preparation::is_by_us() => {
                 format!("{OWN_PLACE}; or enter as the user and group of PID 1")
             }
-            Doubt::Shared(_) => OWN_PLACE.to_owned(),
-            Doubt::Foreign(user) => format!("Enter as uid {user}"),
+            TrustIssue::Shared(_) => OWN_PLACE.to_owned(),
+            TrustIssue::Foreign(user) => format!("Enter as uid {user}"),
         };
         Some(format!(
             "some variables that the container was started with are omitted: {names}. Its saved state may be from another user or container ({doubt}), so only variables that name no file, library or code are taken from it. {fix}."
@@ -77,7 +77,7 @@ impl Found {
         Found { folder, run, doubt: None, left_out: Vec::new() }
     }
 
-    fn doubtful(folder: Option<PathBuf>, mut run: Run, doubt: Doubt) -> Found {
+    fn doubtful(folder: Option<PathBuf>, mut run: Run, doubt: TrustIssue) -> Found {
         let mut left_out = Vec::new();
         for variables in [&mut run.filled, &mut run.inherited] {
             variables.retain(|name, value| {
@@ -147,7 +147,7 @@ pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
             let folder = claims.into_iter().find(|claim| claim.run == *run).map(|claim| claim.folder);
             return Ok(match is_trusted(owner) {
                 true => Found::whole(folder, *run),
-                false => Found::doubtful(folder, *run, Doubt::Foreign(owner)),
+                false => Found::doubtful(folder, *run, TrustIssue::Foreign(owner)),
             });
         }
         Answer::Nothing => Some("PID 1 does not confirm it"),
@@ -166,8 +166,8 @@ pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
     }
     let claim = claims.swap_remove(best);
     let doubt = match claim.is_of_container {
-        true => Doubt::Foreign(claim.owner),
-        false => Doubt::Shared(claim.folder.clone()),
+        true => TrustIssue::Foreign(claim.owner),
+        false => TrustIssue::Shared(claim.folder.clone()),
     };
     Ok(Found::doubtful(Some(claim.folder), claim.run, doubt))
 }

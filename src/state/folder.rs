@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_by_everybody_and_replaced() {
+    fn state_files_are_world_readable_and_replaceable() {
         let place = place();
         let path = place.path().join("a/b");
         for (text, is_new) in [("first", true), ("second, longer", false)] {

@@ -46,7 +46,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn mounts_are_told_apart() {
+    fn mounts_are_distinguished() {
         let of = |path| of(File::open(path).unwrap());
         assert!(of("/").is_some());
         assert_eq!(of("/proc/self/status"), of("/proc/version"));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_start_is_at_is_found_until_it_has_come_further() {
+    fn the_last_phase_of_a_start_is_found_until_it_is_removed() {
         let place = tempfile::tempdir().unwrap();
         let place = StateDir::At(place.path().join("state"));
         assert_eq!(find(&place), None);

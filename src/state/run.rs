@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_plan_of_a_start_will_do() {
+    fn only_a_plan_saved_by_a_start_is_accepted() {
         let run = Run { pid: 7, ..Run::default() };
         let text = |schema: &str| serde_json::json!({"schema": schema, "ports": [], "run": run}).to_string();
         assert_eq!(parse(text(SCHEMA).as_bytes()), Ok(run.clone()));

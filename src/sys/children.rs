@@ -62,7 +62,7 @@ pub(super) fn end() {
     for _ in 0..LOOKS {
         // Reaping a child also removes it from the list.
         for child in known() {
-            if reap_child(child) == Reaped::Childless {
+            if reap_child(child) == Reaped::NoSuchChild {
                 reaped(child);
             }
         }

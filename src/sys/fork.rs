@@ -157,7 +157,7 @@ pub(crate) enum Reaped {
     /// No child has ended; at least one is running.
     Running,
     /// There is no child.
-    Childless,
+    NoSuchChild,
 }
 
 /// Reaps any child that has ended; with `stops`, also returns one that has stopped.
@@ -195,7 +195,7 @@ pub(crate) fn wait_and_reap() -> Reaped {
     wait(ANY, 0)
 }
 
-/// Reaps only this child, if it has ended. Returns `Childless` if it is not a child of this process or was
+/// Reaps only this child, if it has ended. Returns `NoSuchChild` if it is not a child of this process or was
 /// already reaped.
 pub(crate) fn reap_child(child: Pid) -> Reaped {
     wait(child, libc::WNOHANG)
@@ -212,7 +212,7 @@ fn wait(which: Pid, options: i32) -> Reaped {
         match (pid, Pid::from_raw(pid)) {
             (0, _) => return Reaped::Running,
             (-1, _) if Errno::last() == Errno::EINTR => {}
-            (-1, _) => return Reaped::Childless,
+            (-1, _) => return Reaped::NoSuchChild,
             (_, pid) if libc::WIFEXITED(status) => {
                 children::reaped(pid);
                 return Reaped::Ended(pid, Ended::Exited(libc::WEXITSTATUS(status)));
@@ -239,7 +239,7 @@ mod tests {
             Err(Errno::EINVAL) => return,
             started => started.unwrap(),
         };
-        assert_eq!(reap_child(child), Reaped::Childless, "it runs");
+        assert_eq!(reap_child(child), Reaped::NoSuchChild, "it runs");
         super::super::signals::kill(child, libc::SIGKILL).unwrap();
         let mut status = 0;
         // SAFETY: `status` is a valid place for one int.

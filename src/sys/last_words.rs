@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebody_else_s_stays() {
+    fn other_files_and_links_are_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("other"), "root:x:0:0\n").unwrap();

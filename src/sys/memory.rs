@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_there_again() {
+    fn forgotten_pages_are_read_back() {
         static CONSTANT: [u64; 1024] = [7; 1024];
         assert!(is_at_its_address(own_segments()), "a static program that is not position-independent");
         forget_own_code();

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pipe_has_no_such_way() {
+    fn a_file_that_is_not_a_pipe_is_rejected() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(by_pages(file.as_fd(), b"x"), Err(Errno::EBADF));
     }

@@ -19,7 +19,7 @@ use super::port_test::{DeviceProbe, PortTest, StepResult};
 use super::providers;
 use super::queue_pair::{DEPTH, PeerPath, QueuePair};
 use super::step::Step;
-use super::talk::{End, Talk};
+use super::talk::{End, ProbeControl};
 use crate::facts::limits::Amount;
 use crate::facts::reader::of_kernel;
 
@@ -57,7 +57,7 @@ pub(crate) fn all() -> Vec<Registration> {
 /// The parent's side of a probe, if no other process follows the probe's steps.
 struct Silent;
 
-impl Talk for Silent {
+impl ProbeControl for Silent {
     fn step(&mut self, _: Step) {}
 
     fn exchange(&mut self, _: End) -> Option<End> {
@@ -70,7 +70,7 @@ impl Talk for Silent {
 }
 
 /// Tests one port by itself, with a loopback.
-pub(crate) fn port(wanted: &PortTest, talk: &mut dyn Talk) -> DeviceProbe {
+pub(crate) fn port(wanted: &PortTest, talk: &mut dyn ProbeControl) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
         steps.loopback(context, port, wanted, domain, region, probe);
     })
@@ -80,7 +80,7 @@ pub(crate) fn port(wanted: &PortTest, talk: &mut dyn Talk) -> DeviceProbe {
 /// have made.
 pub(super) fn begin(
     wanted: &PortTest,
-    talk: &mut dyn Talk,
+    talk: &mut dyn ProbeControl,
     next: impl FnOnce(&mut Steps, &OpenDevice, Port, &Domain, &Region, &mut DeviceProbe),
 ) -> DeviceProbe {
     let mut probe = DeviceProbe {
@@ -104,7 +104,7 @@ fn limit(soft: u64) -> Option<u64> {
 
 pub(super) struct Steps<'a> {
     list: Vec<StepResult>,
-    pub(super) talk: &'a mut dyn Talk,
+    pub(super) talk: &'a mut dyn ProbeControl,
 }
 
 impl Steps<'_> {

@@ -10,7 +10,7 @@ use super::memory::{Domain, Region};
 use super::probe::{ROOM, Steps, begin};
 use super::queue_pair::{PeerPath, QueuePair};
 use super::step::Step;
-use super::talk::{End, Talk};
+use super::talk::{End, ProbeControl};
 use super::work::{Part, RemoteAddress, Request, receive, send};
 use crate::verbs::port_test::{DeviceProbe, PortTest};
 
@@ -39,13 +39,13 @@ impl Side {
 }
 
 /// Connects a port to another node's port, and moves data in one direction, then in the other.
-pub(crate) fn port(wanted: &PortTest, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
+pub(crate) fn port(wanted: &PortTest, side: Side, talk: &mut dyn ProbeControl) -> DeviceProbe {
     connected(wanted, talk, |steps, link, areas, until, probe| steps.prove(link, areas, side, until, probe))
 }
 
 /// Connects a port to another node's port, and moves data in both directions at once, for at most this
 /// time. It does not verify the data.
-pub(crate) fn together(wanted: &PortTest, time: Duration, talk: &mut dyn Talk) -> DeviceProbe {
+pub(crate) fn together(wanted: &PortTest, time: Duration, talk: &mut dyn ProbeControl) -> DeviceProbe {
     // The other half is for the last message, and for a slow device.
     let time = time.min(wanted.each / 2);
     connected(wanted, talk, |steps, link, areas, until, probe| steps.load(link, areas, time, until, probe))
@@ -54,7 +54,7 @@ pub(crate) fn together(wanted: &PortTest, time: Duration, talk: &mut dyn Talk) -
 /// Connects a port, then calls `work` with the connection and the time by which the work must end.
 fn connected(
     wanted: &PortTest,
-    talk: &mut dyn Talk,
+    talk: &mut dyn ProbeControl,
     work: impl FnOnce(&mut Steps, &Link, &Areas, Instant, &mut DeviceProbe) -> Option<()>,
 ) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::step::Step;
 
-pub(crate) trait Talk {
+pub(crate) trait ProbeControl {
     /// Reports the step that comes next, so that the parent knows at which step a probe ended.
     fn step(&mut self, step: Step);
 

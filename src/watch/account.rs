@@ -9,7 +9,7 @@ use crate::facts::port_errors::{Rise, Tally, Trouble};
 use crate::facts::port_look::PortLook;
 use crate::facts::traffic::Traffic;
 use crate::finding::{Finding, Id};
-use crate::findings::port_errors::{self, PortRises, is_worth_telling};
+use crate::findings::port_errors::{self, PortRises, is_worth_reporting};
 use crate::findings::traffic::{self, PortTraffic};
 
 /// What the looks at the ports have shown so far. The watcher saves it after each look that shows something new, so
@@ -252,7 +252,7 @@ impl Rail {
     /// Returns the rises that are worth telling, without those of links that went down, which `downs` has.
     pub(crate) fn told(&self, ran: Duration) -> impl Iterator<Item = &Rise> {
         let rises = self.rises.iter().filter(|rise| rise.trouble != Trouble::LinkDown);
-        rises.filter(move |rise| is_worth_telling(rise, ran))
+        rises.filter(move |rise| is_worth_reporting(rise, ran))
     }
 
     /// Whether there is nothing to tell about it but what it has moved.

@@ -74,7 +74,7 @@ impl OnFinding {
                     failed = Some(format!("was killed by {}", signals::name(signal)));
                     self.running = None;
                 }
-                Reaped::Childless => self.running = None,
+                Reaped::NoSuchChild => self.running = None,
             }
         }
         if self.running.is_none()

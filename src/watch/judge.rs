@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_manages_infiniband_is_no_data_however_long_it_takes() {
+    fn infiniband_management_traffic_never_counts_as_data() {
         let port = |hca: &str| WatchedPort {
             hca: hca.into(),
             port: 1,

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_a_server_is_asked_once_and_nothing_is_told() {
+    fn a_job_without_a_ras_server_is_asked_once_and_not_reported() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ranks = Ranks::new(listener.local_addr().unwrap().to_string());
         drop(listener);

@@ -95,7 +95,7 @@ impl Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::guests::Guests;
+    use crate::wire::guests::PendingConnections;
     use crate::wire::listen::Listener;
 
     const PROTOCOL: Protocol = Protocol { schema: "rdma-init/attempt/1", command: "attempt" };
@@ -106,7 +106,7 @@ mod tests {
         let listener = Listener::on_port(0).unwrap();
         let to = SocketAddr::new([127, 0, 0, 1].into(), listener.own.port());
         let mut attempt = Attempt::begin(to, &PROTOCOL, SECOND, 5 * SECOND).unwrap();
-        let mut guests = Guests::new(&PROTOCOL, SECOND, 8);
+        let mut guests = PendingConnections::new(&PROTOCOL, SECOND, 8);
         let mut proven = None;
         loop {
             guests.accept(&listener, Instant::now() + 5 * SECOND, &mut |_| {}).unwrap();

@@ -27,14 +27,14 @@ pub enum AcceptError {
     Listener { own: SocketAddr, error: std::io::Error },
 }
 
-pub(crate) struct Guests {
+pub(crate) struct PendingConnections {
     protocol: &'static Protocol,
     /// How long each of this node's messages may take.
     longest: Duration,
     /// The most pending connections at a time.
     most: usize,
     /// Oldest first.
-    list: Vec<Guest>,
+    list: Vec<PendingConnection>,
 }
 
 /// A node that has authenticated.
@@ -46,9 +46,9 @@ pub(crate) struct Proven {
     pub patience: Duration,
 }
 
-impl Guests {
-    pub(crate) fn new(protocol: &'static Protocol, longest: Duration, most: usize) -> Guests {
-        Guests { protocol, longest, most, list: Vec::new() }
+impl PendingConnections {
+    pub(crate) fn new(protocol: &'static Protocol, longest: Duration, most: usize) -> PendingConnections {
+        PendingConnections { protocol, longest, most, list: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -112,7 +112,7 @@ impl Guests {
         }
         let patience = handshake::patience(end);
         let until = Instant::now() + patience;
-        self.list.push(Guest { connection, handshake, pending: None, patience, until });
+        self.list.push(PendingConnection { connection, handshake, pending: None, patience, until });
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl Guests {
             match guest.hear(keys) {
                 Ok(None) => index += 1,
                 Ok(Some((session, patience))) => {
-                    let Guest { connection, handshake, .. } = self.list.remove(index);
+                    let PendingConnection { connection, handshake, .. } = self.list.remove(index);
                     let identity = handshake.identity().to_owned();
                     return Some(Proven { channel: Channel::new(connection, session), identity, patience });
                 }
@@ -144,12 +144,12 @@ impl Guests {
         let address = guest.connection.address();
         let why =
             format!("{address} was rejected, because too many others connected before it proved anything");
-        Stranger { fault: Fault::PushedOut, why }
+        Stranger { fault: Fault::Evicted, why }
     }
 }
 
 /// A connection whose other end has not authenticated yet.
-struct Guest {
+struct PendingConnection {
     connection: Connection,
     handshake: Handshake,
     /// The other end's greeting, while its key is not known.
@@ -158,7 +158,7 @@ struct Guest {
     until: Instant,
 }
 
-impl Guest {
+impl PendingConnection {
     /// Reads everything that the other end has sent so far.
     fn hear(&mut self, keys: &Keys) -> Result<Option<(Session, Duration)>, Stranger> {
         while let Some(line) = self.next()? {

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_the_token_to_whoever_has_not_proven_it() {
+    fn an_unauthenticated_peer_learns_nothing_about_the_token() {
         let mut second = at(Side::Second, TOKEN, 1);
         let greeting = sent(second.hear(at(Side::First, "", 1).greeting()).unwrap());
         assert!(matches!(json::read(&greeting), Ok(Plain::Greeting { .. })), "no code");

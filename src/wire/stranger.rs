@@ -7,7 +7,7 @@ pub enum Fault {
     /// The peer closed the connection.
     Gone,
     /// There were too many connections, so this one was closed.
-    PushedOut,
+    Evicted,
     Silent,
     /// The peer is not rdma-init.
     NotOurs,
@@ -104,7 +104,7 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn a_million_of_them_take_a_few_lines() {
+    fn a_million_invalid_peers_take_a_few_lines() {
         let said = RefCell::new(Vec::new());
         let say = |line: &str| said.borrow_mut().push(line.to_owned());
         let mut strangers = Strangers::new(&say, "");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_and_one_need_no_count() {
+    fn zero_or_one_invalid_peer_is_reported_without_a_count() {
         let say = |_: &str| {};
         let mut strangers = Strangers::new(&say, "");
         assert_eq!(strangers.instead("here", "1 s"), "the other node did not connect to here within 1 s");

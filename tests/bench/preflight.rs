@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rdma_init::compare::brief::Brief;
-use rdma_init::preflight::judge::judging::{Judging, Limits};
+use rdma_init::preflight::judge::judging::{Limits, VerdictInputs};
 use rdma_init::preflight::judge::verdict::judge;
 use rdma_init::preflight::meet::message::{Join, MEETING, Order, ToNode, ToZero, Told};
 use rdma_init::preflight::meet::schedule::{Extent, Schedule};
@@ -192,7 +192,7 @@ fn thin(nodes: u32) -> (Duration, f64, u64) {
                     stay(&mut all, &mut told);
                 }
                 for (index, channel) in &mut all {
-                    hear_verdict(*index, channel);
+                    await_verdict(*index, channel);
                 }
             });
         }
@@ -231,7 +231,7 @@ fn thin_zero(nodes: u32, port: u16) {
     let mut zero = Zero::new(&terms, &listener).expect("a random number");
     zero.meet(own.as_fd()).expect("all nodes come");
     zero.prove(own.as_fd()).expect("the rounds end");
-    let judging = Judging::of(zero.heard(), Limits::default(), Duration::ZERO);
+    let judging = VerdictInputs::of(zero.heard(), Limits::default(), Duration::ZERO);
     let verdict = judge(&zero.heard().evidence, &judging.asked());
     assert!(verdict.passed, "{:?}", verdict.reason());
     let line = verdict.line_of(1);
@@ -317,7 +317,7 @@ fn prove(node: u32, channel: &mut Channel) {
     }
 }
 
-fn hear_verdict(node: u32, channel: &mut Channel) {
+fn await_verdict(node: u32, channel: &mut Channel) {
     loop {
         match channel.receive(Duration::from_secs(120)) {
             Ok(ToNode::Verdict(_)) => return,

@@ -191,7 +191,7 @@ fn checks_that_failed_are_named_with_their_nodes() {
 }
 
 #[test]
-fn where_no_value_has_a_majority_all_are_shown() {
+fn all_values_are_shown_if_none_has_a_majority() {
     let mut reports: Vec<Value> = (1..=5).map(|number| report(&format!("node{number:03}"))).collect();
     for (report, nccl) in reports.iter_mut().zip(["2.21.5", "2.22.3", "2.22.3", "2.23.4", "2.24.3"]) {
         report["nccl"] = json!(nccl);
@@ -423,7 +423,7 @@ fn what_cannot_be_read_is_named_skipped_and_counted() {
 }
 
 #[test]
-fn where_nothing_can_be_read_it_says_why() {
+fn compare_says_why_it_could_read_nothing() {
     let nothing = "0 nodes: there is no report to compare; pass the output of rdma-init self-test --json";
     let said = |ran: Ran, parts: &[&str]| {
         let ran = ran.expect_code(1);
@@ -493,7 +493,7 @@ fn json_says_the_same() {
 }
 
 #[test]
-fn what_would_take_for_ever_is_cut_short() {
+fn reading_and_comparing_stop_at_their_limits() {
     // Each of these starts promises a report that continues to the end of the line.
     let line = "{\"schema\":\"rdma-init/self-test/1\",\"x\":[".repeat(20_000);
     let ran = compare(format!("{line}\n{}\n", report("node001"))).expect_code(1);

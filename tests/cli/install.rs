@@ -45,7 +45,7 @@ fn an_error_says_what_is_in_the_way() {
 }
 
 #[test]
-fn where_there_is_no_room_nothing_is_left() {
+fn a_failed_installation_leaves_nothing_behind() {
     if !nix::unistd::geteuid().is_root() {
         return skip("only root can mount a file system without room");
     }

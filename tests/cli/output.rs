@@ -179,7 +179,7 @@ fn fill(writer: &OwnedFd) {
 }
 
 #[test]
-fn a_full_pipe_that_nobody_reads_does_not_matter() {
+fn a_full_pipe_that_is_not_read_does_not_delay_the_start() {
     for format in ["text", "json"] {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         fill(&writer);
@@ -192,7 +192,7 @@ fn a_full_pipe_that_nobody_reads_does_not_matter() {
 }
 
 #[test]
-fn a_terminal_that_nobody_reads_does_not_matter() {
+fn a_terminal_that_is_not_read_does_not_delay_the_start() {
     for take_back in [0, 100, 1000] {
         let pty = openpty(None, None).unwrap();
         fill(&pty.slave);
@@ -204,7 +204,7 @@ fn a_terminal_that_nobody_reads_does_not_matter() {
 }
 
 #[test]
-fn a_full_socket_that_nobody_reads_does_not_matter() {
+fn a_full_socket_that_is_not_read_does_not_delay_the_start() {
     let (writer, _reader) = std::os::unix::net::UnixStream::pair().unwrap();
     let writer = OwnedFd::from(writer);
     fill(&writer);

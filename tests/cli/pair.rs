@@ -24,7 +24,7 @@ fn two_nodes_find_each_other_and_agree_that_there_is_no_rail() {
 }
 
 #[test]
-fn whoever_comes_first_may_come_later() {
+fn the_connecting_node_may_start_before_the_listener() {
     // This port was free a moment ago, and no process listens on it.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
@@ -58,7 +58,7 @@ fn a_token_must_be_the_same_on_both() {
 }
 
 #[test]
-fn anybody_is_taken_only_where_that_was_said() {
+fn any_peer_is_accepted_only_with_the_option() {
     for arguments in [&["--listen"][..], &["--listen=:0"], &["--listen=[::]:0"], &["--peer=192.0.2.1"]] {
         let ran = run(self_test(arguments));
         ran.expect_error(&["rdma-init: ", "RDMA_INIT_TOKEN", "openssl rand -hex 16", "--any-peer"]);
@@ -138,7 +138,7 @@ fn a_peer_that_says_half_of_it_is_not_waited_for() {
 }
 
 #[test]
-fn a_peer_that_goes_is_noticed_wherever_it_was() {
+fn a_peer_that_disconnects_is_noticed_at_every_step() {
     let waiting = Waiting::listen(&ONLY);
     drop(waiting.connect());
     waiting.sends_away("has closed the connection");
@@ -270,7 +270,7 @@ fn a_node_that_says_nothing_is_tried_again() {
 }
 
 #[test]
-fn nobody_is_waited_for_longer_than_asked() {
+fn the_self_test_waits_no_longer_than_asked() {
     for (arguments, why) in [
         (["--listen", "127.0.0.1:0"], "the other node did not connect to 127.0.0.1:"),
         (["--peer", "127.0.0.1:1"], "cannot reach 127.0.0.1:1 within "),

@@ -83,7 +83,7 @@ impl Between {
 
 /// Expects that neither node took the attacker's message for the other node's.
 #[track_caller]
-fn nobody_is_met(both: &[Ran; 2]) {
+fn expect_no_peer_accepted(both: &[Ran; 2]) {
     for ran in both {
         assert!(ran.text().contains("FAILED: pair-connect: "), "{ran:#?}");
         assert!(!ran.text().contains("ok       pair-connect"), "{ran:#?}");
@@ -95,7 +95,7 @@ fn forged_node() -> serde_json::Value {
 }
 
 #[test]
-fn who_relays_the_proof_cannot_speak_for_a_node() {
+fn a_relay_of_the_proof_cannot_send_as_a_node() {
     // Tries a message without a code, one with another token's code, and one with an empty token's code.
     for forge in [
         |_: &[String; 2]| [forged_node().to_string() + "\n", forged_node().to_string() + "\n"],
@@ -115,7 +115,7 @@ fn who_relays_the_proof_cannot_speak_for_a_node() {
         while !between.listener.line().is_empty() {}
         while !between.peer.line().is_empty() {}
         let both = between.end();
-        nobody_is_met(&both);
+        expect_no_peer_accepted(&both);
         for ran in &both {
             assert!(ran.text().contains(IN_BETWEEN), "{ran:#?}");
         }
@@ -155,7 +155,7 @@ fn a_message_that_is_changed_repeated_or_sent_back_is_refused() {
         // The listener closes the connection.
         while !between.listener.line().is_empty() {}
         let both = between.end();
-        nobody_is_met(&both);
+        expect_no_peer_accepted(&both);
         assert!(both[0].text().contains(IN_BETWEEN), "{what}: {:#?}", both[0]);
     }
 }
@@ -169,7 +169,7 @@ fn a_proof_that_is_repeated_is_no_message() {
     between.listener.put(&proof);
     while !between.listener.line().is_empty() {}
     let both = between.end();
-    nobody_is_met(&both);
+    expect_no_peer_accepted(&both);
     assert!(both[0].text().contains(IN_BETWEEN), "{:#?}", both[0]);
 
     // The same message proves nothing on another connection, either.
@@ -224,7 +224,7 @@ fn an_end_that_is_cut_off_is_noticed() {
 }
 
 #[test]
-fn who_listens_says_nothing_of_the_token_to_a_stranger() {
+fn the_listener_tells_an_invalid_peer_nothing_about_the_token() {
     let waiting = Waiting::guarded("2s", &ONLY);
     let mut stranger = Stranger::greeted(&waiting, "a guess of the token");
     stranger.say(&json!({"Hello": {"longest_ms": 0}}));
@@ -234,7 +234,7 @@ fn who_listens_says_nothing_of_the_token_to_a_stranger() {
 }
 
 #[test]
-fn who_answers_in_a_node_s_place_is_found_out() {
+fn a_process_that_poses_as_the_node_is_detected() {
     let own = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = own.local_addr().unwrap().to_string();
     let mut command = self_test(&[&["--peer", &address], &ONLY[..]].concat());
@@ -277,7 +277,7 @@ fn silent_connections_do_not_keep_the_other_node_out() {
 }
 
 #[test]
-fn a_flood_of_strangers_is_counted_and_keeps_nobody_out() {
+fn a_flood_of_invalid_peers_is_counted_and_blocks_no_node() {
     let waiting = Waiting::guarded("30s", &ONLY);
     let (is_over, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let address = waiting.address.clone();

@@ -145,7 +145,7 @@ fn a_name_of_the_hosts_file_needs_no_server() {
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_said_with_whom_was_asked() {
+fn an_unknown_name_is_reported_with_the_servers_that_were_asked() {
     alone(&[("resolv.conf", KUBERNETES), ("hosts", "")], |_| {
         let _asked = server("another");
         let arguments = ["--peer=worker-0.job", "--any-peer", "--wait=500ms"];

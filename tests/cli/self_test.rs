@@ -147,7 +147,7 @@ fn values_that_do_not_mean_what_they_seem_to_are_told() {
 
 /// A state that needs no repair does not cause a warning in every run.
 #[test]
-fn ports_that_nobody_needs_and_routes_that_nobody_misses_pass() {
+fn ports_and_routes_that_are_not_needed_pass() {
     for (name, check, says) in [
         ("dgx-spark-one-cable", "port", "The 2 ports in use are enough for 1 GPU"),
         ("dual-port-cards-one-cable", "port", "Another port of the same adapter is in use"),

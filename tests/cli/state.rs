@@ -188,7 +188,7 @@ fn without_a_start_it_is_decided_anew() {
 }
 
 #[test]
-fn a_folder_of_somebody_else_is_not_used() {
+fn a_directory_of_another_user_is_not_used() {
     if !nix::unistd::geteuid().is_root() {
         return skip("only root can give a folder away");
     }
@@ -202,7 +202,7 @@ fn a_folder_of_somebody_else_is_not_used() {
 }
 
 #[test]
-fn a_place_must_be_one() {
+fn the_state_directory_must_be_an_absolute_path() {
     for wrong in ["state", "/run/../etc"] {
         let mut command = rdma_init(["--", "true"]);
         command.env("RDMA_INIT_STATE_DIR", wrong);

@@ -255,7 +255,7 @@ fn the_path_is_searched_as_a_shell_does() {
 }
 
 #[test]
-fn values_of_the_preflight_that_nobody_could_use_are_errors() {
+fn unusable_preflight_values_are_errors() {
     for (meet, said) in [
         ("", "the key preflight-meet has the value \"\" in the flag --meet: expected a text"),
         ("a b", "--meet=a b: \"a b\" is not an address; expected HOST:PORT"),

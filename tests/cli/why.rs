@@ -141,7 +141,7 @@ fn what_a_profile_publishes_for_some_hosts_is_told_with_its_condition() {
 }
 
 #[test]
-fn a_variable_that_nobody_knows_is_told_so() {
+fn why_says_if_a_variable_is_unknown_or_unset() {
     let text = why("demo:cce-roce", "NCCL_IB_HCAS", &[("NCCL_IB_HCAS", "mlx5_1")]);
     expect(
         &text,

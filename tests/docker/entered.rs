@@ -59,7 +59,7 @@ fn exec_gives_what_the_command_got() {
 }
 
 #[test]
-fn a_shell_of_the_command_is_told_who_filled_them_in() {
+fn a_shell_of_the_command_shows_what_rdma_init_filled_in() {
     let Some((engine, host)) = Host::of_engine() else { return };
     let options = host.options(&["--env", "NCCL_IB_TIMEOUT=22"]);
     let shell = |script: &str| engine.script(options.clone(), script).expect_code(0);
@@ -112,7 +112,7 @@ fn nccl_finds_the_variables_in_every_process() {
 }
 
 #[test]
-fn where_little_can_be_written_the_state_is_found_all_the_same() {
+fn the_state_is_found_even_if_little_is_writable() {
     let Some((engine, host)) = Host::of_engine() else { return };
     for options in [&["--read-only"][..], &["--user", "1234"], &["--read-only", "--user", "1234"]] {
         let container = started(engine, &host, options);
@@ -160,7 +160,7 @@ fn status_is_for_probes() {
 }
 
 #[test]
-fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
+fn nccl_variables_of_pid_1_reach_entering_processes() {
     let Some((engine, host)) = Host::of_engine() else { return };
     // A platform sets these variables without telling the engine, so an entering process does not have them.
     let script = "NCCL_IB_TIMEOUT=22 NCCL_SOCKET_IFNAME=eth0 TOKEN=hunter2 exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'";
@@ -276,7 +276,7 @@ fn the_advice_is_not_repeated_where_it_is_followed() {
 }
 
 #[test]
-fn nobody_is_told_to_read_what_others_may_write() {
+fn no_advice_suggests_reading_files_that_others_may_write() {
     let Some(engine) = engine() else { return };
     let mount = "/run/rdma-init:uid=1234,mode=0755";
     let image = ["--user", "1234", "--tmpfs", mount, "--env", "RDMA_INIT_SET=NCCL_IB_TC=1"];

@@ -235,7 +235,7 @@ fn json_lines(ended: &Ended) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn devices_that_nobody_allotted_are_not_used() {
+fn unallotted_devices_are_not_used() {
     let Some(engine) = engine() else { return };
     let network = engine.network();
     let address = network.address();

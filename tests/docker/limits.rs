@@ -311,7 +311,7 @@ fn a_termination_log_that_cannot_be_written_does_not_hide_the_reason() {
 }
 
 #[test]
-fn required_rdma_that_is_there_is_no_matter() {
+fn required_rdma_that_is_present_changes_nothing() {
     let Some(ended) = limit(&["--env", "RDMA_INIT_REQUIRE_RDMA=true"]) else { return };
     ended.expect_code(0).expect_unsaid("refusing");
 }

@@ -153,7 +153,7 @@ fn a_flag_is_obeyed_that_could_not_be_parsed() {
 
 /// Such a signal from another process is for the command, as without rdma-init.
 #[test]
-fn a_signal_of_somebody_else_is_no_crash() {
+fn a_crash_signal_from_another_process_is_not_a_crash() {
     for (signal, name) in SIGNALS {
         let hang = Hang::interruptible(HANGS);
         let running = hanging(command(), false, &hang);

@@ -46,7 +46,7 @@ fn after_the_timeout_the_command_has_the_variables_of_the_report() {
 }
 
 #[test]
-fn after_a_crash_too() {
+fn after_a_crash_the_command_has_the_variables_of_the_report() {
     let place = tempfile::tempdir().unwrap();
     let hang = Hang::interruptible(STATE);
     let running = hanging(command(place.path(), &[]), true, &hang);

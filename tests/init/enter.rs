@@ -176,7 +176,7 @@ fn it_waits_for_a_preflight_whose_options_it_does_not_know() {
 /// At this point, the self-test is over, and the state is not written yet: the start waits when it opens
 /// the state directory.
 #[test]
-fn what_a_start_is_at_is_told_until_its_state_is_there() {
+fn the_phase_of_a_start_is_reported_until_its_state_exists() {
     for is_pid_1 in [true, false] {
         let place = tempfile::tempdir().unwrap();
         let state = place.path().join("state");

@@ -208,7 +208,7 @@ fn a_call_that_fails_keeps_no_command_from_its_start() {
 }
 
 #[test]
-fn nor_does_it_in_place() {
+fn a_call_that_fails_in_place_keeps_no_command_from_its_start() {
     expect_all_well(false, some);
 }
 

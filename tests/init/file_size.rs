@@ -31,7 +31,7 @@ fn a_limit_of_nothing_does_not_keep_the_command_from_its_start() {
 
 /// What an earlier start left is removed, because the command gets other values.
 #[test]
-fn a_state_that_cannot_be_replaced_is_not_called_somebody_else_s() {
+fn a_failed_state_update_is_not_blamed_on_another_user() {
     for (flags, start) in WAYS {
         let place = tempfile::tempdir().unwrap();
         let ours = |value: &str| {
@@ -73,7 +73,7 @@ fn the_command_inherits_what_there_was() {
 /// The messages of PID 1 exceed the limit. The signal that this raises must end neither PID 1 nor the
 /// command.
 #[test]
-fn words_that_have_no_room_end_nobody() {
+fn messages_beyond_the_file_size_limit_end_no_process() {
     let folder = tempfile::tempdir().unwrap();
     let (log, script) = (folder.path().join("log"), "sh -c \"true & exec true\"; ");
     fs::write(&log, "").unwrap();
@@ -86,7 +86,7 @@ fn words_that_have_no_room_end_nobody() {
 
 /// A SIGXFSZ that another process sends has the same effect as without the program.
 #[test]
-fn the_signal_of_somebody_else_does_what_it_does() {
+fn sigxfsz_from_another_process_keeps_its_effect() {
     const HANGS: &str = "/sys/class/infiniband";
     for is_pid_1 in [true, false] {
         let hang = Hang::interruptible(HANGS);

@@ -156,7 +156,7 @@ fn our_own_descriptors_never_take_the_place_of_standard_ones() {
 }
 
 #[test]
-fn nobody_at_standard_error_does_not_matter() {
+fn a_broken_or_full_standard_error_does_not_matter() {
     let broken = nix::unistd::pipe().unwrap().1;
     let mut command = rdma_init(["--set", "T_X=1", "--", "sh", "-c", "echo \"started $T_X\""]);
     command.stderr(broken);

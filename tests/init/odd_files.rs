@@ -84,7 +84,7 @@ fn nccl_conf_may_be_anything() {
 
 /// The files that `propagate` reads and writes may be odd as well.
 #[test]
-fn so_may_the_files_of_other_programs() {
+fn files_of_other_programs_may_be_anything() {
     for what in ODD {
         let place = tempfile::tempdir().unwrap();
         let etc = place.path().join("etc");
@@ -110,7 +110,7 @@ fn so_may_the_files_of_other_programs() {
 
 /// If something else has the name of a state file, the state file replaces it.
 #[test]
-fn so_may_the_files_of_the_state() {
+fn state_files_may_be_anything() {
     for what in ODD {
         let place = tempfile::tempdir().unwrap();
         let (etc, state) = (place.path().join("etc"), place.path().join("state"));

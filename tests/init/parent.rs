@@ -27,7 +27,7 @@ fn told(ended: &Ended) -> usize {
 }
 
 #[test]
-fn a_shell_that_runs_us_is_told_of_and_one_that_becomes_us_is_not() {
+fn a_parent_shell_is_reported_but_one_that_execs_rdma_init_is_not() {
     for (words, name) in
         [(&["/bin/dash"][..], "dash"), (&["/bin/bash"], "bash"), (&["/bin/busybox", "sh"], "sh")]
     {

@@ -10,7 +10,7 @@ const NCCL_CONF: &str = "NCCL_NET_PLUGIN=/tmp/evil.so\n";
 
 /// All users can write to an emptyDir.
 #[test]
-fn what_is_not_ours_in_a_folder_of_ours_goes() {
+fn foreign_files_in_the_state_directory_are_replaced() {
     let pod = Pod::sharing(&["/run/rdma-init"]);
     pod.make("/run/rdma-init", 0o777);
     let shared = pod.shared("/run/rdma-init");

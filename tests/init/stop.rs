@@ -157,7 +157,7 @@ fn until_closed(options: &[&str], script: &str) -> Vec<(Running, std::os::fd::Ow
 }
 
 #[test]
-fn with_a_drain_timeout_those_who_outlive_the_command_may_finish() {
+fn a_drain_timeout_lets_remaining_processes_finish() {
     let script = format!("{SAVER}\nexit 4");
     for (mut running, stdin) in until_closed(&["--drain-timeout", "20s"], &script) {
         running.wait_for("ready");
@@ -199,7 +199,7 @@ fn the_drain_asks_once_and_kills_at_its_deadline() {
 
 /// The drain's signal reaches a stopped process as well.
 #[test]
-fn the_drain_wakes_those_who_were_stopped() {
+fn the_drain_wakes_stopped_processes() {
     let script = "setsid sh -c 'echo $$ ready; kill -STOP $$; sleep 1000' & read -r line; exit 4";
     for (mut running, stdin) in until_closed(&["--drain-timeout", "20s"], script) {
         running.wait_for("ready");
@@ -214,7 +214,7 @@ fn the_drain_wakes_those_who_were_stopped() {
 }
 
 #[test]
-fn a_drain_with_nobody_left_takes_no_time() {
+fn a_drain_without_remaining_processes_takes_no_time() {
     for running in both(&["--drain-timeout", "1h"], "(exit 3) & wait; exit 4") {
         running.end().expect_code(4);
     }

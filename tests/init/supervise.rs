@@ -87,7 +87,7 @@ fn a_supervisor_that_is_killed_during_the_preparation_leaves_no_pid_1_of_ours() 
 
 /// If an option needs an init and there is none, the program reports that the option has no effect.
 #[test]
-fn in_place_what_takes_an_init_is_said_to_be_lost() {
+fn options_that_need_an_init_are_reported_in_place() {
     for option in [
         &["--stop-timeout", "5s"][..],
         &["--kill-group"],

@@ -19,7 +19,7 @@ const HARMLESS: [&str; 1] = ["NCCL_IB_TC=106"];
 const EVERYWHERE: [&str; 3] = ["/dev/shm", "/run", "/tmp"];
 
 #[test]
-fn what_is_on_the_root_file_system_is_believed_by_everybody() {
+fn every_user_trusts_a_state_on_the_root_file_system() {
     for shared in [&["/dev/shm"][..], &["/dev/shm", "/tmp"], &["/dev/shm", "/run"]] {
         let pod = Pod::sharing(shared);
         // If others may write to /run, then /run/rdma-init is not trusted.
@@ -38,7 +38,7 @@ fn what_is_on_the_root_file_system_is_believed_by_everybody() {
 }
 
 #[test]
-fn without_a_place_of_its_own_pid_1_vouches_for_it() {
+fn pid_1_vouches_for_a_state_in_a_shared_directory() {
     for (shared, user) in
         [(&EVERYWHERE[..], 0), (&EVERYWHERE, 1234), (&["/dev/shm", "/run"], 0), (&["/dev/shm"], 1234)]
     {
@@ -62,7 +62,7 @@ fn got_status(victim: &Victim, user: u32) -> serde_json::Value {
 }
 
 #[test]
-fn where_nothing_can_be_written_pid_1_has_it() {
+fn pid_1_holds_the_state_if_nothing_is_writable() {
     let pod = Pod::sharing(&[]).read_only();
     let mut victim = pod.start();
     victim.init.wait_for_error("the decision cannot be written to any directory, and only PID 1 holds it");
@@ -118,7 +118,7 @@ fn a_folder_below_one_of_another_user_counts_as_that_users() {
 }
 
 #[test]
-fn the_start_says_what_those_who_enter_will_not_get() {
+fn the_start_reports_what_entering_processes_will_not_get() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
     let mut victim = pod.start();
     victim.init.wait_for_error(
@@ -165,7 +165,7 @@ fn what_is_planted_before_ours_is_written_is_not_believed() {
 /// Several containers share a PID namespace, so PID 1 belongs to another container. That PID 1 even runs
 /// the same program and holds its own state, and its container forges a state of this one.
 #[test]
-fn the_pid_1_of_another_container_vouches_for_nobody() {
+fn another_containers_pid_1_does_not_vouch_for_a_state() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
     let other = pod.start();
     // The container that shares the processes has its own mounts.
@@ -193,7 +193,7 @@ fn entered(pid: i32, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_state_of_another_start_is_none() {
+fn a_state_of_another_start_is_ignored() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
     let victim = pod.start();
     let forged = victim.forged();
@@ -220,7 +220,7 @@ fn a_state_of_another_start_is_none() {
 }
 
 #[test]
-fn a_container_of_no_root_has_the_same() {
+fn a_rootless_container_trusts_only_its_own_state() {
     for pod in [Pod::sharing(&["/dev/shm"]), Pod::sharing(&EVERYWHERE).read_only()] {
         let pod = pod.rootless();
         let victim = pod.start();

@@ -255,7 +255,7 @@ fn counters_that_cannot_be_believed_give_no_line() {
 }
 
 #[test]
-fn it_tells_that_nothing_moves_and_that_ras_does_not_answer_is_no_news() {
+fn the_watcher_reports_a_stall_but_not_that_ras_does_not_answer() {
     let host = Host::new();
     let mut running = host.job(&["--watch-after", "300ms"]);
     running.wait_for_error("no data has moved over mlx5_0 in the first ");

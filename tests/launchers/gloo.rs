@@ -27,7 +27,7 @@ fn job(seconds: u32, options: &[&str]) -> (Output, [String; 2]) {
 
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
-fn nodes_that_are_called_127_0_1_1_meet_where_nccl_does() {
+fn gloo_bootstraps_where_nccl_does_if_host_names_are_127_0_1_1() {
     let (output, said) = job(60, &[]);
     assert!(output.status.success(), "{output:?} {said:?}");
     for said in &said {

@@ -130,7 +130,7 @@ impl Outcome {
 
     /// Checks that the program did not have to kill any process.
     #[track_caller]
-    pub fn expect_nobody_killed(self) -> Outcome {
+    pub fn expect_no_process_killed(self) -> Outcome {
         assert!(!self.ended.stderr.contains("the processes left after"), "{:#?}", self.ended);
         self
     }

@@ -55,7 +55,7 @@ fn a_stop_ends_mpirun_and_every_rank() {
             .expect_code(1)
             .expect_of_both("asked", 1)
             .expect_end_line(["mpirun ended with exit code 1", "SIGTERM was forwarded to it"])
-            .expect_nobody_killed();
+            .expect_no_process_killed();
     }
 }
 
@@ -92,7 +92,10 @@ fn ranks_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
 fn ranks_whose_mpirun_was_killed_are_asked_once_and_end() {
     for init in Init::BOTH {
         let Some(job) = ranks(init, &["--drain-timeout", "25s"], &[], &[]) else { return };
-        job.end_by_killing_the_launcher().expect_code(137).expect_of_both("asked", 1).expect_nobody_killed();
+        job.end_by_killing_the_launcher()
+            .expect_code(137)
+            .expect_of_both("asked", 1)
+            .expect_no_process_killed();
     }
 }
 

@@ -55,7 +55,7 @@ fn a_stop_lets_the_workers_save_and_torchrun_decides_on_the_code() {
                 .expect_of_both("saved", 1)
                 .expect_time(SAVING..)
                 .expect_end_line(["torchrun ended with exit code 1 ", "SIGTERM was forwarded to it"])
-                .expect_nobody_killed();
+                .expect_no_process_killed();
         }
     }
 }
@@ -129,7 +129,7 @@ fn workers_whose_torchrun_was_killed_are_asked_once_and_may_save() {
             .expect_of_both("saved", 1)
             .expect_time(SAVING..Duration::from_secs(20))
             .expect_end_line(["torchrun was killed by SIGKILL (exit code 137)"])
-            .expect_nobody_killed();
+            .expect_no_process_killed();
     }
 }
 
@@ -171,7 +171,7 @@ fn usr1_kills_torchrun_and_the_workers_are_drained() {
                 "torchrun was killed by SIGUSR1 (exit code 138)",
                 "SIGUSR1 was forwarded to it",
             ])
-            .expect_nobody_killed();
+            .expect_no_process_killed();
     }
 }
 

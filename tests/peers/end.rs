@@ -62,7 +62,7 @@ fn the_code_of_a_signal_can_become_0() {
 }
 
 #[test]
-fn the_init_ends_with_the_command_whoever_is_left() {
+fn the_init_ends_with_the_command_despite_remaining_processes() {
     let script = "(exec sleep 1000 >/dev/null 2>&1 &); sleep 1000 >/dev/null 2>&1 & exit 6";
     for place in PLACES {
         Init::plain().shell(place, script).end().expect_code(6);

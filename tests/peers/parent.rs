@@ -46,7 +46,7 @@ impl Family {
 }
 
 #[test]
-fn the_command_hears_of_the_end_of_the_init_s_parent() {
+fn the_command_gets_a_signal_when_the_init_s_parent_ends() {
     let Some(init) = Init::with(&[Feature::ParentDeath("USR1")]) else { return };
     let mut family = family(&init, TELLS);
     family.kill_parent();

@@ -194,7 +194,7 @@ fn an_orphan_that_stays_does_not_hide_those_that_end() {
 
 /// rdma-init says that it cannot report orphans if it does not supervise the command.
 #[test]
-fn what_is_lost_in_place_is_said() {
+fn the_lack_of_orphan_reports_in_place_is_reported() {
     if is_not_for_tini("it looks after the command wherever it runs") {
         return;
     }

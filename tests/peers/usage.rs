@@ -79,7 +79,7 @@ fn a_command_that_is_missing_gives_127_and_a_message() {
 /// The init and the process that could not become the command race, and the result is the same whichever is
 /// faster.
 #[test]
-fn a_command_that_never_ran_is_not_told_of_as_if_it_had() {
+fn a_command_that_never_ran_is_not_reported_as_ended() {
     if is_not_for_tini("it says nothing about the end of its command") {
         return;
     }

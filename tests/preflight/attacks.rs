@@ -125,7 +125,7 @@ fn a_flood_of_callers_keeps_no_partner_out() {
 
 /// A node that reports something impossible is named with it, and its peers are not.
 #[test]
-fn impossible_figures_end_the_part_of_who_reports_them() {
+fn a_node_that_reports_impossible_figures_is_disconnected() {
     for (latency_us, gbps) in [(2.0, 0.0), (2.0, 1e-40), (2.0, 3e38), (-1.0, 1.0)] {
         let Some(mut attack) = Attack::begin() else { return };
         let rail = RailReport::new(0, Ok(Measured { latency_us, gbps }));
@@ -153,7 +153,7 @@ fn impossible_rates_keep_a_node_out() {
 /// Joins are counted per index: a process that joins and leaves repeatedly with one index keeps no other
 /// node out.
 #[test]
-fn comings_of_one_index_keep_no_other_node_out() {
+fn repeated_joins_with_one_index_keep_no_other_node_out() {
     if !has_names() {
         return;
     }

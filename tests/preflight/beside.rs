@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use rdma_init::preflight::judge::judging::{Judging, Limits};
+use rdma_init::preflight::judge::judging::{Limits, VerdictInputs};
 use rdma_init::preflight::judge::verdict::judge;
 use rdma_init::preflight::meet::message::{Order, ToNode, ToZero, Told};
 use rdma_init::preflight::meet::node::ALIVE;
@@ -47,7 +47,7 @@ fn zero(job: &Job, listener: &Listener) -> (bool, Vec<u32>, String) {
     zero.meet(own.as_fd()).unwrap();
     zero.prove(own.as_fd()).unwrap();
     zero.settle();
-    let judging = Judging::of(zero.heard(), Limits::default(), Duration::ZERO);
+    let judging = VerdictInputs::of(zero.heard(), Limits::default(), Duration::ZERO);
     let verdict = judge(&zero.heard().evidence, &judging.asked());
     let found = (verdict.passed, verdict.accused().to_vec(), verdict.reason().unwrap_or_default().to_owned());
     zero.tell(|_| Told { passed: found.0, line: String::new(), reason: None }, own.as_fd());
@@ -140,7 +140,7 @@ fn reports_for_others_and_floods_change_nothing() {
 }
 
 #[test]
-fn who_fails_with_all_others_is_named_and_nobody_else() {
+fn a_node_that_fails_with_all_others_is_the_only_one_named() {
     let (passed, accused, reason) = beside(|_, attacker, order| {
         let failed = PairOutcome::Rails(vec![RailReport::new(0, Err("no answer".to_owned()))]);
         report(attacker, reports(ATTACKER, order, &failed));
@@ -149,7 +149,7 @@ fn who_fails_with_all_others_is_named_and_nobody_else() {
 }
 
 #[test]
-fn who_reports_what_is_impossible_is_named_and_nobody_else() {
+fn a_node_that_reports_impossible_figures_is_the_only_one_named() {
     let (passed, accused, reason) = beside(|_, attacker, order| {
         let rail = RailReport::new(0, Ok(Measured { latency_us: 20.0, gbps: 3e38 }));
         report(attacker, reports(ATTACKER, order, &PairOutcome::Rails(vec![rail])));

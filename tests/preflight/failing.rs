@@ -52,7 +52,7 @@ fn a_node_that_hangs_is_named() {
 }
 
 #[test]
-fn a_node_that_never_comes_is_named() {
+fn a_node_that_never_joins_is_named() {
     let job = Job::of(4);
     for node in [0, 1, 3].map(|node| job.start(node, &["--wait", "3s"])) {
         let ended = node.end().expect_code(1);

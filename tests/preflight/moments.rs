@@ -85,7 +85,7 @@ fn names(zero: &Ended, node: u32) {
 }
 
 #[test]
-fn a_node_that_dies_or_hangs_at_any_moment_is_named_and_nobody_waits_for_ever() {
+fn a_node_that_dies_or_hangs_at_any_moment_is_named_in_time() {
     if !can_be_made() {
         return;
     }

@@ -16,7 +16,7 @@ pub fn separate(nodes: &Nodes, from: &[usize], to: &[usize], interface: usize) {
 }
 
 #[test]
-fn each_place_is_named_and_nobody_else() {
+fn each_fault_location_is_named_and_no_other() {
     if !can_be_made() || !has_nft() {
         return;
     }

@@ -29,7 +29,7 @@ fn names_this_alone(zero: &Ended, node: u64) {
 }
 
 #[test]
-fn a_port_that_reaches_half_of_the_fabric_is_named_and_nobody_else() {
+fn a_node_whose_port_reaches_half_of_the_fabric_is_named_alone() {
     if !can_be_made() || !has_nft() {
         return;
     }
@@ -65,7 +65,7 @@ fn a_port_that_reaches_half_of_a_larger_fabric_is_one_fault_of_its_node() {
 
 /// The carrier is down when the rounds begin, and changes at each further pair of the node.
 #[test]
-fn a_port_that_flaps_is_named_and_nobody_else() {
+fn a_node_with_a_flapping_port_is_named_alone() {
     const FLAPS: u32 = 3;
     let Some(nodes) = Nodes::if_possible(8, 2) else { return };
     let job = Job::of(8);
@@ -91,7 +91,7 @@ fn take_carrier(nodes: &Nodes, node: usize, interface: usize) {
 }
 
 #[test]
-fn a_rail_without_a_carrier_is_named_and_nobody_else() {
+fn a_node_with_a_rail_without_a_carrier_is_named_alone() {
     if !can_be_made() {
         return;
     }

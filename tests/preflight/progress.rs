@@ -25,7 +25,7 @@ fn on_a_terminal_a_bar_shows_how_far_the_nodes_are() {
 }
 
 #[test]
-fn elsewhere_a_line_now_and_then_says_how_far_they_are() {
+fn without_a_terminal_lines_report_the_progress() {
     let job = Job::of(3);
     let zero = job.start(0, &["--wait", "15s"]);
     zero.wait_for("preflight: 1 of 3 nodes have joined; node 0 is waiting for node 1, node 2\n");

@@ -66,7 +66,7 @@ fn has_htb() -> bool {
 const LEAST: &[&str] = &["--min-bandwidth", "0.04"];
 
 #[test]
-fn a_rail_that_is_slowed_down_is_named_and_nobody_else() {
+fn a_node_with_a_slowed_rail_is_named_alone() {
     if !can_be_made() || !has_tbf() {
         return;
     }

@@ -31,7 +31,7 @@ fn each_node_with_each_other() {
 }
 
 #[test]
-fn without_a_token_it_is_said_that_anybody_is_taken() {
+fn without_a_token_each_node_says_that_it_accepts_any_process() {
     let job = Job::of(2);
     let nodes = [0, 1].map(|node| {
         let mut command = job.command(node, &[]);

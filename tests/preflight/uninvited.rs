@@ -11,7 +11,7 @@ use super::job::{Job, Node, has_names};
 use super::stranger::{Stranger, connect};
 
 #[test]
-fn somebody_else_at_the_port_is_sent_away() {
+fn another_program_at_the_port_is_rejected() {
     let job = Job::of(2);
     let zero = job.start(0, &[]);
     for said in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"{\"Greeting\":", b""] {
@@ -132,7 +132,7 @@ fn another_version_is_told_so() {
 }
 
 #[test]
-fn half_a_message_and_one_that_is_too_long_cost_nobody_else_anything() {
+fn partial_and_oversized_messages_affect_no_other_node() {
     let job = Job::of(2);
     let zero = job.start(0, &[]);
     let half = Stranger::proven(&job);
@@ -166,7 +166,7 @@ fn a_node_that_joins_and_closes_is_missing_until_it_comes_again() {
 /// The node is alive but does not report its pair: the verdict names it with what it owes, and the job does
 /// not pass.
 #[test]
-fn a_node_that_owes_its_pairs_at_the_end_is_named_with_their_number() {
+fn a_node_with_unreported_pairs_is_named_with_their_number() {
     let job = Job::of(2);
     let zero = job.start(0, &["--json", "--each", "1s"]);
     let mut busy = Stranger::proven(&job);
@@ -190,7 +190,7 @@ fn a_node_that_owes_its_pairs_at_the_end_is_named_with_their_number() {
 }
 
 #[test]
-fn what_a_node_says_of_pairs_that_nobody_asked_for_counts_nothing() {
+fn reports_about_unrequested_pairs_are_ignored() {
     let job = Job::of(2);
     let zero = job.start(0, &["--json"]);
     let mut liar = Stranger::proven(&job);

@@ -134,7 +134,7 @@ fn a_rust_of_the_distribution_gets_the_library_of_its_own_version() {
 }
 
 #[test]
-fn a_rust_of_nobody_is_told_what_it_lacks() {
+fn the_error_says_what_an_unmanaged_rust_lacks() {
     let (architecture, ..) = other();
     let machine = machine(DEBIAN);
     build(&machine).expect_code(2).expect_said(&format!(

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_cannot_be_read_is_said_to_be_what_it_is() {
+    fn the_message_says_why_sshd_config_cannot_be_read() {
         let machine = Machine::new("");
         let main = machine.0.path().join("etc/ssh/sshd_config");
         fs::remove_file(&main).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_users_is_lost_to_it() {
+    fn the_users_own_sshd_settings_are_kept() {
         let other = Machine::new("UsePAM yes\n#Include /etc/ssh/sshd_config.d/*.conf\n");
         let second = Machine::new(INCLUDES);
         fs::write(second.0.path().join("etc/ssh/sshd_config.d/a.conf"), "\tsetenv=LANG=C\n").unwrap();

@@ -113,7 +113,7 @@ fn a_node_whose_ports_have_another_traffic_class_is_odd() {
 }
 
 #[test]
-fn half_of_the_nodes_are_a_majority_where_no_others_are_as_many() {
+fn half_of_the_nodes_are_a_majority_unless_the_other_half_agrees() {
     let mut nodes = ComparedNodes::default();
     for (host, nccl) in [("a", "1"), ("b", "1"), ("c", "2"), ("d", "3")] {
         nodes.add(host, &brief(Some(nccl), &[]));

@@ -89,7 +89,7 @@ pub(crate) struct Said {
 
 /// Why the values of a launcher cannot be used. Each text contains the variable or argument with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unclear {
+pub(crate) enum LauncherValueError {
     /// The value is not a number of nodes or an index.
     NotANumber(String),
     /// The number of nodes may change while the job runs.
@@ -100,7 +100,7 @@ pub(crate) enum Unclear {
 ///
 /// # Errors
 /// The values of one of the launchers cannot be understood.
-pub(crate) fn all(seen: &Seen) -> Result<Vec<Said>, Unclear> {
+pub(crate) fn all(seen: &Seen) -> Result<Vec<Said>, LauncherValueError> {
     LAUNCHERS.iter().filter_map(|launcher| launcher.ask(seen).transpose()).collect()
 }
 
@@ -135,18 +135,18 @@ pub(crate) fn read(reader: &Reader, start: Start) -> Option<Nodes> {
     nodes(&Seen { environment: start.environment, command: &command, host: &host, file: &|_| None })
 }
 
-fn of_number(name: &str, text: &str) -> Result<Sourced<u32>, Unclear> {
+fn of_number(name: &str, text: &str) -> Result<Sourced<u32>, LauncherValueError> {
     let told = |value| Sourced::new(value, name, text);
-    text.parse().map(told).map_err(|_| Unclear::NotANumber(told(0).from))
+    text.parse().map(told).map_err(|_| LauncherValueError::NotANumber(told(0).from))
 }
 
 /// Parses a number of nodes. torchrun accepts a range, too.
-fn of_nodes(name: &str, text: &str) -> Result<Sourced<u32>, Unclear> {
+fn of_nodes(name: &str, text: &str) -> Result<Sourced<u32>, LauncherValueError> {
     match text.split_once(':') {
         Some((least, most)) if least == most => {
             of_number(name, least).map(|told| Sourced::new(told.value, name, text))
         }
-        Some(_) => Err(Unclear::Elastic(Sourced::new(0, name, text).from)),
+        Some(_) => Err(LauncherValueError::Elastic(Sourced::new(0, name, text).from)),
         None => of_number(name, text),
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_several_nodes_tells_and_a_group_of_one_may_be_one_of_several() {
+    fn a_group_of_several_nodes_is_the_job_but_a_group_of_one_may_not_be() {
         for (environment, nodes, why) in [
             (
                 "TORCHELASTIC_RUN_ID=none GROUP_WORLD_SIZE=2 GROUP_RANK=1 WORLD_SIZE=16 RANK=9 LOCAL_RANK=1",
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_count_nodes_where_each_node_has_as_many() {
+    fn ranks_give_the_number_of_nodes_if_each_node_has_equally_many() {
         let open_mpi = |size, rank, local_size, local_rank| {
             of(&format!(
                 "OMPI_COMM_WORLD_SIZE={size} OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_LOCAL_SIZE={local_size} OMPI_COMM_WORLD_LOCAL_RANK={local_rank}"

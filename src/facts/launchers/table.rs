@@ -5,7 +5,7 @@
 //! mpirun) come before launchers that start the nodes.
 
 use super::torchrun::rendezvous_host;
-use super::{Said, Seen, Sourced, Unclear, kubernetes, mpi, of_nodes, of_number, torchrun};
+use super::{LauncherValueError, Said, Seen, Sourced, kubernetes, mpi, of_nodes, of_number, torchrun};
 use crate::facts::hostlist;
 
 pub(super) struct Launcher {
@@ -24,7 +24,7 @@ pub(super) struct Launcher {
     is_part: bool,
     /// Handles launchers that need more than the value of a variable. Returns whether the launcher has
     /// started the process.
-    more: fn(&Seen, &mut Said) -> Result<bool, Unclear>,
+    more: fn(&Seen, &mut Said) -> Result<bool, LauncherValueError>,
 }
 
 const NOTHING: Launcher = Launcher {
@@ -234,7 +234,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
 
 impl Launcher {
     /// Returns what this launcher reports; `None` if it has not started this process.
-    pub(super) fn ask(&self, seen: &Seen) -> Result<Option<Said>, Unclear> {
+    pub(super) fn ask(&self, seen: &Seen) -> Result<Option<Said>, LauncherValueError> {
         let is_set = |name: &&str| seen.variable(name).is_some();
         if !self.marks.iter().all(is_set) || self.unless.iter().any(is_set) {
             return Ok(None);

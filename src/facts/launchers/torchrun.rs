@@ -3,13 +3,13 @@
 mod options;
 
 use self::options::TorchrunOptions;
-use super::{Said, Seen, Sourced, Unclear, of_nodes, of_number};
+use super::{LauncherValueError, Said, Seen, Sourced, of_nodes, of_number};
 use crate::text::{shortened, visible};
 
 /// The modules that are torchrun, if they follow `python -m`.
 const MODULES: [&str; 2] = ["torch.distributed.run", "torch.distributed.launch"];
 
-pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
+pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
     let Some(words) = words(seen.command) else { return Ok(false) };
     let options = TorchrunOptions::of(words);
     let value = |name: &str| options.value(name);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn of_another_table_the_ways_out_are_kept_and_what_leads_to_our_own_networks() {
+    fn other_tables_keep_ways_out_and_routes_to_own_networks() {
         let mut limited = route("fd00:9::/64", "eth1", 100);
         limited.source = Some("fd00:1::/64".parse().unwrap());
         let routes = [

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_as_many_as_it_has_next_hops() {
+    fn each_live_next_hop_becomes_one_route() {
         let hops = RouteAttribute::MultiPath(vec![hop(2, [10, 1, 0, 1]), hop(3, [10, 2, 0, 1])]);
         let message =
             route_message(vec![RouteAttribute::Table(5000), RouteAttribute::Priority(100), hops.clone()]);

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_out_of_another_interface_is_taken_where_it_fits() {
+    fn a_route_out_of_another_interface_counts_if_it_matches() {
         let main = |routes: &[Route]| found(routes, vec![rule(254)]);
         assert_eq!(main(&[route("eth0", "::/0", 254)]), Way::Elsewhere("eth0".into()));
         assert_eq!(main(&[route("eth0", "fd00:33::/32", 254)]), Way::Elsewhere("eth0".into()));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_takes_everybody_for_a_neighbour_and_without_rules_nothing_is_known() {
+    fn ipv4_is_on_link_without_routes_and_unknown_without_rules() {
         let net = Net { rules: Some(Vec::new()), ..Net::default() };
         assert_eq!(way(&net, "172.16.1.9".parse().unwrap(), "eth1"), Some(Way::OnLink));
         assert_eq!(way(&Net::default(), "172.16.1.9".parse().unwrap(), "eth1"), None);

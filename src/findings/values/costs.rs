@@ -292,7 +292,7 @@ mod tests {
     use crate::libraries::nccl::version::NEWEST;
 
     #[test]
-    fn a_value_costs_only_beyond_sense() {
+    fn only_unreasonable_values_are_costly() {
         let applies = |variable: &str, value: &str| {
             let cost = COSTS.iter().find(|cost| cost.variable == variable).unwrap();
             (cost.applies)(value, NEWEST)

@@ -36,9 +36,10 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
-    let crippled = missing.iter().copied().flatten().find_map(|name| crippled(subject, name));
-    let what = match &crippled {
-        Some(crippled) => format!("{}: {}", shown(setting), crippled.why()),
+    let unloadable_plugin =
+        missing.iter().copied().flatten().find_map(|name| unloadable_plugin(subject, name));
+    let what = match &unloadable_plugin {
+        Some(unloadable_plugin) => format!("{}: {}", shown(setting), unloadable_plugin.why()),
         None => {
             let names: Vec<String> = missing.iter().map(|names| names.join(" or ")).collect();
             format!("{}: the dynamic loader finds no {}", shown(setting), names.join("; no "))
@@ -54,7 +55,8 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
             format!("{what}; {} silently continues with its own transports.", subject.nccl()),
         ),
     };
-    let fix = crippled.map(|crippled| crippled.fix(image)).or_else(|| elsewhere(image));
+    let fix =
+        unloadable_plugin.map(|unloadable_plugin| unloadable_plugin.fix(image)).or_else(|| elsewhere(image));
     Some(finding.about_variables([VARIABLE]).with_fix(fix.unwrap_or_else(|| {
         format!("Install the plugin in the image, or remove {VARIABLE} (or set it to none).")
     })))
@@ -83,15 +85,17 @@ fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding
                 .with_fix(format!("Remove {VARIABLE}.")),
         );
     }
-    if let Some(crippled) = crippled(subject, plugin::DEFAULT) {
+    if let Some(unloadable_plugin) = unloadable_plugin(subject, plugin::DEFAULT) {
         let message = format!(
             "The devices here need a net plugin, and {}: {} silently continues without it, because NCCL_NET is not set, and {}.",
-            crippled.why(),
+            unloadable_plugin.why(),
             subject.nccl(),
             consequence(subject)
         );
         return Some(
-            Finding::error(Id::NoPlugin, message).about_variables(["NCCL_NET"]).with_fix(crippled.fix(image)),
+            Finding::error(Id::NoPlugin, message)
+                .about_variables(["NCCL_NET"])
+                .with_fix(unloadable_plugin.fix(image)),
         );
     }
     Some(
@@ -146,18 +150,18 @@ fn consequence(subject: &Subject) -> String {
 }
 
 /// A plugin that the dynamic loader finds but cannot load.
-struct Crippled<'a> {
+struct UnloadablePlugin<'a> {
     library: &'a Library,
     /// The first library that the plugin needs but that is not found.
     needs: &'a MissingLibrary,
 }
 
-fn crippled<'a>(subject: &Subject<'a>, name: &str) -> Option<Crippled<'a>> {
+fn unloadable_plugin<'a>(subject: &Subject<'a>, name: &str) -> Option<UnloadablePlugin<'a>> {
     let library = installed::plugin_file(subject.facts, name)?;
-    Some(Crippled { needs: library.missing.first()?, library })
+    Some(UnloadablePlugin { needs: library.missing.first()?, library })
 }
 
-impl Crippled<'_> {
+impl UnloadablePlugin<'_> {
     /// Returns why the loader cannot load the plugin, as a clause.
     fn why(&self) -> String {
         let path = self.library.path.display();

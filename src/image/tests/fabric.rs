@@ -119,7 +119,7 @@ fn plugins_runtime_and_ucx_tell_whether_they_load() {
 
 /// AWS's plugin has a RUNPATH to AWS's libfabric, or needs a libfabric from elsewhere.
 #[test]
-fn a_plugin_without_what_it_needs_tells_so() {
+fn a_plugin_lists_its_missing_libraries() {
     let root = Root::new();
     let plugin = |runpath| {
         fake::FakeLibrary { needed: &["libfabric.so.1", "libcuda.so.1"], runpath, ..Default::default() }

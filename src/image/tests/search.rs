@@ -57,7 +57,7 @@ fn a_cache_after_an_old_one_counts_and_none_is_no_fault() {
 }
 
 #[test]
-fn caches_that_are_none_are_named() {
+fn invalid_caches_are_reported() {
     let root = Root::new();
     root.debian("2.21.5");
     let none = "it is not a cache that the dynamic loader would use";

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_know_what_they_know() {
+    fn each_release_knows_its_own_variables() {
         let known = |name, version| find(name).unwrap().is_known_to(version);
         assert!(!known("NCCL_IB_ADDR_RANGE", Version::new(2, 20, 5)));
         assert!(known("NCCL_IB_ADDR_RANGE", Version::new(2, 21, 5)));

@@ -42,10 +42,10 @@ pub const LIBRARY: Library = Library {
     will: |subject| {
         let selection = subject.value(vllm::SELECTION).filter(|_| mend::works(subject));
         if selection.is_some_and(|selection| vllm::is_set_by_worker(selection, DEVICES)) {
-            return Some(Will::TakeOfWorkers(subject.rails.port_names()));
+            return Some(Will::UseWorkerPorts(subject.rails.port_names()));
         }
         let release = *release::all(subject).last()?;
-        taken::taken(subject, release).filter(|_| mend::works(subject)).map(Will::TakeOfUcx)
+        taken::taken(subject, release).filter(|_| mend::works(subject)).map(Will::UseUcxChoice)
     },
 };
 

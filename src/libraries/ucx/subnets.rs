@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_names_networks_or_is_none_at_all() {
+    fn a_filter_names_networks_or_is_rejected() {
         let pass = |value: &str, address: &str| {
             let filter = Filter::read(value).unwrap();
             filter.lets_pass(address.parse().unwrap())

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roce_v2_with_ipv4_comes_first_whoever_has_the_address() {
+    fn ucx_takes_the_first_roce_v2_gid_with_ipv4_that_passes_the_filter() {
         let (v1, v2) = (GidType::IbOrRoceV1, GidType::RoceV2);
         let slots = [
             Gid::of(0, "fe80::1", v1.clone()),

@@ -116,7 +116,7 @@ pub(crate) enum TlsError {
     /// `src/ucp/core/ucp_context.c`, all releases).
     Empty,
     /// "all" is one of several words (`ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c`).
-    AllAndMore,
+    AllWithOthers,
     /// The value names no transport that moves data: "no usable transports/devices" (`ucp_check_resources` in
     /// `src/ucp/core/ucp_context.c`, all releases).
     NoneKnown,
@@ -128,7 +128,7 @@ pub(crate) fn unreadable(value: &str, release: Release) -> Option<TlsError> {
     let moves = |word: &&str| VERBS.contains(word) || OTHERS.contains(word);
     match words.as_slice() {
         [] => Some(TlsError::Empty),
-        ["all", _, ..] if release >= EXCLUDES_TRANSPORTS => Some(TlsError::AllAndMore),
+        ["all", _, ..] if release >= EXCLUDES_TRANSPORTS => Some(TlsError::AllWithOthers),
         words if !excluded && !words.iter().any(moves) => Some(TlsError::NoneKnown),
         _ => None,
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_other_letters_is_respelt_where_ucx_knows_its_words() {
+    fn a_list_is_respelled_if_ucx_knows_its_words() {
         for (value, wanted) in [
             ("RC", Some("rc")),
             ("rc;tcp", Some("rc,tcp")),
@@ -235,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_none_ends_ucx() {
+    fn ucx_fails_on_an_empty_list_of_transports() {
         for value in ["", ",", "^", "^,"] {
             assert_eq!(unreadable(value, OLD), Some(TlsError::Empty), "{value}");
             assert_eq!(allowed(value, NEW), [false; 3], "{value}");
         }
-        assert_eq!(unreadable("all,rc", NEW), Some(TlsError::AllAndMore));
+        assert_eq!(unreadable("all,rc", NEW), Some(TlsError::AllWithOthers));
         assert_eq!(unreadable("all,rc", Release(1, 10)), None);
         assert!(["all", "^all", "rc,all", ",tcp"].iter().all(|value| unreadable(value, NEW).is_none()));
     }

@@ -130,11 +130,11 @@ impl fmt::Display for Will {
                 write!(f, "bootstrap on the DNS address of the host's name {host}")
             }
             Will::Meet(BootstrapAddress::OnName(named)) => write!(f, "bootstrap on {named}"),
-            Will::TakeOfUcx(taken) => f.write_str(&of_ucx(taken)),
-            Will::TakeOfWorkers(ports) => {
+            Will::UseUcxChoice(taken) => f.write_str(&of_ucx(taken)),
+            Will::UseWorkerPorts(ports) => {
                 write!(f, "take the HCA of each GPU, as the worker of vLLM names it, of {}", condensed(ports))
             }
-            Will::Meet(BootstrapAddress::InVain(name)) => write!(f, "find no interface \"{name}\""),
+            Will::Meet(BootstrapAddress::NoSuchInterface(name)) => write!(f, "find no interface \"{name}\""),
         }
     }
 }

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_of_it_is_told_and_is_no_fault() {
+    fn cross_rail_results_are_reported_but_are_not_faults() {
         let told = |results: &[Result<(), &str>]| {
             let mut evidence = evidence([3, 3, 1, 1, 1, 1]);
             let pairs = pairs(&evidence);

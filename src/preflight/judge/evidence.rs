@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_are_heard() {
+    fn the_reports_of_both_ends_are_combined() {
         let mut evidence = three();
         let mut of_waiting = report(0, 1, 0, &[Ok(90.0), Err("nothing came"), Ok(1.0)]);
         if let PairOutcome::Rails(rails) = &mut of_waiting.outcome {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_in_vain_is_known_from_either_end() {
+    fn either_end_shows_which_node_was_not_reached() {
         let of = |causes: [Option<Ways>; 2]| {
             let mut evidence = three();
             for (node, ways) in [1, 2].into_iter().zip(causes) {
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_left_out() {
+    fn impossible_reports_are_ignored() {
         let mut evidence = three();
         assert!(!evidence.add(report(0, 1, 1, &[])));
         assert!(!evidence.add(report(0, 1, 3, &[])));

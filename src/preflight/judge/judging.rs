@@ -30,13 +30,13 @@ pub struct Limits {
 /// The evidence, and all that the verdict depends on.
 pub struct Judged {
     pub evidence: Evidence,
-    pub judging: Judging,
+    pub judging: VerdictInputs,
 }
 
 impl Judged {
     /// Returns the result for a job of one node.
     pub fn alone(evidence: Evidence, limits: Limits) -> Judged {
-        let judging = Judging {
+        let judging = VerdictInputs {
             limits,
             unfit: Vec::new(),
             warnings: Vec::new(),
@@ -55,7 +55,7 @@ impl Judged {
 
 /// What a verdict depends on, in addition to the pairs.
 #[derive(Debug)]
-pub struct Judging {
+pub struct VerdictInputs {
     limits: Limits,
     unfit: Vec<(u32, String)>,
     warnings: Vec<String>,
@@ -65,8 +65,8 @@ pub struct Judging {
     at: SystemTime,
 }
 
-impl Judging {
-    pub fn of(heard: &Heard, limits: Limits, took: Duration) -> Judging {
+impl VerdictInputs {
+    pub fn of(heard: &Heard, limits: Limits, took: Duration) -> VerdictInputs {
         let mut transports: Vec<&str> =
             heard.nodes.iter().flatten().map(|known| known.transport.as_str()).collect();
         transports.sort_unstable();
@@ -89,7 +89,7 @@ impl Judging {
                 "no node has proven that it belongs to this job, because {TOKEN_VARIABLE} is not set: set it to one random text on all nodes"
             ));
         }
-        Judging {
+        VerdictInputs {
             limits,
             unfit: heard.unfit.clone(),
             warnings,

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::preflight::judge::evidence::Evidence;
 use rail::{Limit, Test};
-use usual::Usual;
+use usual::Baseline;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {
@@ -92,20 +92,20 @@ pub fn suspects(evidence: &Evidence, least: Option<f32>) -> Vec<Slow> {
         // If there are few nodes, all of their rails together give enough values to compare with.
         let alike = || rails.iter().filter(|rail| !slow_rails.contains(&rail.index));
         let together: Vec<f32> = alike().flat_map(|rail| rail.bests(figure)).collect();
-        let together = Usual::of(evidence, together, figure);
+        let together = Baseline::of(evidence, together, figure);
         for rail in &rails {
             let apart = together.filter(|_| !slow_rails.contains(&rail.index));
             let bests: Vec<f32> = rail.bests(figure).collect();
-            let own = Usual::of(evidence, bests.clone(), figure).or(apart);
-            let Some(of_nodes) = own.or_else(|| Usual::of_few(evidence, bests, figure)) else { continue };
-            let of_pairs = Usual::of(evidence, rail.values(figure), figure).unwrap_or(of_nodes);
-            let test = Test::new(figure, Basis::Others, Limit::Usual(of_nodes));
-            rail.judge(&test.for_pairs(Limit::Usual(of_pairs)), &mut all);
+            let own = Baseline::of(evidence, bests.clone(), figure).or(apart);
+            let Some(of_nodes) = own.or_else(|| Baseline::of_few(evidence, bests, figure)) else { continue };
+            let of_pairs = Baseline::of(evidence, rail.values(figure), figure).unwrap_or(of_nodes);
+            let test = Test::new(figure, Basis::Others, Limit::Baseline(of_nodes));
+            rail.judge(&test.for_pairs(Limit::Baseline(of_pairs)), &mut all);
         }
     }
     let [one_try, all_tries] = usual::resent_floors(evidence);
     for (rail, median) in rails.iter().zip(usual::resent(evidence, &rails)) {
-        let limit = Limit::Usual(Usual { median, limit: median + one_try });
+        let limit = Limit::Baseline(Baseline { median, limit: median + one_try });
         let test = Test::new(Figure::Resent, Basis::Others, limit).sure_from(median + all_tries);
         rail.judge(&test, &mut all);
     }
@@ -113,7 +113,7 @@ pub fn suspects(evidence: &Evidence, least: Option<f32>) -> Vec<Slow> {
         let rates = Limit::Rates(evidence.members());
         rail.judge(&Test::new(Figure::Bandwidth, Basis::Rate, rates), &mut all);
         if let Some(least) = least {
-            let wanted = Limit::Usual(Usual { median: least, limit: least });
+            let wanted = Limit::Baseline(Baseline { median: least, limit: least });
             rail.judge(&Test::new(Figure::Bandwidth, Basis::Wanted, wanted), &mut all);
         }
     }

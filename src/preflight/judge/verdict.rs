@@ -274,7 +274,7 @@ impl Serialize for Verdict<'_> {
         let probes = cross::probes(evidence);
         document.serialize_field("cross_rail", &cross::reach(&probes))?;
         document.serialize_field("cross_rail_tries", &probes)?;
-        document.serialize_field("bisection", &bisection::sum(evidence).as_ref().map(told_bisection))?;
+        document.serialize_field("bisection", &bisection::sum(evidence).as_ref().map(rounded_bisection))?;
         document.serialize_field("members", &Each(|| members(evidence)))?;
         document.serialize_field("pairs", &Each(|| evidence.tries().iter().map(pair)))?;
         document.end()
@@ -376,7 +376,7 @@ impl ToldSlow {
 }
 
 /// Returns the figures rounded, as the document contains them.
-fn told_bisection(one: &Bisection) -> Bisection {
+fn rounded_bisection(one: &Bisection) -> Bisection {
     Bisection {
         pairs: one.pairs,
         gbps: rounded(one.gbps, 100.0),

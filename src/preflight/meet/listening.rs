@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_token_node_0_listens_where_it_was_told_to() {
+    fn without_a_token_node_0_listens_on_its_own_given_address() {
         let own: Vec<IpAddr> =
             ["127.0.0.1", "10.0.0.1", "10.1.0.1", "fd00::1"].map(|text| text.parse().unwrap()).into();
         let at = |meet: &str, has_token: bool, resolved: &[&str]| {

@@ -16,9 +16,9 @@ pub(crate) enum Missed {
 
 /// How often each of these failures happened.
 #[derive(Debug, Default)]
-pub struct Misses(BTreeMap<Missed, usize>);
+pub struct AttemptFailures(BTreeMap<Missed, usize>);
 
-impl Misses {
+impl AttemptFailures {
     pub(in crate::preflight) fn add(&mut self, missed: Missed) {
         *self.0.entry(missed).or_default() += 1;
     }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn tries_are_counted_by_their_ends_and_the_most_frequent_one_gives_the_fix() {
-        let mut misses = Misses::default();
+        let mut misses = AttemptFailures::default();
         misses.add(Missed::Unconnected(ConnectFailure::TimedOut));
         assert_eq!(misses.sentence(), "of 1 try, 1 got no answer to the connection");
         assert!(misses.fix().contains("firewalls"));

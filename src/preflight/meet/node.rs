@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::compare::brief::Brief;
 use crate::preflight::meet::message::{Join, MEETING, ToNode, ToZero, Told};
-use crate::preflight::meet::missed::{Missed, Misses};
+use crate::preflight::meet::missed::{AttemptFailures, Missed};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::meet::times::Times;
 use crate::preflight::prove::rounds::{PairRounds, RoundsError, bounded};
@@ -75,7 +75,7 @@ const SAID_AGAIN: Duration = Duration::from_secs(60);
 pub enum NodeError {
     /// The node has passed before, and finds no other node.
     #[error("node 0 was not reachable within {within}: {why}")]
-    Alone { within: String, why: Miss },
+    Alone { within: String, why: JoinAttemptError },
     #[error("cannot listen on any port: {0}")]
     Listen(std::io::Error),
     /// The node tried until its time was over.
@@ -84,7 +84,7 @@ pub enum NodeError {
         misses.sentence(),
         misses.fix()
     )]
-    Unreached { meet: Address, within: String, misses: Misses, last: Box<Miss> },
+    Unreached { meet: Address, within: String, misses: AttemptFailures, last: Box<JoinAttemptError> },
     /// The process that answers at this address is not node 0 of this job.
     #[error(transparent)]
     NotNodeZero(Stranger),
@@ -106,7 +106,7 @@ pub enum NodeError {
 
 /// Why one attempt did not reach node 0. Another attempt may succeed.
 #[derive(Debug, thiserror::Error)]
-pub enum Miss {
+pub enum JoinAttemptError {
     #[error(transparent)]
     Resolve(#[from] ResolveError),
     #[error("cannot reach {name}: {why}")]
@@ -115,12 +115,12 @@ pub enum Miss {
     Unanswered(Stranger),
 }
 
-impl Miss {
+impl JoinAttemptError {
     fn kind(&self) -> Missed {
         match self {
-            Miss::Resolve(_) => Missed::Unconnected(ConnectFailure::NoAddress),
-            Miss::Connect { why, .. } => Missed::Unconnected(why.why),
-            Miss::Unanswered(_) => Missed::Unanswered,
+            JoinAttemptError::Resolve(_) => Missed::Unconnected(ConnectFailure::NoAddress),
+            JoinAttemptError::Connect { why, .. } => Missed::Unconnected(why.why),
+            JoinAttemptError::Unanswered(_) => Missed::Unanswered,
         }
     }
 }
@@ -200,7 +200,7 @@ impl Node<'_> {
         let end = alone_after.map_or(end, |after| end.min(started + after));
         let mut pause = FIRST_PAUSE;
         let mut said: Option<Instant> = None;
-        let mut misses = Misses::default();
+        let mut misses = AttemptFailures::default();
         if let Some(why) = lost {
             (self.say)(&format!("preflight: reconnecting to node 0: {why}."));
             pause = LONGEST_PAUSE;
@@ -237,7 +237,7 @@ impl Node<'_> {
     ///
     /// # Errors
     /// Another attempt would fail in the same way.
-    fn once(&self, end: Instant) -> Result<Result<Channel, Miss>, NodeError> {
+    fn once(&self, end: Instant) -> Result<Result<Channel, JoinAttemptError>, NodeError> {
         let name = self.meet.to_string();
         let sockets = match self.meet.sockets(end.min(Instant::now() + 2 * TRY)) {
             Ok(sockets) => sockets,
@@ -245,14 +245,14 @@ impl Node<'_> {
         };
         let connection = match reach::connect(&sockets, TRY, &name, &MEETING) {
             Ok(connection) => connection,
-            Err(why) => return Ok(Err(Miss::Connect { name, why })),
+            Err(why) => return Ok(Err(JoinAttemptError::Connect { name, why })),
         };
         // A node that has waited for a long time still gets enough time for this.
         let patience = Instant::now() + TRY;
         match reach::prove(connection, &MEETING, "", self.token.as_bytes(), ALIVE, patience) {
             Ok((channel, _)) => Ok(Ok(channel)),
-            Err(stranger @ Stranger { fault: Fault::Gone | Fault::Silent | Fault::PushedOut, .. }) => {
-                Ok(Err(Miss::Unanswered(stranger)))
+            Err(stranger @ Stranger { fault: Fault::Gone | Fault::Silent | Fault::Evicted, .. }) => {
+                Ok(Err(JoinAttemptError::Unanswered(stranger)))
             }
             Err(stranger) => Err(NodeError::NotNodeZero(stranger)),
         }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_a_bar_where_there_is_room() {
+    fn the_bar_is_shown_if_there_is_room() {
         let of = |done, all, stage: &str| Progress { done, all, thing: "pair", stage: stage.to_owned() };
         let half = of(48, 96, "are done");
         assert_eq!(half.to_string(), "48 of 96 pairs are done");

@@ -140,7 +140,7 @@ fn tried(met: &mut Met, own: &Own, with: &Partner, both: usize) -> Result<Vec<us
     // If the rails are shifted, each of them has a different counterpart.
     let is_wanted = with.is_again || matches!(with.work, Work::Crosswise(_));
     let is_tried =
-        |rail: &usize| is_wanted || !standing::is_in_vain(of(own.standings, *rail), of(&theirs, *rail));
+        |rail: &usize| is_wanted || !standing::is_pointless(of(own.standings, *rail), of(&theirs, *rail));
     Ok((0..both).filter(is_tried).collect())
 }
 

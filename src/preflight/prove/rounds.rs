@@ -43,7 +43,7 @@ use crate::text::{duration, shortened, visible};
 use crate::verbs::rail::Side;
 use crate::wire::Channel;
 use crate::wire::connection::timeout;
-use crate::wire::guests::{Guests, Proven};
+use crate::wire::guests::{PendingConnections, Proven};
 use crate::wire::listen::Listener;
 use crate::wire::stranger::{Stranger, Strangers};
 
@@ -116,9 +116,9 @@ impl<'a> PairRounds<'a> {
         self.take(order)?;
         let debug = |line: &str| tracing::debug!("{line}");
         let mut strangers = Strangers::new(&debug, "preflight: ");
-        let mut guests = Guests::new(&PAIR, SILENT, MOST);
+        let mut guests = PendingConnections::new(&PAIR, SILENT, MOST);
         loop {
-            if let Some(told) = self.hear_zero()? {
+            if let Some(told) = self.receive_from_node_0()? {
                 return Ok(told);
             }
             self.advance();
@@ -127,8 +127,8 @@ impl<'a> PairRounds<'a> {
             while let Some(Proven { channel, identity, .. }) = guests.hear(&|of| self.keys.of(of), tell) {
                 self.is_called(channel, &identity);
             }
-            self.hear_callers();
-            self.tell_zero()?;
+            self.answer_callers();
+            self.send_reports_to_node_0()?;
             if !self.has_news() {
                 self.sleep(&guests);
             }
@@ -167,7 +167,7 @@ impl<'a> PairRounds<'a> {
         self.has_more || self.pair.is_none() && self.agenda.has_next()
     }
 
-    fn hear_zero(&mut self) -> Result<Option<Told>, RoundsError> {
+    fn receive_from_node_0(&mut self) -> Result<Option<Told>, RoundsError> {
         self.has_more = false;
         for count in 1..=MOST_AT_ONCE {
             let Some(message) = self.zero.receive_if_there(LONGEST)? else { break };
@@ -196,7 +196,7 @@ impl<'a> PairRounds<'a> {
         Ok(None)
     }
 
-    fn tell_zero(&mut self) -> Result<(), Stranger> {
+    fn send_reports_to_node_0(&mut self) -> Result<(), Stranger> {
         let now = Instant::now();
         loop {
             let reports = self.agenda.batch(self.rests(), now);
@@ -298,7 +298,7 @@ impl<'a> PairRounds<'a> {
     }
 
     /// Answers the nodes that call.
-    fn hear_callers(&mut self) {
+    fn answer_callers(&mut self) {
         let mut index = 0;
         while let Some(caller) = self.callers.get_mut(index) {
             match caller.hear() {
@@ -360,7 +360,7 @@ impl<'a> PairRounds<'a> {
     }
 
     /// Waits until something happens or is due.
-    fn sleep(&self, guests: &Guests) {
+    fn sleep(&self, guests: &PendingConnections) {
         let now = Instant::now();
         let mut next = (self.told + ALIVE).min(self.heard + HUNG).min(self.end);
         next = self.agenda.due(self.rests()).map_or(next, |due| due.min(next));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_comes_or_it_is_said_why_not() {
+    fn a_task_returns_its_result_or_an_error() {
         let long = Duration::from_secs(60);
         let start = |limit, work: fn() -> u32| Task::start(limit, &[], work).unwrap();
         assert_eq!(result(start(long, || 7)), Ok(7));

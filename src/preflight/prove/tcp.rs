@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_only_waits_says_so() {
+    fn an_end_that_only_waited_reports_that() {
         let [first, second] = connected();
         drop(first);
         let report = test(second, Side::Second, &[9; 16], "node1 eth0");

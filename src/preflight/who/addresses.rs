@@ -249,11 +249,15 @@ mod tests {
     }
 
     fn found(members: &[Member]) -> Vec<(Vec<u32>, Vec<usize>)> {
-        WrongAddresses::of(members).duplicates().iter().map(|one| (one.nodes.clone(), one.rails.clone())).collect()
+        WrongAddresses::of(members)
+            .duplicates()
+            .iter()
+            .map(|one| (one.nodes.clone(), one.rails.clone()))
+            .collect()
     }
 
     #[test]
-    fn nodes_with_one_address_on_a_rail_are_found_and_nobody_else() {
+    fn only_nodes_that_share_an_address_on_a_rail_are_found() {
         let nodes = [
             member("a", "1", &["10.0.0.1/24", "10.1.0.1/24"]),
             member("b", "1", &["10.0.0.2/24", "10.1.0.2/24"]),
@@ -306,7 +310,7 @@ mod tests {
 
     /// Packets to the address reach only node 2, so node 1 fails with all other nodes.
     #[test]
-    fn who_fails_because_another_node_has_its_address_is_not_accused() {
+    fn a_node_whose_address_is_duplicated_is_not_blamed() {
         let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.4"];
         let members = addresses.iter().zip(["a", "b", "c", "d"]);
         let members = members.map(|(address, machine)| member(machine, "1", &[address])).collect();
@@ -345,7 +349,10 @@ mod tests {
         let [fault] = &culprit::faults(&evidence, &[])[..] else { panic!("one fault") };
         assert_eq!((fault.accused(), fault.is_warning()), (vec![1], false));
         let said = words::fault(&evidence, fault);
-        assert_eq!(said, "host (node b) has a loopback address on rail 0 (eth0), which no other node can reach: 127.0.0.1");
+        assert_eq!(
+            said,
+            "host (node b) has a loopback address on rail 0 (eth0), which no other node can reach: 127.0.0.1"
+        );
     }
 
     #[test]
@@ -356,7 +363,11 @@ mod tests {
         assert_eq!(of(&[one.clone(), one.clone(), Member::default()]), 0, "a node that never joined");
         let elsewhere = member("a", "2", &["::1"]);
         assert_eq!(of(&[one.clone(), one, elsewhere.clone(), member("b", "1", &["10.0.0.1"])]), 3);
-        assert_eq!(found(&[elsewhere.clone(), member("b", "1", &["::1"])]), [], "it is told as a loopback address");
+        assert_eq!(
+            found(&[elsewhere.clone(), member("b", "1", &["::1"])]),
+            [],
+            "it is told as a loopback address"
+        );
     }
 
     #[test]

@@ -93,7 +93,7 @@ struct Left {
 }
 
 /// The first task's end of the rendezvous. When it is dropped, waiting tasks wake up.
-pub(in crate::preflight) struct Doer<'a> {
+pub(in crate::preflight) struct FirstTask<'a> {
     meeting: &'a Meeting,
     _open: File,
 }
@@ -151,10 +151,10 @@ impl Meeting {
     ///
     /// # Errors
     /// The FIFO cannot be opened.
-    pub(in crate::preflight) fn begin(&self) -> Result<Doer<'_>, LocalError> {
+    pub(in crate::preflight) fn begin(&self) -> Result<FirstTask<'_>, LocalError> {
         self.clean();
         self.folder.remove(&self.verdict);
-        Ok(Doer { meeting: self, _open: self.open(OFlag::O_RDWR)? })
+        Ok(FirstTask { meeting: self, _open: self.open(OFlag::O_RDWR)? })
     }
 
     /// Waits for the first task's verdict.
@@ -243,7 +243,7 @@ impl Meeting {
     }
 }
 
-impl Doer<'_> {
+impl FirstTask<'_> {
     /// Sends the verdict to the other tasks, and wakes them up.
     pub(in crate::preflight) fn tell(self, told: Result<Told, String>) {
         let left = Left { at: identity::now().unwrap_or(u64::MAX), told };
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_hear_whenever_they_come() {
+    fn waiting_tasks_get_the_verdict_whenever_they_start() {
         let folder = tempfile::tempdir().unwrap();
         let meeting = |rank| Meeting::at(folder.path(), Some("7"), [0, rank], "1.5", Began::own()).unwrap();
         let wait = move |meeting: Meeting| words(meeting.wait(Duration::from_secs(20)));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_hear_of_a_first_task_that_ends_without_a_verdict() {
+    fn waiting_tasks_notice_a_first_task_that_ends_without_a_verdict() {
         let folder = tempfile::tempdir().unwrap();
         let meeting = Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).unwrap();
         let fifo = meeting.open(OFlag::O_RDONLY).unwrap();

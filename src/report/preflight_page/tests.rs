@@ -109,7 +109,7 @@ fn base64_is_that_of_the_rfc() {
 }
 
 #[test]
-fn a_job_that_nobody_came_to_has_a_page() {
+fn a_job_without_any_tested_pair_has_a_page() {
     let mut evidence = Evidence::new(vec![Member::default(); 3], 2);
     evidence.lose(1, Gone::NeverJoined("10m".into()));
     let page = page(&evidence);

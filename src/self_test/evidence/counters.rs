@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_is_said() {
+    fn the_absence_of_errors_is_reported() {
         let found = evidence(&[Some(&[("symbol_error", 0)]), Some(&[("link_downed", 0)]), None]);
         assert_eq!(found.lines, ["mlx5_0, mlx5_1: no errors since the driver was loaded"]);
         assert_eq!(found.wrong, None);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_show_is_not_zero() {
+    fn unreadable_counters_are_skipped_and_not_zero() {
         assert!(evidence(&[Some(&[]), None]).skip.unwrap().starts_with("the counters cannot be read here"));
         assert_eq!(evidence(&[None]).skip.as_deref(), Some("the facts do not say"));
         assert_eq!(evidence(&[]).skip.as_deref(), Some("no port is in use"));

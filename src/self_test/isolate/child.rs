@@ -22,7 +22,7 @@ use crate::sys::signals::{self, without_signals_of_writing};
 use crate::sys::worker::{self, ReadState};
 use crate::verbs::port_test::{PortTest, ProbeEnd, ProbeResult};
 use crate::verbs::step::Step;
-use crate::verbs::talk::{End, Talk};
+use crate::verbs::talk::{End, ProbeControl};
 
 /// How long a killed process may take to exit. If it sleeps in the kernel, waiting for a device that
 /// does not answer, it may never exit.
@@ -152,7 +152,7 @@ impl Running {
         match reaped {
             Reaped::Ended(_, ended) => return Err(self.ended(ended)),
             // Another function has reaped the child.
-            Reaped::Childless => return Err(self.ended(Ended::Exited(0))),
+            Reaped::NoSuchChild => return Err(self.ended(Ended::Exited(0))),
             Reaped::Running | Reaped::Stopped(..) => {}
         }
         let now = Instant::now();
@@ -242,7 +242,7 @@ impl Parent {
     }
 }
 
-impl Talk for Parent {
+impl ProbeControl for Parent {
     fn step(&mut self, step: Step) {
         self.tell(&Message::At(step));
     }

@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use super::message::PROTOCOL;
 use crate::wire::connection::timeout;
-use crate::wire::guests::{Guests, Proven};
+use crate::wire::guests::{PendingConnections, Proven};
 use crate::wire::handshake::one_key;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;
@@ -27,7 +27,7 @@ pub(super) fn first(
     end: Instant,
     strangers: &mut Strangers,
 ) -> Result<Option<(Channel, Duration)>, AcceptError> {
-    let mut guests = Guests::new(&PROTOCOL, longest, MOST);
+    let mut guests = PendingConnections::new(&PROTOCOL, longest, MOST);
     let key = one_key(token.as_bytes());
     loop {
         let tell = &mut |stranger| strangers.add(stranger);
@@ -45,7 +45,7 @@ pub(super) fn first(
 }
 
 /// Waits until a peer connects or sends something, or a connection's time is over.
-fn sleep(listener: &Listener, guests: &Guests, end: Option<Instant>) {
+fn sleep(listener: &Listener, guests: &PendingConnections, end: Option<Instant>) {
     let until = guests.until().into_iter().chain(end).min();
     let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
     let fds = guests.fds().chain(end.map(|_| listener.fd()));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn anybody_is_taken_only_where_that_was_said_or_nobody_else_can_come() {
+    fn a_missing_token_is_an_error_except_on_loopback_or_with_any_peer() {
         for address in
             ["127.0.0.1", "127.1.2.3:5", "[::1]:5", "::ffff:127.0.0.1", "localhost", "a.localhost:5"]
         {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_and_anybody_cannot_go_together() {
+    fn a_token_and_any_peer_are_mutually_exclusive() {
         for result in of(GOOD, true, "node2") {
             assert_eq!(result.unwrap_err(), TokenError::WithAnyPeer);
         }

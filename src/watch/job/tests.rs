@@ -243,7 +243,7 @@ fn a_message_without_an_end_is_bounded() {
 }
 
 #[test]
-fn strangers_keep_no_node_out() {
+fn invalid_peers_keep_no_node_out() {
     let mut nodes = Nodes::new(2, 0);
     nodes.go_on(Duration::ZERO);
     let to = ("127.0.0.1", nodes.port);

@@ -14,7 +14,7 @@ use super::own::Own;
 use super::words::{self, Clocks};
 use crate::finding::Finding;
 use crate::text::visible;
-use crate::wire::guests::Guests;
+use crate::wire::guests::PendingConnections;
 use crate::wire::handshake::one_key;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Stranger;
@@ -52,7 +52,7 @@ pub(super) struct Zero {
     listener: Option<Listener>,
     /// When to listen, to accept connections, and to hear those that have proven nothing.
     strangers_at: Duration,
-    guests: Guests,
+    guests: PendingConnections,
     newcomers: BTreeMap<u64, (Channel, Instant)>,
     next_newcomer: u64,
     members: BTreeMap<u32, Member>,
@@ -97,7 +97,7 @@ impl Zero {
             rest: (after / 10).max(3 * interval),
             listener: None,
             strangers_at: Duration::ZERO,
-            guests: Guests::new(&PROTOCOL, PATIENCE, MOST_GUESTS),
+            guests: PendingConnections::new(&PROTOCOL, PATIENCE, MOST_GUESTS),
             newcomers: BTreeMap::new(),
             next_newcomer: FIRST_NEWCOMER,
             members: BTreeMap::new(),
@@ -133,7 +133,7 @@ impl Zero {
     /// Takes what has come by now.
     pub(super) fn go_on(&mut self, now: Duration) {
         if now >= self.strangers_at {
-            self.hear_strangers(now);
+            self.accept_unidentified(now);
         }
         let mut events = [EpollEvent::empty(); AT_ONCE];
         // EINTR is harmless: the next call reports the events.
@@ -148,7 +148,7 @@ impl Zero {
     }
 
     /// Accepts connections, and takes what those say that have proven nothing yet.
-    fn hear_strangers(&mut self, now: Duration) {
+    fn accept_unidentified(&mut self, now: Duration) {
         let mut tell = |stranger: Stranger| tracing::debug!("the job's watchers: {stranger}");
         let Some(listener) = &self.listener else {
             self.listener = self.listen();

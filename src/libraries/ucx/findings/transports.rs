@@ -58,7 +58,7 @@ fn of_words(subject: &LibraryContext, value: &str) -> Option<(Finding, bool)> {
     if let Some(why) = all(subject).into_iter().find_map(|release| unreadable(value, release)) {
         let what = match why {
             TlsError::Empty => "it names no transport, and UCX fails.",
-            TlsError::AllAndMore => {
+            TlsError::AllWithOthers => {
                 "UCX accepts \"all\" only as the single word of the list, and fails here."
             }
             TlsError::NoneKnown => {

@@ -21,7 +21,7 @@ fn evidence() -> Evidence {
 }
 
 #[test]
-fn each_node_that_is_well_has_one_at_half_of_their_number() {
+fn each_healthy_node_is_paired_at_half_of_their_number() {
     assert_eq!(pairs(&evidence()), [(0, 3), (1, 4), (2, 5)]);
     let mut without = evidence();
     without.lose(3, Gone::Left("x".to_owned()));
@@ -30,7 +30,7 @@ fn each_node_that_is_well_has_one_at_half_of_their_number() {
 }
 
 #[test]
-fn the_sum_the_least_and_the_share_are_told() {
+fn the_bisection_reports_its_sum_minimum_and_share() {
     let mut evidence = evidence();
     evidence.begin_together(&pairs(&evidence));
     assert_eq!(sum(&evidence), None);
@@ -54,7 +54,7 @@ fn the_sum_the_least_and_the_share_are_told() {
 }
 
 #[test]
-fn what_fails_under_load_is_evidence_as_any_other_failure() {
+fn a_failure_under_load_is_evidence_like_any_other() {
     let mut evidence = evidence();
     evidence.begin_together(&pairs(&evidence));
     evidence.add(report(ROUND, [0, 3], &[Ok(400.0), Err("nothing came")]));

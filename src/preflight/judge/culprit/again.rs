@@ -310,7 +310,7 @@ fn stride(places: usize) -> usize {
 
 /// How many healthy nodes a node has failed with, if it has passed with no other node.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Witnessed {
+pub(super) struct FailedPeers {
     pub well: usize,
     /// How many nodes it was tested with in all.
     pub all: usize,
@@ -321,8 +321,8 @@ pub(super) struct Witnessed {
 }
 
 /// Returns the nodes that have passed with no other node.
-pub(super) fn witnesses(layer: &Layer) -> HashMap<u32, Witnessed> {
-    let mut all: HashMap<u32, Witnessed> = HashMap::new();
+pub(super) fn witnesses(layer: &Layer) -> HashMap<u32, FailedPeers> {
+    let mut all: HashMap<u32, FailedPeers> = HashMap::new();
     for (place, edge) in layer.edges.iter().enumerate().filter(|(_, edge)| edge.is_bad()) {
         for node in edge.nodes.into_iter().filter(|node| layer.is_alone(*node)) {
             let seen = all.entry(node).or_default();

@@ -186,7 +186,7 @@ impl Graph<'_> {
                 let by_tries = odd.flaps && is_unlikely(background.tries, own.tries, BY_TRIES);
                 (nodes > SMALL || odd.failed * 7 >= odd.tried * 2)
                     && (by_pairs || by_tries)
-                    && !self.fail_as_often(odd, &names)
+                    && !self.peers_fail_as_often(odd, &names)
             })
         };
         (1..=suspects.len()).rev().find(is_proven).unwrap_or_default()
@@ -194,7 +194,7 @@ impl Graph<'_> {
 
     /// Returns whether the peers that this node fails with fail as often with others that are not
     /// suspects.
-    fn fail_as_often(&self, odd: &Odd, suspects: &BTreeSet<u32>) -> bool {
+    fn peers_fail_as_often(&self, odd: &Odd, suspects: &BTreeSet<u32>) -> bool {
         let (mut failed, mut tried) = (0, 0);
         let partners = self.of[&odd.node].iter().map(|place| self.edges[*place]);
         for partner in partners.filter(|edge| edge.is_ill()).map(|edge| edge.other(odd.node)) {

@@ -207,7 +207,7 @@ fn a_sound_fabric_has_no_culprit_and_no_second_tries() {
 /// A part that is cut off never passes, however the schedule pairs its nodes, and even if a pair within
 /// the other part has failed once. No node of the larger part is blamed.
 #[test]
-fn no_part_that_is_cut_off_passes() {
+fn a_job_with_a_cut_off_part_never_passes() {
     for nodes in 3..=9_u32 {
         for members in 1..(1 << (nodes - 1)) {
             let cut: BTreeSet<u32> = (0..nodes).filter(|node| members >> node & 1 == 1).collect();
@@ -252,7 +252,7 @@ fn one_bad_node_is_named_from_three_nodes_on() {
 }
 
 #[test]
-fn of_two_nodes_nobody_can_tell_which_it_is() {
+fn with_two_nodes_the_link_is_named_and_no_node_is_blamed() {
     let mut fabric = Fabric::new(2, 2);
     fabric.bad_rails = [(1, 1)].into();
     assert_eq!(fabric.said(Extent::Doubling), ["link [0, 1] [1]".to_owned()].into());
@@ -291,13 +291,13 @@ fn a_part_that_is_cut_off_is_named_and_not_its_nodes_one_by_one() {
 }
 
 #[test]
-fn halves_that_do_not_reach_each_other_are_both_told() {
+fn both_halves_of_a_split_fabric_are_reported() {
     let fabric = Fabric { cut: [0, 1, 2, 3].into(), cut_rails: [0].into(), ..Fabric::new(8, 1) };
     assert_eq!(fabric.said(Extent::Doubling), ["apart [[0, 1, 2, 3], [4, 5, 6, 7]] 0 [0]".to_owned()].into());
 }
 
 #[test]
-fn where_nobody_reaches_anybody_nobody_is_accused() {
+fn no_node_is_blamed_if_no_node_reaches_any_other() {
     for nodes in [3, 4, 5, 8, 33, 100] {
         let mut fabric = Fabric::new(nodes, 1);
         fabric.bad_rails = (0..nodes).map(|node| (node, 0)).collect();
@@ -311,7 +311,7 @@ fn where_nobody_reaches_anybody_nobody_is_accused() {
 }
 
 #[test]
-fn who_is_gone_costs_only_its_own_pairs() {
+fn a_lost_node_affects_only_its_own_pairs() {
     for nodes in [3, 4, 5, 16, 33] {
         for lost in 0..nodes {
             let mut fabric = Fabric::new(nodes, 2);
@@ -338,7 +338,7 @@ const SEEDS: u64 = 60;
 
 /// Jobs of any size with several faults of all kinds. Each node has at most one of them.
 #[test]
-fn random_faults_are_named_and_nobody_else() {
+fn random_faults_are_named_and_no_healthy_node_is() {
     for seed in 0..SEEDS {
         let mut random = fastrand::Rng::with_seed(seed);
         let nodes = random.u32(8..120);

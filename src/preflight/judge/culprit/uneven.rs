@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_brings_another_number_of_rails_is_named_and_nobody_else() {
+    fn only_nodes_with_a_differing_number_of_rails_are_named() {
         for (rails, accused, said) in [
             (&[1, 1, 2, 1, 1, 1][..], &[2][..], "node 2 brings 2 rails, but the other 5 nodes bring 1"),
             (&[2, 2, 1, 1, 1, 1], &[0, 1], "node 0, node 1 bring 2 rails, but the other 4 nodes bring 1"),

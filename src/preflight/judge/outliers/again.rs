@@ -101,7 +101,7 @@ impl<'a> Wanted<'a> {
         self.well.binary_search(&node).is_ok()
     }
 
-    fn is_above_suspicion(&self, node: u32, rail: usize) -> bool {
+    fn is_not_suspected(&self, node: u32, rail: usize) -> bool {
         !self.suspects.contains(&(node, rail))
     }
 
@@ -116,7 +116,7 @@ impl<'a> Wanted<'a> {
 
     fn node(&mut self, node: u32, rail: usize) {
         let Some(of) = self.rails.get(rail).filter(|_| self.is_fit(node)) else { return };
-        let is_peer = |peer: u32| self.is_above_suspicion(peer, rail);
+        let is_peer = |peer: u32| self.is_not_suspected(peer, rail);
         let pairs = of.pairs_of(node).filter(|pair| is_peer(pair.other(node)));
         let have: usize = pairs.map(|pair| pair.second.len()).sum();
         let planned = self.peers.get(&node).into_iter().flatten().filter(|peer| is_peer(**peer)).count();
@@ -148,7 +148,7 @@ impl<'a> Wanted<'a> {
         let (below, above) = self.well.split_at(at);
         let is_peer = |other: &u32| {
             *other != node
-                && self.is_above_suspicion(*other, rail)
+                && self.is_not_suspected(*other, rail)
                 && self.rails.get(rail).is_some_and(|of| !of.places(*other).is_empty())
         };
         let below = below.iter().rev().take(NEXT).copied().filter(is_peer).take(NEAREST);
@@ -162,7 +162,7 @@ impl<'a> Wanted<'a> {
         let Some(of) = self.rails.get(rail) else { return };
         let is_peer = |other: &u32| {
             !of.places(*other).is_empty()
-                && !self.is_above_suspicion(*other, rail)
+                && !self.is_not_suspected(*other, rail)
                 && self.is_fit(*other)
                 && self.is_new(node, *other)
         };

@@ -1,7 +1,7 @@
 //! What is slow on one rail: nodes, pairs, or the whole rail.
 
 use super::figures::{Measures, Pair, Rail, best};
-use super::usual::{BANDWIDTH_OF_FEW, Usual, is_worse, median};
+use super::usual::{BANDWIDTH_OF_FEW, Baseline, is_worse, median};
 use super::{Basis, Figure, Slow, Who, again, cover};
 use crate::preflight::judge::evidence::Member;
 
@@ -19,7 +19,7 @@ const WITNESSES: usize = 2;
 /// The limit beyond which a pair is slow.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Limit<'a> {
-    Usual(Usual),
+    Baseline(Baseline),
     /// The rates of both ports.
     Rates(&'a [Member]),
 }
@@ -28,7 +28,7 @@ impl Limit<'_> {
     /// Returns what a pair should reach, and its limit; `None` if that is not known.
     fn of(&self, nodes: [u32; 2], rail: usize) -> Option<[f32; 2]> {
         match self {
-            Limit::Usual(usual) => Some([usual.median, usual.limit]),
+            Limit::Baseline(usual) => Some([usual.median, usual.limit]),
             Limit::Rates(members) => {
                 let rate = |node: u32| {
                     let member = members.get(node as usize).filter(|member| member.is_verbs)?;

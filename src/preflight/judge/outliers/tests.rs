@@ -114,7 +114,7 @@ fn noise_is_no_outlier() {
 }
 
 #[test]
-fn a_node_is_slow_where_all_of_its_pairs_are() {
+fn a_node_is_slow_if_all_of_its_pairs_are() {
     for nodes in [4, 8, 9, 32, 100] {
         for bad in [0, 1, nodes / 2, nodes - 1] {
             // Only what the node sends is slow.
@@ -131,7 +131,7 @@ fn a_node_is_slow_where_all_of_its_pairs_are() {
 }
 
 #[test]
-fn a_link_is_slow_where_both_nodes_are_well_with_others() {
+fn a_link_is_slow_if_both_nodes_are_fast_with_others() {
     for nodes in [8, 9, 33, 100] {
         let of = |node, peer, rail| match is_between(node, peer, [2, 3]) && rail == 1 {
             true => slow(30.0),
@@ -228,7 +228,7 @@ fn few_microseconds_more_are_no_outlier() {
 
 /// A node that was busy in the rounds of the schedule, but passes when it is measured again.
 #[test]
-fn who_was_only_busy_is_not_named() {
+fn a_node_that_was_only_busy_is_not_named() {
     for nodes in [4, 5, 8, 16, 33] {
         let schedule = Schedule { nodes, extent: Extent::Doubling };
         let first: u32 = (0..schedule.rounds()).map(|round| schedule.pairs(round).count() as u32).sum();
@@ -330,7 +330,7 @@ fn a_node_whose_only_pair_is_slow_is_tried_with_another_one() {
 }
 
 #[test]
-fn who_loses_packets_is_named() {
+fn a_node_or_link_that_loses_packets_is_named() {
     let lost = |again: u64| (USUAL, again);
     for (members, again) in [(tcp as fn(u32) -> Vec<Member>, 1000), (|nodes| verbs(nodes, 2, 0.0), 300)] {
         for nodes in [4, 5, 8, 9, 33, 100] {
@@ -363,7 +363,7 @@ fn who_loses_packets_is_named() {
 
 /// On a busy machine, soft-RoCE sends packets again that were not lost.
 #[test]
-fn what_is_loss_between_hcas_is_not_with_soft_roce() {
+fn resent_packets_mean_loss_with_hcas_but_not_with_soft_roce() {
     let of = |node: u32, peer: u32, _: usize| (USUAL, if is_between(node, peer, [0, 1]) { 200 } else { 2 });
     let soft =
         |nodes| verbs(nodes, 1, 0.0).into_iter().map(|member| Member { is_soft: true, ..member }).collect();

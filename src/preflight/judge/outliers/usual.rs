@@ -39,14 +39,14 @@ const RESENT_HCA: [f32; 2] = [0.05, 0.1];
 
 /// The median of the others, and the limit beyond which a value is an outlier.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Usual {
+pub(super) struct Baseline {
     pub median: f32,
     pub limit: f32,
 }
 
-impl Usual {
+impl Baseline {
     /// Returns the median and the limit; `None` if there are too few values.
-    pub(super) fn of(evidence: &Evidence, mut values: Vec<f32>, figure: Figure) -> Option<Usual> {
+    pub(super) fn of(evidence: &Evidence, mut values: Vec<f32>, figure: Figure) -> Option<Baseline> {
         if values.len() < ENOUGH {
             return None;
         }
@@ -60,13 +60,13 @@ impl Usual {
             }
             Figure::Resent => median + deviation,
         };
-        Some(Usual { median, limit })
+        Some(Baseline { median, limit })
     }
 
     /// Returns the median and the limit if there are too few values to know their deviations. Then an
     /// outlier is far worse than most of them. Over TCP and with soft-RoCE, a busy machine makes a
     /// sound node just as slow, so there this returns `None`.
-    pub(super) fn of_few(evidence: &Evidence, mut values: Vec<f32>, figure: Figure) -> Option<Usual> {
+    pub(super) fn of_few(evidence: &Evidence, mut values: Vec<f32>, figure: Figure) -> Option<Baseline> {
         if values.len() < FEWEST || !are_hcas(evidence) {
             return None;
         }
@@ -76,7 +76,7 @@ impl Usual {
             Figure::Latency => (median * LATENCY_OF_FEW).max(median + latency_floor(evidence)),
             Figure::Resent => return None,
         };
-        Some(Usual { median, limit })
+        Some(Baseline { median, limit })
     }
 }
 

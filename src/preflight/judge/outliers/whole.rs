@@ -1,7 +1,7 @@
 //! Rails that are slow as a whole, compared with the other rails.
 
 use super::figures::Rail;
-use super::usual::{BANDWIDTH_OF_FEW, LATENCY_OF_FEW, Usual, is_worse, latency_floor, median};
+use super::usual::{BANDWIDTH_OF_FEW, Baseline, LATENCY_OF_FEW, is_worse, latency_floor, median};
 use super::{Basis, Figure, Slow, Who, again};
 use crate::preflight::judge::evidence::Evidence;
 
@@ -16,8 +16,8 @@ pub(super) fn slow(evidence: &Evidence, rails: &[Rail], figure: Figure, all: &mu
         .filter(|(_, bests)| bests.len() >= FEWEST_NODES)
         .collect();
     let medians: Vec<f32> = rails.iter().filter_map(|(_, bests)| median(&mut bests.clone())).collect();
-    let known = Usual::of(evidence, medians.clone(), figure);
-    let Some(Usual { median: usual, limit }) = known.or_else(|| of_few(evidence, medians, figure)) else {
+    let known = Baseline::of(evidence, medians.clone(), figure);
+    let Some(Baseline { median: usual, limit }) = known.or_else(|| of_few(evidence, medians, figure)) else {
         return Vec::new();
     };
     let is_slow = |bests: &[f32]| match known {
@@ -48,7 +48,7 @@ fn are_alike(rail: &Rail, figure: Figure) -> bool {
 /// Returns what is usual if there are few rails: the value in the middle or, if their number is even,
 /// the better one of the two in the middle. Rails of soft-RoCE share the processors of their nodes, so
 /// they differ whenever a machine is busy.
-fn of_few(evidence: &Evidence, mut medians: Vec<f32>, figure: Figure) -> Option<Usual> {
+fn of_few(evidence: &Evidence, mut medians: Vec<f32>, figure: Figure) -> Option<Baseline> {
     if evidence.members().iter().any(|member| member.is_soft) {
         return None;
     }
@@ -62,7 +62,7 @@ fn of_few(evidence: &Evidence, mut medians: Vec<f32>, figure: Figure) -> Option<
         Figure::Bandwidth => median * BANDWIDTH_OF_FEW,
         Figure::Latency | Figure::Resent => (median * LATENCY_OF_FEW).max(median + latency_floor(evidence)),
     };
-    Some(Usual { median, limit })
+    Some(Baseline { median, limit })
 }
 
 fn told(rail: &Rail, figure: Figure, usual: f32) -> Option<Slow> {

@@ -65,7 +65,7 @@ impl Attempt {
 
 /// How a rail fails in a try.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Ill {
+pub(super) enum RailFailure {
     /// This node knows why, and the other one only waits.
     At(u32),
     /// Neither node knows more than that nothing arrives.
@@ -74,7 +74,7 @@ pub(super) enum Ill {
     NotReached(u32),
 }
 
-type Fails = Box<dyn Fn(&Attempt) -> Option<Ill>>;
+type Fails = Box<dyn Fn(&Attempt) -> Option<RailFailure>>;
 type Measures = Box<dyn Fn(&Attempt, u32, &mut Measured, &mut Seen)>;
 
 /// A job with a fault.
@@ -127,7 +127,7 @@ impl Case {
         }
     }
 
-    pub(super) fn failing(mut self, fails: impl Fn(&Attempt) -> Option<Ill> + 'static) -> Case {
+    pub(super) fn failing(mut self, fails: impl Fn(&Attempt) -> Option<RailFailure> + 'static) -> Case {
         self.fails = Box::new(fails);
         self
     }
@@ -213,15 +213,17 @@ impl Case {
 }
 
 /// Returns a node's report about a failed rail.
-fn told(ill: Ill, rail: u16, node: u32) -> RailReport {
+fn told(ill: RailFailure, rail: u16, node: u32) -> RailReport {
     let (why, cause) = match ill {
-        Ill::At(at) if at == node => ("the port is DOWN now", None),
-        Ill::At(_) => ("wait for the other end failed: no completion came in time", Some(Cause::Waited)),
-        Ill::Between => ("send failed: transport retry counter exceeded", None),
-        Ill::NotReached(at) if at == node => {
+        RailFailure::At(at) if at == node => ("the port is DOWN now", None),
+        RailFailure::At(_) => {
+            ("wait for the other end failed: no completion came in time", Some(Cause::Waited))
+        }
+        RailFailure::Between => ("send failed: transport retry counter exceeded", None),
+        RailFailure::NotReached(at) if at == node => {
             ("the partner does not connect", Some(Cause::NoConnection(Ways::FromPartner)))
         }
-        Ill::NotReached(_) => ("connection refused", Some(Cause::NoConnection(Ways::ToPartner))),
+        RailFailure::NotReached(_) => ("connection refused", Some(Cause::NoConnection(Ways::ToPartner))),
     };
     RailReport { rail, result: Err(why.to_owned()), seen: Seen { cause, ..Seen::default() } }
 }

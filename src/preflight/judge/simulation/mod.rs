@@ -125,7 +125,7 @@ fn of_kind(kind: &Kind, seed: u64, is_full: bool) -> Row {
 }
 
 #[test]
-fn what_is_planted_is_named_and_no_sound_node_is_accused() {
+fn planted_faults_are_named_and_no_healthy_node_is_blamed() {
     let is_full = std::env::var("RDMA_INIT_SIMULATION").is_ok_and(|value| value == "full");
     let only = std::env::var("RDMA_INIT_SIMULATION_KIND").unwrap_or_default();
     let seed = std::env::var("RDMA_INIT_SIMULATION_SEED").ok().and_then(|seed| seed.parse().ok());

@@ -115,7 +115,7 @@ fn sentences_of_all_kinds() {
 }
 
 #[test]
-fn who_is_not_there_is_named_with_its_index() {
+fn missing_and_unfit_nodes_are_named_by_their_index() {
     let mut evidence = Evidence::new(vec![Member::default(); 8], 3);
     evidence.lose(2, Gone::NeverJoined("10m".into()));
     evidence.lose(3, Gone::Silent("nothing for 20 s".into()));
@@ -195,7 +195,7 @@ fn the_document_has_every_pair() {
 }
 
 #[test]
-fn a_list_for_a_scheduler_that_leaves_nobody_out_is_told() {
+fn an_empty_exclusion_list_is_explained() {
     let two = job(2, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
     let verdict = judge(&two, &Asked::default());
     let gap = "the list of faulty nodes is empty, because no single node is faulty";

@@ -25,7 +25,7 @@ pub enum ZeroError {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Dismissal {
     #[error("it no longer accepts messages")]
-    TakesNothing,
+    NotAcceptingMessages,
     #[error(transparent)]
     Stranger(#[from] Stranger),
     /// The node reports figures that are impossible for a pair.

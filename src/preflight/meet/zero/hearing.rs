@@ -56,13 +56,13 @@ impl Zero<'_> {
         let count = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or_default();
         for event in events.iter().take(count) {
             if let Ok(node) = event.data().try_into() {
-                self.hear_member(node);
+                self.receive_from_node(node);
             }
         }
         self.keep_to_budget();
         // If more nodes have sent something than were read, node 0 is late, and not the nodes.
         if count < NODES_AT_ONCE {
-            self.look_for_hung();
+            self.drop_silent_nodes();
         }
         Ok(has_ended)
     }
@@ -91,7 +91,7 @@ impl Zero<'_> {
         self.epoll.add(member.channel.fd(), EpollEvent::new(news, node.into()))
     }
 
-    fn hear_member(&mut self, node: u32) {
+    fn receive_from_node(&mut self, node: u32) {
         let Some(member) = self.members.get_mut(&node) else { return };
         let before = member.channel.connection().held();
         let heard = member.hear(node, &mut self.ledger, &mut self.heard.evidence, MOST_AT_ONCE);
@@ -153,7 +153,7 @@ impl Zero<'_> {
         }
     }
 
-    fn look_for_hung(&mut self) {
+    fn drop_silent_nodes(&mut self) {
         let now = Instant::now();
         if now < self.next_look {
             return;
@@ -180,7 +180,7 @@ impl JoinedNode {
         evidence: &mut Evidence,
         most: usize,
     ) -> Result<(), Dismissal> {
-        self.channel.flush().map_err(|_| Dismissal::TakesNothing)?;
+        self.channel.flush().map_err(|_| Dismissal::NotAcceptingMessages)?;
         for _ in 0..most {
             match self.channel.receive_if_there(LONGEST)? {
                 None => return Ok(()),

@@ -38,7 +38,7 @@ impl Zero<'_> {
                 return Err(ZeroError::OwnProcess);
             }
             if !self.is_complete() {
-                self.tell_waiting();
+                self.update_waiting_nodes();
             }
         }
         self.strangers.close();

@@ -34,7 +34,7 @@ use crate::preflight::meet::times::Times;
 use crate::preflight::who::addresses::Addresses;
 use crate::text::{shortened, visible};
 use crate::wire::Channel;
-use crate::wire::guests::Guests;
+use crate::wire::guests::PendingConnections;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;
 
@@ -134,7 +134,7 @@ struct Series {
 pub struct Zero<'a> {
     terms: &'a Terms<'a>,
     listener: &'a Listener,
-    guests: Guests,
+    guests: PendingConnections,
     strangers: Strangers<'a>,
     newcomers: Newcomers,
     members: BTreeMap<u32, JoinedNode>,
@@ -176,7 +176,7 @@ impl<'a> Zero<'a> {
         Ok(Zero {
             terms,
             listener,
-            guests: Guests::new(&MEETING, ALIVE, MOST_GUESTS),
+            guests: PendingConnections::new(&MEETING, ALIVE, MOST_GUESTS),
             strangers: Strangers::new(terms.say, "preflight: "),
             newcomers: Newcomers::default(),
             members: BTreeMap::new(),

@@ -91,7 +91,7 @@ mod tests {
     use crate::preflight::meet::zero::tests::channels;
 
     #[test]
-    fn of_too_many_newcomers_the_oldest_goes() {
+    fn beyond_the_limit_the_oldest_unidentified_nodes_are_dropped() {
         let mut budget = BufferBudget::of(1);
         let mut newcomers = Newcomers { most: 3, ..Newcomers::default() };
         let mut others: Vec<Channel> = Vec::new();

@@ -26,7 +26,7 @@ impl Zero<'_> {
     pub fn prove(&mut self, own: BorrowedFd) -> Result<(), ZeroError> {
         // The names of missing nodes are no longer needed.
         self.missing = None;
-        self.tell_apart();
+        self.disambiguate_names();
         let present: Vec<u32> = self.members.keys().copied().collect();
         let schedule = Schedule { nodes: present.len().try_into().unwrap_or(0), extent: self.terms.extent };
         let count = schedule.rounds().try_into().unwrap_or(u16::MAX);
@@ -60,7 +60,7 @@ impl Zero<'_> {
     /// Adds the index to more names. If two nodes join from hosts with the same name, the second one's
     /// name already ends with its index. This adds the first one's index as well, so that each name
     /// means one node.
-    fn tell_apart(&mut self) {
+    fn disambiguate_names(&mut self) {
         let nodes = &mut self.heard.nodes;
         let numbered = nodes.iter().flatten().filter(|known| names::is_numbered(&known.name));
         let shared: HashSet<String> = numbered.map(|known| names::host(&known.name).to_owned()).collect();
@@ -220,7 +220,7 @@ impl Zero<'_> {
             if self.hear(end.unwrap_or(self.next_word), own)? {
                 return Err(ZeroError::OwnProcess);
             }
-            self.tell_working();
+            self.update_working_nodes();
         }
         let over = self.terms.times.over_after(started.elapsed());
         self.close(first.saturating_add(over.try_into().unwrap_or(u16::MAX)));

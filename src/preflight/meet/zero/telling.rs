@@ -79,7 +79,7 @@ impl Zero<'_> {
         }
     }
 
-    pub(super) fn tell_waiting(&mut self) {
+    pub(super) fn update_waiting_nodes(&mut self) {
         let now = Instant::now();
         if now >= self.next_word {
             self.next_word = now + ALIVE;
@@ -88,18 +88,18 @@ impl Zero<'_> {
                 let _ = member.channel.queue(&ToNode::Waiting { missing: missing.clone() });
             }
         }
-        self.tell_progress(Zero::meeting);
+        self.report_progress(Zero::meeting);
     }
 
-    pub(super) fn tell_working(&mut self) {
+    pub(super) fn update_working_nodes(&mut self) {
         if Instant::now() >= self.next_word {
-            self.say_working();
+            self.send_keep_alive();
         }
-        self.tell_progress(Zero::working);
+        self.report_progress(Zero::working);
     }
 
     /// Sends the nodes a keep-alive before node 0 computes something and sends nothing meanwhile.
-    pub fn say_working(&mut self) {
+    pub fn send_keep_alive(&mut self) {
         self.next_word = Instant::now() + ALIVE;
         for member in self.members.values_mut() {
             let _ = member.channel.queue(&ToNode::Working);
@@ -113,7 +113,7 @@ impl Zero<'_> {
         }
     }
 
-    fn tell_progress(&mut self, progress: fn(&Self) -> Progress) {
+    fn report_progress(&mut self, progress: fn(&Self) -> Progress) {
         let now = Instant::now();
         if now < self.next_line {
             return;

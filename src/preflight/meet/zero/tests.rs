@@ -43,7 +43,7 @@ fn evidence() -> Evidence {
 }
 
 #[test]
-fn a_node_that_does_not_stop_to_send_is_heard_no_more() {
+fn a_node_that_never_stops_sending_is_dismissed() {
     let [ours, mut its] = channels();
     let mut member = member(ours);
     let mut hear = |its: &mut Channel, count: u16| {
@@ -56,7 +56,7 @@ fn a_node_that_does_not_stop_to_send_is_heard_no_more() {
 }
 
 #[test]
-fn what_a_node_says_counts_only_where_it_was_asked() {
+fn only_reports_about_requested_pairs_count() {
     let [ours, mut its] = channels();
     let (mut member, mut ledger, mut evidence) = (member(ours), ledger(), evidence());
     let failed = || PairOutcome::Failed(PairFailure::Silent);
@@ -111,7 +111,7 @@ fn second_tries_with_a_node_that_has_gone_are_over_at_once() {
 }
 
 #[test]
-fn of_messages_without_an_end_the_longest_goes_where_there_is_no_room_for_all() {
+fn the_node_with_the_longest_partial_message_is_dropped_first() {
     let listener = Listener::on_port(0).unwrap();
     let terms = terms();
     let until = terms.until;

@@ -26,7 +26,7 @@ impl Standing {
 }
 
 /// Returns whether a test of these two rails with each other would show nothing new.
-pub(super) fn is_in_vain(mine: Standing, theirs: Standing) -> bool {
+pub(super) fn is_pointless(mine: Standing, theirs: Standing) -> bool {
     mine.is_dead(theirs) || theirs.is_dead(mine)
 }
 
@@ -50,8 +50,8 @@ mod tests {
     fn a_rail_that_never_passes_is_left_alone_after_a_few_tries() {
         let of = |passed, failed| Standing { passed, failed };
         let both = |a, b| {
-            assert_eq!(is_in_vain(a, b), is_in_vain(b, a));
-            is_in_vain(a, b)
+            assert_eq!(is_pointless(a, b), is_pointless(b, a));
+            is_pointless(a, b)
         };
         assert!(!both(of(0, 1), of(5, 0)));
         assert!(both(of(0, 2), of(1, 0)), "with two nodes, and the third one is well");

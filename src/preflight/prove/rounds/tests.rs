@@ -67,7 +67,7 @@ fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (Result<Optio
     let mut rounds = PairRounds::new(&node, its, &listener, Ipv4Addr::LOCALHOST.into(), &order(Vec::new()));
     change(&mut rounds);
     messages.iter().for_each(|message| zero.send(message).unwrap());
-    (rounds.hear_zero(), rounds.has_news())
+    (rounds.receive_from_node_0(), rounds.has_news())
 }
 
 #[test]

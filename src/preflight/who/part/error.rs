@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::MOST_NODES;
-use crate::facts::launchers::Unclear;
+use crate::facts::launchers::LauncherValueError;
 use crate::text::counted;
 use crate::wire::AddressError;
 
@@ -63,11 +63,11 @@ pub(crate) enum Gap {
     NoLauncher,
 }
 
-impl From<Unclear> for PartError {
-    fn from(unclear: Unclear) -> PartError {
+impl From<LauncherValueError> for PartError {
+    fn from(unclear: LauncherValueError) -> PartError {
         match unclear {
-            Unclear::NotANumber(from) => PartError::NotANumber { from },
-            Unclear::Elastic(from) => PartError::Elastic { from },
+            LauncherValueError::NotANumber(from) => PartError::NotANumber { from },
+            LauncherValueError::Elastic(from) => PartError::Elastic { from },
         }
     }
 }

@@ -301,7 +301,7 @@ fn a_place_to_meet_is_an_address_with_a_host() {
 }
 
 #[test]
-fn where_ranks_of_mpi_meet() {
+fn mpi_ranks_find_their_rendezvous_host() {
     let mut variables = open_mpi("3", "2", ["1", "0"], "3", "");
     // A Slurm allocation in which mpirun has started its daemons as a step.
     variables.extend(SLURM);

@@ -101,7 +101,7 @@ fn odd_numbers_and_names_are_data() {
 
 /// Reads recorded answers with some bytes changed, and random bytes after the first lines of an answer.
 #[test]
-fn any_bytes_may_come() {
+fn damaged_ras_answers_cause_no_panic() {
     let mut random = fastrand::Rng::with_seed(28_028);
     let names = Names::default();
     let mut understood = 0;

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use super::{Entry, any, is_at, is_everywhere, only};
 use crate::preflight::judge::culprit::What;
 use crate::preflight::judge::evidence::Gone;
-use crate::preflight::judge::simulation::case::{Case, Ill};
+use crate::preflight::judge::simulation::case::{Case, RailFailure};
 use crate::preflight::who::addresses::Addresses;
 
 pub(super) const KINDS: &[Entry] = &[
@@ -25,14 +25,13 @@ pub(super) const KINDS: &[Entry] = &[
 
 fn dead_node(random: &mut Rng, nodes: u32) -> Case {
     let (bad, rails) = (any(random, nodes), random.usize(1..=3));
-    Case::sound(random, nodes, rails).failing(move |attempt| attempt.has(bad).then_some(Ill::At(bad))).named(
-        [bad],
-        move |verdict| {
+    Case::sound(random, nodes, rails)
+        .failing(move |attempt| attempt.has(bad).then_some(RailFailure::At(bad)))
+        .named([bad], move |verdict| {
             only(verdict, |fault| {
                 matches!(fault.what, What::Node { node, .. } if node == bad) && is_everywhere(fault, rails)
             })
-        },
-    )
+        })
 }
 
 fn closed_node(random: &mut Rng, nodes: u32) -> Case {
@@ -68,7 +67,7 @@ fn dead_rail(random: &mut Rng, nodes: u32) -> Case {
     let (bad, rails) = (any(random, nodes), random.usize(2..=4));
     let rail = random.usize(0..rails);
     Case::sound(random, nodes, rails)
-        .failing(move |attempt| (attempt.rail == rail && attempt.has(bad)).then_some(Ill::At(bad)))
+        .failing(move |attempt| (attempt.rail == rail && attempt.has(bad)).then_some(RailFailure::At(bad)))
         .named([bad], move |verdict| {
             only(verdict, |fault| {
                 matches!(fault.what, What::Node { node, .. } if node == bad) && is_at(fault, rail)
@@ -79,7 +78,7 @@ fn dead_rail(random: &mut Rng, nodes: u32) -> Case {
 fn listener(random: &mut Rng, nodes: u32) -> Case {
     let bad = any(random, nodes);
     let mut case = Case::sound(random, nodes, 1)
-        .failing(move |attempt| attempt.has(bad).then_some(Ill::NotReached(bad)))
+        .failing(move |attempt| attempt.has(bad).then_some(RailFailure::NotReached(bad)))
         .named([bad], move |verdict| {
             only(verdict, |fault| matches!(fault.what, What::Node { node, .. } if node == bad))
         });
@@ -92,7 +91,7 @@ fn two_dead(random: &mut Rng, nodes: u32) -> Case {
     let second = (first + random.u32(1..nodes)) % nodes;
     let bad = [first.min(second), first.max(second)];
     Case::sound(random, nodes, 2)
-        .failing(move |attempt| bad.into_iter().find(|node| attempt.has(*node)).map(Ill::At))
+        .failing(move |attempt| bad.into_iter().find(|node| attempt.has(*node)).map(RailFailure::At))
         .named(bad, move |verdict| verdict.accused() == bad)
 }
 
@@ -112,7 +111,7 @@ fn duplicate(random: &mut Rng, nodes: u32) -> Case {
     let mut pair = [first, second];
     pair.sort_unstable();
     let mut case = Case::sound(random, nodes, 1)
-        .failing(move |attempt| attempt.has(second).then_some(Ill::Between))
+        .failing(move |attempt| attempt.has(second).then_some(RailFailure::Between))
         .named([], move |verdict| {
             only(verdict, |fault| matches!(&fault.what, What::Duplicate(shared) if shared.nodes == pair))
         });

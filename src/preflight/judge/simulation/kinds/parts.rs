@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::{Entry, any, is_at, neighbours, only, scheduled};
 use crate::preflight::judge::culprit::What;
-use crate::preflight::judge::simulation::case::{Case, Ill};
+use crate::preflight::judge::simulation::case::{Case, RailFailure};
 use crate::preflight::judge::verdict::Verdict;
 
 pub(super) const KINDS: &[Entry] = &[
@@ -32,7 +32,9 @@ fn quarter(random: &mut Rng, nodes: u32) -> Case {
     let wanted: Vec<u32> = cut.iter().copied().collect();
     let guilty = cut.clone();
     Case::sound(random, nodes, 2)
-        .failing(move |attempt| (attempt.rail == rail && attempt.crosses(&cut)).then_some(Ill::Between))
+        .failing(move |attempt| {
+            (attempt.rail == rail && attempt.crosses(&cut)).then_some(RailFailure::Between)
+        })
         .named(guilty, move |verdict| {
             only(verdict, |fault| {
                 matches!(&fault.what, What::Cut { nodes, .. } if *nodes == wanted) && is_at(fault, rail)
@@ -52,7 +54,7 @@ fn leaves(random: &mut Rng, nodes: u32, size: u32) -> Case {
     Case::sound(random, nodes, 1)
         .failing(move |attempt| {
             let [a, b] = attempt.nodes;
-            (leaf(a) != leaf(b)).then_some(Ill::Between)
+            (leaf(a) != leaf(b)).then_some(RailFailure::Between)
         })
         .named([], move |verdict| is_apart(verdict, leaf))
 }
@@ -70,7 +72,7 @@ fn lucky(random: &mut Rng, nodes: u32) -> Case {
     Case::sound(random, nodes, 1)
         .failing(move |attempt| {
             let [a, b] = attempt.nodes;
-            (leaf(a) != leaf(b) && attempt.nodes != pair).then_some(Ill::Between)
+            (leaf(a) != leaf(b) && attempt.nodes != pair).then_some(RailFailure::Between)
         })
         .named([], |verdict| only(verdict, |fault| matches!(fault.what, What::Apart { .. })))
 }
@@ -80,7 +82,9 @@ fn joined(random: &mut Rng, nodes: u32) -> Case {
     let first = neighbours(random, nodes, nodes / 2);
     let between = any(random, nodes);
     Case::sound(random, nodes, 1)
-        .failing(move |attempt| (attempt.crosses(&first) && !attempt.has(between)).then_some(Ill::Between))
+        .failing(move |attempt| {
+            (attempt.crosses(&first) && !attempt.has(between)).then_some(RailFailure::Between)
+        })
         .named([], move |verdict| {
             only(
                 verdict,
@@ -93,7 +97,7 @@ fn joined(random: &mut Rng, nodes: u32) -> Case {
 fn half_dead(random: &mut Rng, nodes: u32) -> Case {
     let bad = neighbours(random, nodes, nodes.div_ceil(2));
     let guilty = bad.clone();
-    let way = Ill::At;
+    let way = RailFailure::At;
     Case::sound(random, nodes, 1)
         .failing(move |attempt| attempt.nodes.into_iter().find(|node| bad.contains(node)).map(way))
         .named(guilty, |verdict| !verdict.passed && verdict.exclude().is_empty())

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::{Entry, any, grave, is_at, neighbours, only, scheduled};
 use crate::preflight::judge::culprit::{Fault, What};
-use crate::preflight::judge::simulation::case::{Case, Ill};
+use crate::preflight::judge::simulation::case::{Case, RailFailure};
 
 pub(super) const KINDS: &[Entry] = &[
     ("dead link", 4, dead_link),
@@ -21,7 +21,9 @@ pub(super) const KINDS: &[Entry] = &[
 fn dead_link(random: &mut Rng, nodes: u32) -> Case {
     let (link, rail) = (scheduled(random, nodes), random.usize(0..2));
     Case::sound(random, nodes, 2)
-        .failing(move |attempt| (attempt.rail == rail && attempt.nodes == link).then_some(Ill::Between))
+        .failing(move |attempt| {
+            (attempt.rail == rail && attempt.nodes == link).then_some(RailFailure::Between)
+        })
         .named([], move |verdict| {
             only(verdict, |fault| {
                 matches!(fault.what, What::Link { nodes } if nodes == link) && is_at(fault, rail)
@@ -33,7 +35,7 @@ fn two_links(random: &mut Rng, nodes: u32) -> Case {
     let links: BTreeSet<[u32; 2]> = [scheduled(random, nodes), scheduled(random, nodes)].into();
     let wanted = links.clone();
     Case::sound(random, nodes, 1)
-        .failing(move |attempt| links.contains(&attempt.nodes).then_some(Ill::Between))
+        .failing(move |attempt| links.contains(&attempt.nodes).then_some(RailFailure::Between))
         .named([], move |verdict| {
             let of_fault = |what: &What| match what {
                 What::Link { nodes } => Some(*nodes),
@@ -67,9 +69,9 @@ fn ecmp(random: &mut Rng, nodes: u32, share: f64) -> Case {
         .failing(move |attempt| {
             let draw = if is_fixed { attempt.of_pair() } else { attempt.of_try() };
             let ill = match knows {
-                0 => Ill::At(attempt.nodes[usize::from(draw < share / 2.0)]),
-                1 => Ill::At(attempt.nodes[0]),
-                _ => Ill::Between,
+                0 => RailFailure::At(attempt.nodes[usize::from(draw < share / 2.0)]),
+                1 => RailFailure::At(attempt.nodes[0]),
+                _ => RailFailure::Between,
             };
             (attempt.crosses(&half) && draw < share).then_some(ill)
         })
@@ -91,7 +93,7 @@ fn half_port(random: &mut Rng, nodes: u32) -> Case {
     let mut case = Case::sound(random, nodes, 2)
         .failing(move |attempt| {
             let is_missed = attempt.has(bad) && half.contains(&attempt.other(bad));
-            (attempt.rail == rail && is_missed).then_some(Ill::Between)
+            (attempt.rail == rail && is_missed).then_some(RailFailure::Between)
         })
         .named([bad], move |verdict| {
             only(verdict, |fault| {
@@ -108,7 +110,7 @@ fn flapping(random: &mut Rng, nodes: u32) -> Case {
     let mut case = Case::sound(random, nodes, 2)
         .failing(move |attempt| {
             let is_down = attempt.rail == rail && attempt.has(bad) && attempt.of_try() < share;
-            is_down.then_some(Ill::At(bad))
+            is_down.then_some(RailFailure::At(bad))
         })
         .named([bad], move |verdict| {
             only(verdict, |fault| {
