@@ -115,7 +115,7 @@ pub(crate) fn sentence(evidence: &Evidence) -> Option<String> {
         Reach::None => {
             let why = probes.iter().find_map(|probe| probe.error).unwrap_or_default();
             format!(
-                "no rail reaches another one: none of {tried} tries from one rail to another passed ({}). This is not a fault: many fabrics are built this way. With NCCL_CROSS_NIC=0 on all nodes, NCCL avoids such connections. With NCCL_CROSS_NIC=0 on all nodes, NCCL avoids such connections.",
+                "no rail reaches another one: none of {tried} tries from one rail to another passed ({}). This is not a fault: many fabrics are built this way. With NCCL_CROSS_NIC=0 on all nodes, NCCL avoids such connections.",
                 visible(&shortened(why))
             )
         }
