@@ -1,5 +1,6 @@
 //! Runs scripts in a virtual machine that has a real kernel with soft-RoCE devices. See tests/vm/run.sh. NIXL
-//! is large to install, so its test is ignored by default: `make test-nixl` installs it and runs that test.
+//! is large to install, so its test is ignored by default: `make test-nixl` installs it and runs that test. A run of ten
+//! minutes is ignored as well: `make test-watch`.
 
 mod support;
 
@@ -39,11 +40,6 @@ fn a_self_test_keeps_a_job_from_a_fabric_that_is_not_fit() {
 #[test]
 fn what_a_job_has_moved_is_told() {
     guest("traffic.sh", &[&binary()]);
-}
-
-#[test]
-fn a_watcher_tells_what_happens_to_the_ports_and_nothing_else() {
-    guest("watch.sh", &[&binary()]);
 }
 
 #[test]
@@ -142,4 +138,57 @@ fn two_guests(script: &str, arguments: &[&Path]) {
 #[test]
 fn two_nodes_test_the_fabric_between_them() {
     two_guests("pair.sh", &[]);
+}
+
+/// The watcher beside jobs. What it sees is what the kernel counts and tells, which differs between kernels.
+mod watcher {
+    use super::*;
+
+    /// Runs a script in this machine, which may take so many seconds.
+    fn guest(machine: Option<&str>, seconds: u64, script: &str, arguments: &[&Path]) {
+        let Some(machine) = machine else { return };
+        if let Some(said) =
+            vm::guest_of(machine, seconds, script, &[&[binary().as_path()], arguments].concat())
+        {
+            println!("{}", String::from_utf8_lossy(&said));
+        }
+    }
+
+    macro_rules! tests {
+        ($name:ident, $machine:expr) => {
+            mod $name {
+                use super::*;
+
+                #[test]
+                fn tells_what_happens_to_the_ports_and_nothing_else() {
+                    guest($machine, vm::SECONDS, "watch.sh", &[]);
+                }
+
+                #[test]
+                fn tells_of_lost_packets_and_failed_queue_pairs_and_nothing_else() {
+                    guest($machine, vm::SECONDS, "watch_loss.sh", &[]);
+                }
+
+                #[test]
+                fn tells_at_node_0_that_the_job_has_stalled() {
+                    guest($machine, vm::SECONDS, "watch_job.sh", &[]);
+                }
+
+                #[test]
+                fn is_silent_beside_a_sound_job() {
+                    guest($machine, vm::SECONDS, "watch_sound.sh", &[Path::new("120")]);
+                }
+
+                #[test]
+                #[ignore = "takes more than ten minutes: make test-watch"]
+                fn is_silent_beside_a_sound_job_for_ten_minutes() {
+                    guest($machine, vm::SECONDS + 600, "watch_sound.sh", &[Path::new("600")]);
+                }
+            }
+        };
+    }
+
+    tests!(here, Some(&*vm::machine()));
+    // If another machine was asked for, or has this architecture, that one is enough.
+    tests!(linux_6_12, (vm::machine() == "x86_64").then_some("x86_64-6.12"));
 }

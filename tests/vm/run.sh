@@ -19,7 +19,7 @@
 #   RDMA_INIT_VM_TIMEOUT  seconds for boot and script together (180)
 #   RDMA_INIT_VM_MEMORY   memory of the guest in MiB (2048)
 #   RDMA_INIT_VM_CPUS     CPUs of the guest (2)
-#   RDMA_INIT_VM_MACHINE  the guest: x86_64, aarch64, aarch64-16k, or aarch64-64k, by page size
+#   RDMA_INIT_VM_MACHINE  the guest: x86_64 or x86_64-6.12, by kernel; aarch64, aarch64-16k, or aarch64-64k, by page size
 #                         (this machine's own architecture)
 #   RDMA_INIT_VM_CACHE    what setup.sh prepared (target/vm of the repository, target/vm-MACHINE)
 #

@@ -1,5 +1,5 @@
 # Jobs under rdma-init that wait for their end, and what their watchers say. For scripts that run in the virtual
-# machine of run.sh, with the binary in `init` and the seconds between two looks in `interval`:
+# machine of run.sh, with the binary in `init` and, if not the default, the seconds between two looks in `interval`:
 #
 #   . tests/vm/lib.sh
 #   . tests/vm/watchers.sh
@@ -19,13 +19,13 @@ watch() {
         mkfifo "/run/$place.job"
         # An orphan or a process that is left would give a line. An emulated processor may have other work, and a
         # start that is late has no watcher.
-        set -- --watch-interval "${interval}s" --warn-on-reap --drain-timeout 10s --prepare-timeout 120s "$@"
+        options="--warn-on-reap --drain-timeout 10s --prepare-timeout 120s ${interval:+--watch-interval ${interval}s}"
+        # shellcheck disable=SC2086
         case $place in
-            host) unshare --pid --fork --mount-proc "$init" "$@" -- cat "/run/$place.job" 2>"/run/$place" & ;;
-            pod) in_container pod "$init" "$@" -- cat "/run/$place.job" 2>"/run/$place" & ;;
+            host) unshare --pid --fork --mount-proc "$init" $options "$@" -- cat "/run/$place.job" 2>"/run/$place" & ;;
+            pod) in_container pod "$init" $options "$@" -- cat "/run/$place.job" 2>"/run/$place" & ;;
         esac
         eval "job_of_$place=$!"
-        shift 7
     done
     # The jobs end when these are closed.
     for place in $watched; do
@@ -34,8 +34,8 @@ watch() {
             pod) exec 8<>"/run/$place.job" ;;
         esac
     done
-    event :
     await_limit=120 await 'watcher of each job' are_watched
+    event :
 }
 
 # The watcher has a process of this name.
@@ -62,14 +62,19 @@ event() {
     "$@"
 }
 
-# said NAME TEXT PLACE...: the watchers say it of the last event. How long that took is shown; its limit is wide, as
-# an emulated processor may have other work.
+# What a line may take besides its intervals, in ms: a look and a shell that sees the line have one emulated processor,
+# which may have other work.
+allowance=10000
+
+# said NAME TEXT PLACE...: the watchers say it of the last event, within two intervals. Something that has to last for
+# `lasting` seconds is said two intervals after that.
 said() {
     what=$1
     text=$2
     shift 2
     heard=
-    await_limit=90 await "line of each watcher: $what" all_said "$@"
+    most=$(((2 * interval + ${lasting:-0}) * 1000))
+    await_limit=600 await "line of each watcher: $what" all_said "$@"
 }
 
 # all_said PLACE...: tells of each one once.
@@ -77,9 +82,12 @@ all_said() {
     is_said=0
     for place; do
         case " $heard " in *" $place "*) continue ;; esac
-        if grep -q -- "$text" "/run/$place"; then
+        grep -q -- "$text" "/run/$place" && is_there=: || is_there=
+        took=$(($(now_ms) - happened))
+        [ $took -le $((most + allowance)) ] || fail "$what ($place): no line within $most ms and $allowance ms of the emulation: $(cat "/run/$place")"
+        if [ -n "$is_there" ]; then
             heard="$heard $place"
-            echo "ok: $what ($place): $(($(now_ms) - happened)) ms after the event, two intervals are $((interval * 2000)) ms"
+            echo "ok: $what ($place): $took ms after the event, at most $most ms and $allowance ms of the emulation"
         else
             is_said=1
         fi
@@ -87,7 +95,7 @@ all_said() {
     return $is_said
 }
 
-# lines NAME PLACE WANTED: all that the watcher has said so far, without times and indexes.
+# lines NAME PLACE WANTED [FILTER]: all that the watcher has said so far, without times and indexes.
 lines() {
     sed -n '/^rdma-init: \(warning\|note\): /{
         s/^rdma-init: //
@@ -96,6 +104,6 @@ lines() {
         s/ for [0-9][^,]*, after/ for TIME, after/
         s/index [0-9]*/index N/g
         p
-    }' "/run/$2" >"/run/$2.lines"
+    }' "/run/$2" | "${4:-cat}" >"/run/$2.lines"
     expect "$1 ($2)" "$(cat "/run/$2.lines")" "$3"
 }

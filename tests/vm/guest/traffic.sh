@@ -89,6 +89,37 @@ pod setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all "$i
 has 'without privilege' '^node_infiniband_port_packets_transmitted_total{device="mlx5_1",port="1"} [1-9]'
 has 'whole' '^# EOF'
 
+echo '--- the metrics'
+# kernels HCA: prints the metrics that its counters in the kernel are.
+kernels() {
+    (
+        cd "/sys/class/infiniband/$1/ports/1/hw_counters"
+        port="device=\"$1\",port=\"1\""
+        for counter in *; do
+            name=
+            case $counter in
+                # The time between two readings of the device, which is not a count.
+                lifespan) continue ;;
+                sent_pkts) name=port_packets_transmitted ;;
+                rcvd_pkts) name=port_packets_received ;;
+                link_downed) name=link_downed ;;
+                duplicate_request) name=duplicate_requests_packets ;;
+            esac
+            [ -z "$name" ] || echo "node_infiniband_${name}_total{$port} $(cat "$counter")"
+            case $counter in
+                link_downed|duplicate_request) ;;
+                *) echo "rdma_init_driver_value{$port,counter=\"$counter\"} $(cat "$counter")" ;;
+            esac
+        done | LC_ALL=C sort
+    )
+}
+ours() { sed -n '/_total{\|rdma_init_driver_value{/p' | grep "device=\"$1\"" | LC_ALL=C sort; }
+for hca in mlx5_1 mlx5_2; do
+    expect "those of $hca are what the kernel counts" "$("$init" stat --format openmetrics | ours $hca)" "$(kernels $hca)"
+    expect 'and in a namespace that shares it' "$(pod "$init" stat --format openmetrics | ours $hca)" "$(kernels $hca)"
+done
+[ "$(kernels mlx5_1 | wc -l)" -ge 10 ] || fail "few counters: $(kernels mlx5_1)"
+
 echo '--- ib_write_bw as the job'
 serve --iters 50
 # shellcheck disable=SC2086

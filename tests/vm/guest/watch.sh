@@ -6,7 +6,7 @@ set -eu
 . tests/vm/lib.sh
 . tests/vm/watchers.sh
 init=$1
-interval=2
+interval=5
 
 rxe mlx5_1 eth1 25.11.128.2/27
 rxe mlx5_2 eth2 25.11.128.34/27
@@ -44,10 +44,11 @@ moves_data() { "$init" self-test --only verbs-loopback >/run/self_test || cat /r
 
 echo '--- a job that moves nothing, moves data, and stops'
 watch host pod --watch-after 4s
-said 'nothing moves' 'no data has moved over mlx5_1 in the first ' host pod
+lasting=4 said 'nothing moves' 'no data has moved over mlx5_1 in the first ' host pod
 event moves_data
 said 'something moves' 'Data moves over mlx5_1, after ' host pod
-said 'nothing moves any more' 'No data has moved over mlx5_1 for .*, after earlier traffic: the job may have stalled\.$' host pod
+event :
+lasting=4 said 'nothing moves any more' 'No data has moved over mlx5_1 for .*, after earlier traffic: the job may have stalled\.$' host pod
 for place in host pod; do
     lines 'no other line' $place 'warning: RDMA was planned, but no data has moved over mlx5_1 in the first TIME: the job has not begun to communicate, runs on sockets, or runs on this node alone.
 note: Data moves over mlx5_1, after TIME

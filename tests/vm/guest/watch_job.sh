@@ -1,0 +1,56 @@
+#!/bin/sh
+# Two nodes of a job on this machine, with a preflight over verbs between their rails. Their commands move data over both
+# rails, and stop; the watcher of node 0 says that the job has stalled.
+#   watch_job.sh BINARY
+set -eu
+. tests/vm/lib.sh
+. tests/vm/watchers.sh
+. tests/vm/wires.sh
+init=$1
+interval=5
+after=20
+
+wire 1
+wire 2
+
+# What a node's command does: it moves data for some seconds, and waits for its end.
+cat >/run/command <<'J'
+. tests/vm/lib.sh
+. tests/vm/wires.sh
+for rail in 1 2; do
+    [ "$1" = peer ] || await_limit=60 await 'other node' peer_waits $rail
+    mover "$1" $rail --duration 15 --qp-timeout 18 >"/run/$1_$rail" 2>&1 &
+done
+wait
+: >"/run/$1.stopped"
+read -r _ <"/run/$1.end"
+J
+
+# node NUMBER END: starts the node with the rails of this end. /run/nodeNUMBER is its standard error.
+node() {
+    mkfifo "/run/$2.end"
+    # shellcheck disable=SC2016
+    RDMA_INIT_TOKEN='a secret of 2 nodes' RDMA_INIT_STATE_DIR="/run/state$1" RDMA_INIT_WRITE_NCCL_CONF=false \
+        NCCL_IB_HCA="=$2_1,$2_2" \
+        unshare --uts --pid --fork --mount-proc sh -c 'hostname "$0"; exec "$@"' "gpu-$1" "$init" \
+        --preflight enforce --preflight-nodes 2 --preflight-node "$1" --preflight-meet 127.0.0.1:18516 \
+        --preflight-wait 150s --preflight-each 20s --prepare-timeout 300s --watch-after "${after}s" \
+        --watch-interval "${interval}s" -- sh /run/command "$2" 2>"/run/node$1" &
+    eval "node_$1=$!"
+}
+node 0 mlx5
+node 1 peer
+await_limit=240 await 'end of the traffic' sh -c 'set -e; [ -e /run/mlx5.stopped ]; [ -e /run/peer.stopped ]'
+event :
+grep -q 'preflight passed: 2 nodes, 2 rails' /run/node0 || fail "the preflight did not pass: $(cat /run/node0)"
+echo 'ok: the preflight over verbs'
+lasting=$after said 'each node' 'after earlier traffic: the job may have stalled\.$' node0 node1
+lasting=$after said 'the job' 'warning: The job has stalled since ' node0
+for end in mlx5 peer; do echo >/run/$end.end; done
+# shellcheck disable=SC2015,SC2154
+{ wait "$node_0" && wait "$node_1"; } || fail "a node failed: $(cat /run/node0 /run/node1)"
+cat /run/node0
+sed -i 's/ since [0-9:]* UTC, .* ago: the nodes stopped within [^,]*,/ since TIME: the nodes stopped within TIME,/' /run/node0
+lines 'no other line' node0 'warning: No data has moved over mlx5_1, mlx5_2 for TIME, after earlier traffic: the job may have stalled.
+warning: The job has stalled since TIME: the nodes stopped within TIME, none clearly first; all nodes wait.'
+lines 'no other line' node1 'warning: No data has moved over peer_1, peer_2 for TIME, after earlier traffic: the job may have stalled.'
