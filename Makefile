@@ -162,7 +162,7 @@ test-nixl: build
 # The watcher is silent beside ten minutes of traffic over soft-RoCE, in virtual machines with Linux 6.1 and 6.12, one after
 # the other.
 test-watch: build
-	$(TEST) --test vm -- --ignored --nocapture --test-threads 1 ten_minutes
+	$(TEST) --test vm -- --ignored --nocapture --test-threads 1 watcher::
 
 # Starts and stops the program with signals at any moment, for the time in SOAK; needs root.
 SOAK := 1h

@@ -155,7 +155,7 @@ mod watcher {
     }
 
     macro_rules! tests {
-        ($name:ident, $machine:expr) => {
+        ($name:ident, $machine:expr $(, #[$others:meta])?) => {
             mod $name {
                 use super::*;
 
@@ -170,13 +170,15 @@ mod watcher {
                 }
 
                 #[test]
+                $(#[$others])?
                 fn tells_at_node_0_that_the_job_has_stalled() {
                     guest($machine, vm::SECONDS, "watch_job.sh", &[]);
                 }
 
                 #[test]
+                $(#[$others])?
                 fn is_silent_beside_a_sound_job() {
-                    guest($machine, vm::SECONDS, "watch_sound.sh", &[Path::new("120")]);
+                    guest($machine, vm::SECONDS, "watch_sound.sh", &[Path::new("60")]);
                 }
 
                 #[test]
@@ -190,5 +192,9 @@ mod watcher {
 
     tests!(here, Some(&*vm::machine()));
     // If another machine was asked for, or has this architecture, that one is enough.
-    tests!(linux_6_12, (vm::machine() == "x86_64").then_some("x86_64-6.12"));
+    tests!(
+        linux_6_12,
+        (vm::machine() == "x86_64").then_some("x86_64-6.12"),
+        #[ignore = "the kernels differ in counters and events alone: make test-watch"]
+    );
 }

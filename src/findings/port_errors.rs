@@ -55,6 +55,11 @@ pub(crate) fn least(trouble: Trouble) -> u64 {
     threshold(trouble).0
 }
 
+/// Returns the time in which so many of a kind are worth a finding.
+pub(crate) fn time_of_threshold(trouble: Trouble) -> Duration {
+    threshold(trouble).1
+}
+
 impl Threshold {
     fn is_passed(&self, count: u64, time: Duration) -> bool {
         let Threshold(least, per) = *self;

@@ -9,6 +9,7 @@ use super::balance::{Balance, Interval};
 use super::fold::Fold;
 use super::identity::Identity;
 use super::link::Links;
+use super::windows::Windows;
 use crate::facts::port_errors::Trouble;
 use crate::facts::port_look::{PortLook, UsedGid};
 use crate::finding::{Finding, Id};
@@ -59,6 +60,7 @@ pub(super) struct Judge {
     rates: Links,
     identity: Identity,
     balance: Balance,
+    windows: Windows,
     fold: Fold,
 }
 
@@ -76,6 +78,7 @@ impl Judge {
             moved_at: Duration::ZERO,
             has_ever_moved: false,
             has_told_rest: false,
+            windows: Windows::default(),
             fold: Fold::default(),
         }
     }
@@ -143,19 +146,24 @@ impl Judge {
         findings
     }
 
-    /// Reports the errors that the ports have counted since the last reading. If a lost port's link went
-    /// down, this was already reported.
-    fn counters(&self, at: Duration, looks: &[PortLook], sound: &[bool]) -> Vec<Finding> {
+    /// Reports the errors that the ports have counted. If a lost port's link went down, this was already reported.
+    fn counters(&mut self, at: Duration, looks: &[PortLook], sound: &[bool]) -> Vec<Finding> {
         let rises = |index: usize, port: &WatchedPort| {
             let (now, before) = (looks.get(index)?, self.last.get(index)?);
             let is_sound = sound.get(index)?;
             let mut rises = now.errors.since(&before.errors);
             rises.retain(|rise| *is_sound || rise.trouble != Trouble::LinkDown);
-            Some(PortRises { hca: port.hca.clone(), port: port.port, is_lost: false, rises })
+            Some(rises)
         };
-        let rises: Vec<PortRises> =
-            self.ports.iter().enumerate().filter_map(|(index, port)| rises(index, port)).collect();
-        port_errors::findings(&rises, at.saturating_sub(self.last_at))
+        let of_port = |(index, port): (usize, &WatchedPort)| PortRises {
+            hca: port.hca.clone(),
+            port: port.port,
+            is_lost: false,
+            rises: rises(index, port).unwrap_or_default(),
+        };
+        let ports = self.ports.iter().enumerate().map(of_port).collect();
+        let reported = self.windows.add(self.last_at, at, ports);
+        reported.into_iter().flat_map(|(time, ports)| port_errors::findings(&ports, time)).collect()
     }
 
     /// Reports if nothing has moved since the start or for some time, or if some rails move less than

@@ -12,6 +12,7 @@ mod judge;
 mod link;
 mod ranks;
 pub(crate) mod ras;
+mod windows;
 
 use std::os::fd::AsFd;
 use std::thread::sleep;
