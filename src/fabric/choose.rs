@@ -84,7 +84,7 @@ pub fn dominant_link_layer(facts: &Facts, ports: &[Candidate]) -> Option<LinkLay
     for link_layer in [LinkLayer::Ethernet, LinkLayer::InfiniBand] {
         let of_it = || ports.iter().filter(|p| p.is_used() && p.port.link_layer == link_layer);
         let rate = of_it().map(|port| port.port.gigabits()).sum();
-        let (is_held, count) = (of_it().any(|port| claims::is_held(facts, port)), of_it().count());
+        let (is_held, count) = (claims::holds_rails_of(facts, of_it()), of_it().count());
         if count > 0 {
             sums.push((rate, is_held, count, link_layer));
         }

@@ -18,7 +18,7 @@ const NETWORK: &str = "0x02";
 
 /// Returns whether a claimed device is this HCA. Compares the PCI functions, because the HCA may have another
 /// name in the container; compares the names only if the driver reports no function.
-fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
+pub(crate) fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
     match (device.pci_address(), &hca.pci_address) {
         (Some(claimed), Some(own)) => claimed.eq_ignore_ascii_case(own),
         _ => device.rdma_device() == Some(&hca.name),
@@ -85,9 +85,32 @@ pub(crate) fn of_other_link_layer<'a, 'b>(
     ports.iter().filter(is_idle).collect()
 }
 
-/// Returns whether Kubernetes has given this port's HCA to the Pod, as far as that is known.
-pub(crate) fn is_held(facts: &Facts, port: &Candidate) -> bool {
-    Holdings::of(facts).has(port)
+/// Returns whether the Pod holds one of these ports as a rail, as far as that is known: the front-end NIC and a single
+/// NIC beside several GPUs show nothing.
+pub(crate) fn holds_rails_of<'a, 'b: 'a>(
+    facts: &Facts,
+    mut ports: impl Iterator<Item = &'a Candidate<'b>>,
+) -> bool {
+    let holdings = Holdings::of(facts);
+    let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
+    let is_one = holdings.is_one_beside_gpus(facts);
+    ports.any(|port| {
+        let is_held = if is_one { holdings.has_claim_for(port) } else { holdings.has(port) };
+        is_held && !(port.port.link_layer == LinkLayer::Ethernet && carries_default_route(port))
+    })
+}
+
+/// Returns the ports that the Pod holds and that have no link now.
+pub(crate) fn held_without_link<'a, 'b>(
+    facts: &Facts,
+    ports: &'b [Candidate<'a>],
+) -> impl Iterator<Item = &'b Candidate<'a>> {
+    let holdings = Holdings::of(facts);
+    ports.iter().filter(move |port| has_no_link(port) && holdings.has(port))
+}
+
+fn has_no_link(port: &Candidate) -> bool {
+    matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_)))
 }
 
 /// Skips the ports in use that no claim holds, if claims hold others. A claim for the front-end NIC alone
@@ -97,9 +120,13 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if holdings.claims.is_empty() && holdings.given.is_empty() {
         return None;
     }
-    // What the Pod holds stays its own while the link is down; the others may still be those of other Pods.
-    let has_no_link = |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_)));
-    let counts = |port: &&Candidate| port.is_used() || has_no_link(port) && holdings.has(port);
+    // If all that the Pod holds has no link, the others may still belong to other Pods.
+    let is_up = |port: &Candidate| {
+        port.is_used() || matches!(port.verdict, Verdict::LeftOut(SkipReason::OtherLinkLayer(..)))
+    };
+    let all_are_down = !ports.iter().any(|port| is_up(port) && holdings.has(port));
+    let counts =
+        |port: &&Candidate| port.is_used() || all_are_down && has_no_link(port) && holdings.has(port);
     let has_claims = ports.iter().filter(counts).any(|port| holdings.has_claim_for(port));
     let is_claimed = |port: &Candidate| holdings.has(port);
     let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
@@ -228,6 +255,34 @@ mod tests {
             assert_eq!(with(is_claim, &[0]), ["mlx5_1:1"], "{is_claim}");
             assert_eq!(with(is_claim, &[2, 3]), ["mlx5_0:1", "mlx5_1:1"], "{is_claim}");
         }
+    }
+
+    /// The Pod holds mlx5_0 and mlx5_1, of InfiniBand; the others are of RoCE, and together as fast or faster.
+    #[test]
+    fn one_held_hca_without_a_link_does_not_take_the_job_off_rdma() {
+        let used = |rate: &str, down: &[usize]| {
+            let mut facts =
+                facts(&[("dra.net/pciAddress", "0000:0d:00.0"), ("dra.net/pciAddress", "0000:1d:00.0")]);
+            for (number, hca) in facts.rdma.iter_mut().enumerate() {
+                let is_held = number < 2;
+                let (link_layer, rate) = match is_held {
+                    true => (LinkLayer::InfiniBand, "400 Gb/sec (4X NDR)"),
+                    false => (LinkLayer::Ethernet, rate),
+                };
+                (hca.ports[0].link_layer, hca.ports[0].rate) = (link_layer, rate.to_owned());
+                if down.contains(&number) {
+                    hca.ports[0].state = "DOWN".to_owned();
+                }
+            }
+            let mut ports = candidates(&facts);
+            crate::fabric::choose(&facts, &mut ports, &crate::fabric::Wanted::Rails(OnDefaultRoute::Judged));
+            ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect::<Vec<String>>()
+        };
+        let same = "400 Gb/sec (4X NDR)";
+        assert_eq!(used(same, &[]), ["mlx5_0:1", "mlx5_1:1"]);
+        assert_eq!(used(same, &[0]), ["mlx5_2:1", "mlx5_3:1"], "more bandwidth, and the job keeps RDMA");
+        assert_eq!(used("200 Gb/sec (4X HDR)", &[0]), ["mlx5_1:1"]);
+        assert_eq!(used(same, &[0, 1]), [""; 0], "the others may belong to other Pods");
     }
 
     #[test]

@@ -135,17 +135,21 @@ fn first_names(reader: &Reader, folder: &str) -> Vec<String> {
     names
 }
 
-/// Returns the first object with a known version.
+/// Returns the first object with a known version. A driver writes one for each version, and a later version may have another
+/// form.
 fn described(text: &str) -> Result<Metadata, String> {
+    let mut problem = format!("it contains no object of {GROUP}");
     for object in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
         let object = object.map_err(|error| format!("it is not JSON: {error}"))?;
         let is_known = |version: &str| version.starts_with(GROUP);
         if object.get("apiVersion").and_then(serde_json::Value::as_str).is_some_and(is_known) {
-            return serde_json::from_value(object)
-                .map_err(|error| format!("it is not a DeviceMetadata of Kubernetes: {error}"));
+            match serde_json::from_value(object) {
+                Ok(metadata) => return Ok(metadata),
+                Err(error) => problem = format!("it is not a DeviceMetadata of Kubernetes: {error}"),
+            }
         }
     }
-    Err(format!("it contains no object of {GROUP}"))
+    Err(problem)
 }
 
 /// The part of an object that rdma-init reads.

@@ -194,8 +194,8 @@ ids! {
     /// The Pod has been given HCAs that the job leaves idle, because HCAs of another link layer have more
     /// bandwidth. A privileged container sees those, too, and another Pod may hold them.
     GivenHcasIdle = "given-hcas-idle", "If the HCAs in use are not rails of this Pod, name its own HCAs in `NCCL_IB_HCA`.";
-    /// Kubernetes has given this container PCI devices that do not exist here (`PCIDEVICE_*`,
-    /// `SRIOVNETWORK_VF_DEVICE_*`).
+    /// Kubernetes has given this container devices that do not exist here (`PCIDEVICE_*`,
+    /// `SRIOVNETWORK_VF_DEVICE_*`, or resource claims).
     GivenDeviceMissing = "given-device-missing", "Check the device on the node (`lspci`), and that its driver is loaded; then create the Pod again.";
     /// A script of the platform sets NCCL's variables on this machine, and it has not run: neither its
     /// variables nor the command line show it.

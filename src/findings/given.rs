@@ -2,17 +2,19 @@
 
 use crate::fabric::{Candidate, claims};
 use crate::facts::Facts;
+use crate::facts::dra::ClaimedDevice;
 use crate::facts::given::MOST;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST;
-use crate::text::{condensed, grouped};
+use crate::text::{condensed, grouped, visible};
 
 /// So many addresses, and so many variables, are named, at most.
 const ADDRESSES: usize = 16;
 const VARIABLES: usize = 3;
 
 pub(super) fn findings(facts: &Facts, ports: &[Candidate]) -> Vec<Finding> {
-    missing(facts).into_iter().chain(other_link_layer(facts, ports)).collect()
+    let missing = missing(facts).into_iter().chain(missing_claims(facts));
+    missing.chain(other_link_layer(facts, ports)).collect()
 }
 
 /// Returns the first of the texts, so many of them, and a phrase for the rest.
@@ -48,6 +50,23 @@ fn missing(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Reports the RDMA devices of claims that do not exist here, beside others that do.
+fn missing_claims(facts: &Facts) -> Option<Finding> {
+    let is_here = |device: &ClaimedDevice| facts.rdma.iter().any(|hca| claims::is_it(device, hca));
+    let missing = facts.dra.iter().filter(|device| !is_here(device));
+    let names: Vec<String> = missing.filter_map(ClaimedDevice::rdma_device).map(visible).collect();
+    if names.is_empty() || facts.rdma.is_empty() {
+        return None;
+    }
+    let (names, more) = first(names, ADDRESSES, "more");
+    let is = if names.len() == 1 { "it is none" } else { "they are none" };
+    let message = format!(
+        "The Pod's resource claims hold {}{more}, but {is} of the RDMA devices here.",
+        names.join(", ")
+    );
+    Some(Finding::warning(Id::GivenDeviceMissing, message).with_fix(Id::GivenDeviceMissing.remedy()))
+}
+
 /// Reports HCAs that the Pod has been given, and that are idle beside faster ones of another link layer.
 fn other_link_layer(facts: &Facts, ports: &[Candidate]) -> Option<Finding> {
     let idle: Vec<String> =
@@ -69,6 +88,31 @@ fn other_link_layer(facts: &Facts, ports: &[Candidate]) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::facts::given::GivenDevice;
+    use crate::facts::rdma::Hca;
+
+    #[test]
+    fn a_claimed_device_that_is_not_here_is_named() {
+        let told = |claimed: &[&str], here: &[&str]| {
+            let device = |name: &&str| ClaimedDevice {
+                driver: "dra.net".to_owned(),
+                attributes: [("dra.net/rdmaDevice".to_owned(), (*name).to_owned())].into(),
+                ..ClaimedDevice::default()
+            };
+            let hca = |name: &&str| Hca { name: (*name).to_owned(), ..Hca::default() };
+            let facts = Facts {
+                dra: claimed.iter().map(device).collect(),
+                rdma: here.iter().map(hca).collect(),
+                ..Facts::default()
+            };
+            findings(&facts, &[]).into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&["mlx5_0"], &["mlx5_0", "mlx5_1"]), [""; 0]);
+        assert_eq!(told(&["mlx5_9"], &[]), [""; 0], "that no device is here is another finding");
+        assert_eq!(
+            told(&["mlx5_9", "mlx5_0"], &["mlx5_0"]),
+            ["The Pod's resource claims hold mlx5_9, but it is none of the RDMA devices here."]
+        );
+    }
 
     #[test]
     fn any_number_of_missing_devices_is_one_finding() {

@@ -1,6 +1,6 @@
 //! The platform's requirements for RDMA, compared with this host.
 
-use crate::fabric::{Candidate, interface};
+use crate::fabric::{Candidate, SkipReason, Verdict, interface};
 use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
 use crate::facts::secret::shown;
@@ -111,7 +111,7 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
     let Context { facts, profile, options, .. } = context;
     let nics = &profile.constraints.nics;
     let names = used_nics(ports);
-    let count = u32::try_from(names.len()).ok().filter(|count| *count > 0)?;
+    let count = u32::try_from(names.len()).ok().filter(|count| *count > 0 && !are_some_of_others(ports))?;
     let of_claims = facts.dra.iter().find_map(ClaimedDevice::instance_type);
     let known = options.instance_type.as_deref().or(of_claims).or(facts.dmi.product.as_deref());
     let product = known.unwrap_or_default();
@@ -135,13 +135,21 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
         ),
     };
     let used = ports.iter().filter(|port| port.is_used()).map(Candidate::name);
-    let fix = match nics.get(product).is_some_and(|published| *published < count) {
+    let fix = match context.uses_verbs() && nics.get(product).is_some_and(|published| *published < count) {
         true => TOO_MANY,
         false => {
             "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE."
         }
     };
     Some(Finding::warning(Id::NicCount, message).about_ports(used).with_fix(fix))
+}
+
+/// Returns whether the Pod holds only some of the machine's NICs, so that the machine's number says nothing.
+fn are_some_of_others(ports: &[Candidate]) -> bool {
+    let is_of_others = |port: &Candidate| {
+        matches!(port.verdict, Verdict::LeftOut(SkipReason::NotClaimed | SkipReason::NotGiven))
+    };
+    ports.iter().any(is_of_others)
 }
 
 /// The fix if more NICs are usable than the platform publishes.
@@ -162,7 +170,7 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
     let has_model = |row: &&GpuRow| facts.gpu.models.iter().any(|model| profiles::fits(&row.model, model));
     let row = profile.constraints.gpus.iter().find(has_model)?;
     let names = used_nics(ports);
-    if facts.gpu.count != Some(row.count) || names.is_empty() {
+    if facts.gpu.count != Some(row.count) || names.is_empty() || are_some_of_others(ports) {
         return None;
     }
     let used = || ports.iter().filter(|port| port.is_used());
@@ -174,7 +182,11 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
             counted(row.nics as usize, "RDMA NIC"),
             if names.len() == 1 { "1 is".to_owned() } else { format!("{} are", names.len()) }
         );
-        let fix = match names.len() > row.nics as usize {
+        let has_plugin = matches!(
+            profile.fabric,
+            Some(profiles::Fabric::Plugin | profiles::Fabric::PluginOverInterfaces(_))
+        );
+        let fix = match !has_plugin && names.len() > row.nics as usize {
             true => TOO_MANY,
             false => {
                 "Check that the container has all RDMA devices of the machine, and that their ports are ACTIVE."

@@ -104,11 +104,8 @@ fn held_without_link(context: &Context, ports: &[Candidate]) -> Option<Proposal>
     if others.is_empty() {
         return None;
     }
-    let is_own = |port: &Candidate| {
-        matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_)))
-            && claims::is_held(context.facts, port)
-    };
-    let list = exact_list(ports, is_own);
+    let own: Vec<String> = claims::held_without_link(context.facts, ports).map(Candidate::name).collect();
+    let list = exact_list(ports, |port| own.contains(&port.name()));
     Some(Proposal::from_facts(VARIABLE, list, Rule::HeldHcas(others)).because(evidence(ports)))
 }
 

@@ -99,7 +99,7 @@ fn tables<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Vec
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            f.write_str("any number of tables, so the name needs double brackets, as in [[auto]]")
+            f.write_str("any number of tables: write the name of each in double brackets, such as [[auto]]")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {

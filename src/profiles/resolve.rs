@@ -27,11 +27,18 @@ pub(super) fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
         script: profile.script.clone().or(base.script.clone()),
         from_environment: {
             let mut all = base.from_environment.clone();
+            all.retain(|variable, _| !profile.variables.contains_key(variable));
             all.extend(profile.from_environment.clone());
             all
         },
-        // The extension's tables come last, so that they override the base's.
-        only: base.only.iter().chain(&profile.only).cloned().collect(),
+        // The extension's tables come last, so that they override the base's; so do its plain variables.
+        only: {
+            let of_base = base.only.iter().cloned().map(|mut only| {
+                only.variables.retain(|variable, _| !profile.variables.contains_key(variable));
+                only
+            });
+            of_base.chain(profile.only.iter().cloned()).filter(|only| !only.variables.is_empty()).collect()
+        },
         hint: profile.hint.clone().or(base.hint.clone()),
         variables,
         constraints: super::Constraints {

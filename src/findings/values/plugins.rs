@@ -29,7 +29,7 @@ const TUNER: &str = "NCCL_TUNER_PLUGIN";
 const NEEDS_NAME: std::ops::Range<Version> = Version::new(2, 19, 1)..Version::new(2, 21, 0);
 
 /// The names under which aws-ofi-nccl installs its tuner.
-const OF_EFA: [&str; 2] = ["libnccl-ofi-tuner.so", "libnccl-tuner-ofi.so"];
+const OF_EFA: [&str; 3] = ["libnccl-ofi-tuner.so", "libnccl-tuner-ofi.so", "libnccl-tuner-aws-ofi.so"];
 
 /// Reports the tuner of aws-ofi-nccl if this release does not look for it.
 fn tuner_of_efa(subject: &Subject) -> Option<Finding> {
