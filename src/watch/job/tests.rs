@@ -79,6 +79,8 @@ impl Nodes {
 
     /// A connection of a process with this token, as far as it is proven.
     fn caller(&mut self, token: &str) -> Option<crate::wire::Channel> {
+        // Node 0 listens from now on.
+        self.go_on(Duration::ZERO);
         let to = [std::net::SocketAddr::from(([127, 0, 0, 1], self.port))];
         let token = token.to_owned();
         let calling = std::thread::spawn(move || {
