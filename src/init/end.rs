@@ -16,7 +16,7 @@ pub(super) struct CommandEnd {
     pub ended: Ended,
     /// The exit code of the container.
     pub code: i32,
-    /// The time from the start of the supervisor to the end of the command.
+    /// How long the command ran; or the preparation, if it never became the command.
     pub ran: Duration,
     /// The signal that ended the command, and how long before the end it was forwarded.
     pub signal: Option<(i32, Duration)>,

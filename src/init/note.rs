@@ -30,7 +30,7 @@ struct TextPlace {
 
 /// The decided environment as JSON. The kernel accepts no environment of this length. Every start
 /// leaves a decision, which is usually short, so it shares the first page with the lengths.
-const DECISION: TextPlace = TextPlace { length_at: 8, start: 48, longest: 16 * 1024 * 1024 };
+const DECISION: TextPlace = TextPlace { length_at: 8, start: 56, longest: 16 * 1024 * 1024 };
 
 /// The first look at the ports, in less than 1 KiB for each port.
 const PORTS: TextPlace = TextPlace { length_at: 0, start: END_OF_DECISION, longest: LONGEST_PORTS };
@@ -43,9 +43,12 @@ const SEEN: [TextPlace; 2] = [
 ];
 
 /// Where it says which of them is the text now: its index. And when the watcher looked last, in milliseconds since the
-/// start, because most looks of a job that rests show nothing new.
+/// start of the command, because most looks of a job that rests show nothing new.
 const SEEN_NOW_AT: u64 = 32;
 const LOOKED_AT: u64 = 40;
+
+/// Where it says how long the preparation took, in milliseconds.
+const PREPARED_AT: u64 = 48;
 
 const END_OF_DECISION: u64 = DECISION.start + DECISION.longest as u64;
 const LONGEST_PORTS: usize = 64 * 1024;
@@ -91,7 +94,18 @@ impl HandoffMemory {
         self.put(&DECISION, bytes);
     }
 
-    /// Leaves when the watcher looked, since the start, and what it has seen, in place of what it left before, if that
+    /// Leaves how long the preparation took, when the command has started.
+    pub(super) fn leave_prepared(&self, after: Duration) {
+        let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        let _ = self.0.write_all_at(&milliseconds.to_le_bytes(), PREPARED_AT);
+    }
+
+    /// Returns how long the preparation took; zero while it is not known.
+    pub(crate) fn prepared(&self) -> Duration {
+        Duration::from_millis(self.number(PREPARED_AT).unwrap_or_default())
+    }
+
+    /// Leaves when the watcher looked, since the start of the command, and what it has seen, in place of what it left before, if that
     /// shows something new.
     pub(super) fn leave_seen(&self, at: Duration, bytes: Option<&[u8]>) {
         let milliseconds = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
@@ -183,7 +197,8 @@ mod tests {
     #[test]
     fn what_the_watcher_has_seen_is_its_last_text_as_a_whole() {
         let note = HandoffMemory::new().unwrap();
-        assert_eq!(note.seen(), None);
+        assert_eq!((note.seen(), note.prepared()), (None, Duration::ZERO));
+        note.leave_prepared(Duration::from_millis(61_500));
         let seconds = Duration::from_secs;
         for (at, seen) in (1..).zip([&b"one"[..], b"", b"three, and longer"]) {
             note.leave_seen(seconds(at), Some(seen));
@@ -199,6 +214,7 @@ mod tests {
         note.0.write_all_at(b"hal", SEEN[1 - note.seen_now()].start).unwrap();
         assert_eq!(note.seen(), last(5));
         assert_eq!((note.ports(), note.decision()), (None, None));
+        assert_eq!(note.prepared(), Duration::from_millis(61_500));
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(super) enum PreparingEnd {
 pub(super) struct Preparation {
     pub(super) inheritance: Inheritance,
     pub(super) started: Instant,
+    /// When this process learned that the command runs.
+    pub(super) executed: Option<Instant>,
     /// Whether the main child may not be the command yet. Such a child is examined between its end and its
     /// reaping.
     pub(super) is_running: bool,
@@ -74,6 +76,7 @@ impl Preparation {
         Preparation {
             inheritance,
             started,
+            executed: None,
             is_running: true,
             never_execed: false,
             not_run: false,

@@ -114,7 +114,7 @@ impl Supervisor {
         let end = CommandEnd {
             ended,
             code: self.orders.supervision.remap.of(ended.code()),
-            ran: at - self.preparation.started,
+            ran: self.ran(at, was_command),
             signal: signal.map(|(signal, when)| (signal, at.saturating_duration_since(when))),
             killed: self.stopping.why_killed(),
             is_of_fabric: false,
@@ -122,6 +122,17 @@ impl Supervisor {
         let end = if was_command { self.account(end) } else { end };
         end.report(self.orders.voice, || was_command.then(|| self.command_name()));
         end.code
+    }
+
+    /// Returns for how long the command ran that ended at this time; or the preparation, if it never became the command.
+    /// What the preparation takes, such as the wait for other nodes, is no time of the command.
+    fn ran(&self, at: Instant, was_command: bool) -> Duration {
+        let since = match was_command {
+            // A command that ended before its exec was seen ran for a moment.
+            true => self.preparation.executed.unwrap_or(at),
+            false => self.preparation.started,
+        };
+        at.saturating_duration_since(since)
     }
 
     /// Returns how the main child ended, and whether it was the command by then; or the exit code if
@@ -132,6 +143,11 @@ impl Supervisor {
             PreparingEnd::Ended { ended, was_command } => Ok((ended, was_command)),
             PreparingEnd::Running => {
                 self.preparation.is_running = false;
+                let executed = Instant::now();
+                self.preparation.executed = Some(executed);
+                if let Some(note) = &self.preparation.note {
+                    note.leave_prepared(executed - self.preparation.started);
+                }
                 self.release_inherited();
                 self.start_watcher();
                 // At this point, little of the program's code is in memory, and the following loop needs

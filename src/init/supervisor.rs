@@ -35,7 +35,7 @@ pub(crate) struct Tasks {
     pub execute_untouched: fn(Vec<CString>) -> i32,
     /// Gives the account of the ports that this note names, at the end of the job.
     pub give_account: fn(&[u8], &AtEnd) -> AccountOutcome,
-    /// Watches the ports that this note names until its process is killed. It gets how long ago the supervisor was
+    /// Watches the ports that this note names until its process is killed. It gets how long ago the command was
     /// started, and leaves what it has seen for the account.
     pub watch: fn(&[u8], Duration, Leave),
     /// The sentence that says why the command is refused, with the exit code.
@@ -53,7 +53,7 @@ pub(crate) struct AtEnd<'a> {
     pub seen: Option<(Duration, Vec<u8>)>,
     /// Whether the watcher ended before the command.
     pub watcher_ended: bool,
-    /// From the start of the supervisor to the end of the command.
+    /// From the start of the command to its end.
     pub ran: Duration,
     /// Whether the command failed, or got a signal to end before it did.
     pub is_cut_short: bool,

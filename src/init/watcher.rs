@@ -25,7 +25,8 @@ impl Supervisor {
             return;
         }
         let Some(memory) = self.preparation.note.clone() else { return };
-        let (watch, supervisor, started) = (self.tasks.watch, Pid::this(), self.preparation.started);
+        let (watch, supervisor) = (self.tasks.watch, Pid::this());
+        let started = self.preparation.executed.unwrap_or(self.preparation.started);
         let watcher = fork::spawn_unseen(|| {
             let _ = set_name(WATCHER);
             // A supervisor that is killed cannot kill the watcher.

@@ -47,7 +47,7 @@ pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
 pub(crate) fn account_so_far(command: i32, has_ended: bool) -> Option<Account> {
     let (supervisor, memory) = HandoffMemory::beside(command)?;
     let Note { ports, watch, .. } = json::read(&memory.ports()?).ok()?;
-    let ran = Duration::from_secs(age(started(supervisor)?)?);
+    let ran = Duration::from_secs(age(started(supervisor)?)?).saturating_sub(memory.prepared());
     let seen = memory.seen();
     // The watcher's last look is recent. Without it, a driver that hangs must not hold up a probe.
     let now = if seen.is_none() { Some(looks_within(STATUS_PATIENCE, &ports)?) } else { None };
