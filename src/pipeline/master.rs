@@ -10,7 +10,7 @@ use crate::facts::Facts;
 use crate::facts::names::Master;
 use crate::log::Log;
 use crate::resolve;
-use crate::text::duration as shown;
+use crate::text::{duration as shown, shortened, visible};
 
 /// DNS does not announce a new name, so rdma-init asks again after this time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -41,35 +41,42 @@ impl PendingName {
     pub(super) fn wait(&self, under_way: &UnderWay, log: &Log) {
         let started = Instant::now();
         let Some(end) = started.checked_add(self.limit) else { return };
-        let name = &self.name;
-        let mut has_waited = false;
+        // It comes from the environment, and from where a launcher has it from.
+        let name = visible(&shortened(&self.name));
+        let mut told: Option<String> = None;
         loop {
-            let why = match resolve::addresses(name, 0, end.min(Instant::now() + ANSWER)) {
-                Ok(_) if !has_waited => return,
+            let why = match resolve::addresses(&self.name, 0, end.min(Instant::now() + ANSWER)) {
+                Ok(_) if told.is_none() => return,
                 Ok(found) => {
                     let address = found.first().map(|address| address.ip().to_string()).unwrap_or_default();
                     let took = shown(started.elapsed());
                     return log.note(&format!("MASTER_ADDR={name} resolves to {address} after {took}."));
                 }
-                Err(why) => why,
+                Err(why) => why.to_string(),
             };
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return log.warn(&format!(
-                    "MASTER_ADDR={name} has not resolved within {} (wait-for-master): {why}. The command starts without it.",
-                    shown(self.limit)
-                ));
+                return log.warn(&gave_up(&name, self.limit, &why, told.as_deref()));
             }
-            if !has_waited {
+            if told.is_none() {
                 let what =
-                    format!("is waiting up to {} until MASTER_ADDR={name} resolves", shown(self.limit));
+                    format!("rdma-init waits up to {} until MASTER_ADDR={name} resolves", shown(self.limit));
                 under_way.is_now(&what);
                 log.note(&format!("{what}: {why}."));
-                has_waited = true;
+                told = Some(why);
             }
             sleep(PAUSE.min(left));
         }
     }
+}
+
+/// Says that the wait was in vain, and why, if that was not `told` before.
+fn gave_up(name: &str, limit: Duration, why: &str, told: Option<&str>) -> String {
+    let why = if told == Some(why) { String::new() } else { format!(": {why}") };
+    let limit = shown(limit);
+    format!(
+        "MASTER_ADDR={name} has not resolved within {limit} (wait-for-master){why}. The command starts without it."
+    )
 }
 
 #[cfg(test)]
@@ -102,5 +109,16 @@ mod tests {
         assert_eq!(awaited(&config(minute), &facts(None, Some(1))), wanted, "it was not looked up");
         assert_eq!(awaited(&config(None), &facts(unknown(), Some(1))), None);
         assert_eq!(awaited(&config(Some(Duration::ZERO)), &facts(unknown(), Some(1))), None);
+    }
+
+    #[test]
+    fn the_reason_is_told_once() {
+        let told = |before| gave_up("first.job", Duration::from_secs(3), "DNS does not know it", before);
+        let line = "MASTER_ADDR=first.job has not resolved within 3s (wait-for-master)";
+        let rest = " The command starts without it.";
+        assert_eq!(told(Some("DNS does not know it")), format!("{line}.{rest}"));
+        for other in [None, Some("no DNS server answers")] {
+            assert_eq!(told(other), format!("{line}: DNS does not know it.{rest}"));
+        }
     }
 }

@@ -36,10 +36,10 @@ fn on_node(node: &str, script: &str) -> Option<Ran> {
 fn the_command_starts_once_the_name_of_the_master_resolves() {
     let script = r#"
         "$0" --wait-for-master 10m -- echo started >/mnt/out 2>/mnt/said &
-        until grep -q 'is waiting up to 10m until MASTER_ADDR=first.job resolves' /mnt/said; do sleep 0.05; done
+        until grep -q 'rdma-init waits up to 10m until MASTER_ADDR=first.job resolves' /mnt/said; do sleep 0.05; done
         [ ! -s /mnt/out ]
         "$0" status >/mnt/status && exit 9
-        grep -q 'is waiting up to 10m until MASTER_ADDR=first.job resolves' /mnt/status || { cat /mnt/status >&2; exit 8; }
+        grep -q 'the start is under way: rdma-init waits up to 10m until MASTER_ADDR=first.job resolves' /mnt/status || { cat /mnt/status >&2; exit 8; }
         echo '10.0.0.9 first.job' >>/mnt/hosts
         wait
         cat /mnt/said >&2
@@ -57,9 +57,31 @@ fn the_command_starts_without_the_master_when_the_time_is_over() {
     let Some(ran) = on_node("1", script) else { return };
     let ran = ran.expect_code(0);
     assert_eq!(ran.text(), "started\n");
-    let warning = "MASTER_ADDR=first.job has not resolved within 100ms (wait-for-master): it is not in /etc/hosts, and ";
+    let warning = "MASTER_ADDR=first.job has not resolved within 100ms (wait-for-master)";
     assert!(ran.stderr.contains(warning), "{ran:#?}");
     assert!(ran.stderr.contains("The command starts without it."), "{ran:#?}");
+    assert_eq!(ran.stderr.matches("it is not in /etc/hosts, and ").count(), 1, "{ran:#?}");
+}
+
+#[test]
+fn an_odd_name_of_the_master_writes_no_line_of_its_own() {
+    let script =
+        r#"MASTER_ADDR="$(printf 'a\033[2Jb%01000d' 0)" exec "$0" --wait-for-master 100ms -- echo started"#;
+    let Some(ran) = on_node("1", script) else { return };
+    let ran = ran.expect_code(0);
+    let line = "rdma-init waits up to 100ms until MASTER_ADDR=a\u{fffd}[2Jb000";
+    assert!(ran.stderr.contains(line) && !ran.stderr.contains('\u{1b}'), "{ran:#?}");
+    assert!(!ran.stderr.contains(&"0".repeat(400)), "{ran:#?}");
+}
+
+/// The command itself ends at once.
+#[test]
+fn the_wait_for_the_master_is_no_time_of_the_command() {
+    let script = r#"exec "$0" --supervise --wait-for-master 2s -- sh -c 'exit 3'"#;
+    let Some(ran) = on_node("1", script) else { return };
+    let ran = ran.expect_code(3);
+    let (_, time) = ran.stderr.split_once("sh ended with exit code 3 after ").expect("the line of the end");
+    assert!(time.contains("ms") || time.starts_with("1s"), "{ran:#?}");
 }
 
 #[test]
