@@ -195,25 +195,40 @@ impl Judge {
             self.has_ever_moved = true;
             return goes_on;
         }
-        let mut there = looks.iter().filter(|look| !look.errors.is_gone()).peekable();
-        let is_known = there.peek().is_some() && there.all(|look| look.traffic.is_amount_known());
-        if !is_known || self.has_told_rest || rested < self.after {
+        if !is_amount_known(&self.ports, looks) || self.has_told_rest || rested < self.after {
             return None;
         }
         self.has_told_rest = true;
+        let gone = match looks {
+            all if !all.iter().all(|look| look.errors.is_gone()) => None,
+            [_] => Some("this HCA is gone"),
+            _ => Some("all of these HCAs are gone"),
+        };
+        let why_none = "the job has not begun to communicate, runs on sockets, or runs on this node alone";
         let message = match self.has_ever_moved {
             false => format!(
-                "RDMA was planned, but no data has moved over {} in the first {}: the job has not begun to communicate, runs on sockets, or runs on this node alone.",
+                "RDMA was planned, but no data has moved over {} in the first {}: {}.",
                 names(&moved),
-                duration(rested)
+                duration(rested),
+                gone.unwrap_or(why_none)
             ),
             true => format!(
-                "No data has moved over {} for {}, after earlier traffic: the job may have stalled.",
+                "No data has moved over {} for {}, after earlier traffic: {}.",
                 names(&moved),
-                duration(rested)
+                duration(rested),
+                gone.unwrap_or("the job may have stalled")
             ),
         };
         Some(Finding::warning(Id::NoTraffic, message).about_ports(self.ports.iter().map(id)))
+    }
+}
+
+/// Returns whether it is known what the ports have moved. A device that is gone moves nothing, if it counted before.
+pub(super) fn is_amount_known(ports: &[WatchedPort], looks: &[PortLook]) -> bool {
+    let mut there = looks.iter().filter(|look| !look.errors.is_gone()).peekable();
+    match there.peek() {
+        Some(_) => there.all(|look| look.traffic.is_amount_known()),
+        None => !ports.is_empty() && ports.iter().all(|port| port.first.traffic.is_amount_known()),
     }
 }
 
@@ -374,6 +389,21 @@ mod tests {
         assert_eq!(said(&mut judge, 20, [up(5), look(None, &[])]), ["mlx5_2 is gone."]);
         let told = said(&mut judge, 30, [up(5), look(None, &[])]);
         assert!(matches!(&told[..], [one] if one.contains("the job may have stalled")), "{told:?}");
+    }
+
+    #[test]
+    fn a_node_whose_devices_are_all_gone_has_stopped() {
+        let gone = || [look(None, &[]), look(None, &[])];
+        let mut judge = judge(20);
+        assert!(said(&mut judge, 10, [up(5), up(5)]).is_empty());
+        assert_eq!(said(&mut judge, 20, gone()), ["mlx5_1, mlx5_2 are gone."]);
+        assert_eq!(
+            said(&mut judge, 30, gone()),
+            [
+                "No data has moved over mlx5_1, mlx5_2 for 20s, after earlier traffic: all of these HCAs are gone."
+            ]
+        );
+        assert!(judge.rests() && said(&mut judge, 40, gone()).is_empty());
     }
 
     #[test]

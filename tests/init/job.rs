@@ -167,8 +167,8 @@ fn nodes_that_have_gone_or_never_came_are_told() {
         gone.end();
         job.until_connected(1);
         (0..2).for_each(|node| job.set(node, false));
-        nodes[0].wait_for_error("; 2 nodes wait; ");
-        nodes[0].wait_for_error(" (node 2) disconnected at ");
+        nodes[0].wait_for_error(" (node 2) disconnected first, at ");
+        nodes[0].wait_for_error("; 2 other nodes wait; ");
         nodes[0].wait_for_error("; 1 node has never connected.");
     });
     nodes.into_iter().for_each(|node| drop(end(node)));

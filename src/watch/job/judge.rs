@@ -5,9 +5,10 @@
 //! node 0 got the answer, less that time, and at the earliest when node 0 asked, less that time and the time between
 //! the node's two looks. A node stopped before another one only if all of its time is before all of the other's.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::message::{Moved, PortCounts, State};
+use super::message::{Moved, PortCounts, PortState, State};
 use super::own::Between;
 
 /// What node 0 knows of a node of the job.
@@ -90,14 +91,19 @@ pub(super) struct Stall {
     pub order: Order,
     /// What ports have counted: of the nodes that stopped first, then the worst.
     pub counted: Vec<(String, PortCounts)>,
-    /// How many nodes wait, without those that stopped first.
+    /// How many nodes wait, without those that are named for something.
     pub waiting: usize,
     pub silent: Vec<String>,
+    /// In the order in which they disconnected.
     pub gone: Vec<Gone>,
+    /// Whether the first of these disconnected before the others stopped.
+    pub is_gone_first: bool,
     pub strange: usize,
-    /// How many nodes do not know what they move.
-    pub unknown: usize,
-    pub never: usize,
+    /// The nodes that do not know what they move.
+    pub unknown: Vec<String>,
+    pub never: Vec<String>,
+    /// How many nodes that have stopped, and were not the first, have lost a device.
+    pub lost: usize,
 }
 
 /// In which order the nodes stopped.
@@ -117,37 +123,48 @@ pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
     let mut stopped: Vec<(String, Between)> = Vec::new();
     let mut counted: Vec<(String, PortCounts)> = Vec::new();
     let mut silent = Vec::new();
-    let (mut unknown, mut never) = (0, 0);
+    let (mut unknown, mut never) = (Vec::new(), Vec::new());
+    let mut lost: BTreeSet<String> = BTreeSet::new();
     for Report { name, answer } in nodes {
         let Some(Answer { when, ports }) = answer else {
             silent.push(name);
             continue;
         };
+        if ports.iter().any(|port| port.state == PortState::Gone) {
+            lost.insert(name.clone());
+        }
         counted.extend(ports.into_iter().map(|port| (name.clone(), port)));
         match when {
             When::At(between) if now.saturating_sub(between.later) < rest => return Verdict::Moves,
             When::At(between) => stopped.push((name, between)),
-            When::Unknown => unknown += 1,
-            When::Never => never += 1,
+            When::Unknown => unknown.push(name),
+            When::Never => never.push(name),
         }
     }
-    let others = stopped.len() + unknown + never;
+    let others = stopped.len() + unknown.len() + never.len();
     let Some(since) = stopped.iter().map(|(_, between)| between.later).max() else { return Verdict::Alone };
+    gone.sort_by_key(|gone| gone.at);
     if others < 2 && silent.is_empty() {
-        gone.sort_by_key(|gone| gone.at);
         return if gone.is_empty() { Verdict::Alone } else { Verdict::Left { gone, since, strange } };
     }
-    let waiting = stopped.len() + never;
+    let stopped_names: Vec<String> = stopped.iter().map(|(name, _)| name.clone()).collect();
     let order = order(stopped);
     let first: &[String] = if let Order::First { names, .. } = &order { names } else { &[] };
     let is_first = |name: &String| first.contains(name);
     counted.sort_by_key(|(name, port)| std::cmp::Reverse((is_first(name), super::own::weight(port))));
+    let (lost, waiting): (Vec<&String>, Vec<&String>) =
+        stopped_names.iter().filter(|name| !is_first(name)).partition(|name| lost.contains(*name));
+    let (lost, waiting) = (lost.len(), waiting.len());
+    // By this time, a node had stopped, or all of them had if none was clearly the first.
+    let have_stopped = if let Order::First { at, .. } = &order { *at } else { since };
     Verdict::Stalled(Box::new(Stall {
         since,
         counted,
-        waiting: waiting - first.len(),
+        waiting,
+        lost,
         order,
         silent,
+        is_gone_first: gone.first().is_some_and(|gone| gone.at <= have_stopped),
         gone,
         strange,
         unknown,

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::judge::When;
 use super::message::{LONGEST_PORT, Moved, PORTS, PortCounts, PortState, State};
 use crate::facts::port_errors::{Rise, Trouble};
 use crate::facts::port_look::PortLook;
 use crate::findings::port_errors::least;
 use crate::findings::traffic::has_moved;
-use crate::watch::judge::WatchedPort;
+use crate::watch::judge::{WatchedPort, is_amount_known};
 
 /// The two looks between which something was seen to move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +42,7 @@ impl Own {
             self.moved = Some(Between { earlier: self.last_at, later: at });
             self.before = std::mem::take(&mut self.last);
         }
-        let mut there = looks.iter().filter(|look| !look.errors.is_gone()).peekable();
-        self.is_known = there.peek().is_some() && there.all(|look| look.traffic.is_amount_known());
+        self.is_known = is_amount_known(ports, looks);
         let mut told: Vec<PortCounts> =
             pairs().zip(&self.before).map(|((port, look), before)| counted(port, look, before)).collect();
         told.retain(|port| *port != PortCounts { port: port.port.clone(), ..PortCounts::default() });
@@ -53,9 +53,13 @@ impl Own {
         self.last_at = at;
     }
 
-    /// Returns between which looks something moved last; `None` if that is not known.
-    pub(super) fn moved(&self) -> Option<Between> {
-        self.moved.filter(|_| self.is_known)
+    /// Returns between which looks something moved last.
+    pub(super) fn when(&self) -> When {
+        match self.moved {
+            _ if !self.is_known => When::Unknown,
+            None => When::Never,
+            Some(between) => When::At(between),
+        }
     }
 
     pub(super) fn ports(&self) -> &[PortCounts] {
@@ -64,10 +68,10 @@ impl Own {
 
     pub(super) fn state(&self, now: Duration) -> State {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let moved = match self.moved {
-            _ if !self.is_known => Moved::Unknown,
-            None => Moved::Never,
-            Some(Between { earlier, later }) => Moved::Ago {
+        let moved = match self.when() {
+            When::Unknown => Moved::Unknown,
+            When::Never => Moved::Never,
+            When::At(Between { earlier, later }) => Moved::Ago {
                 ms: ms(now.saturating_sub(later)),
                 // Rounded up, so that what is between the looks is in this time.
                 between_ms: ms(later.saturating_sub(earlier)).saturating_add(1),
@@ -114,7 +118,12 @@ fn counted(port: &WatchedPort, now: &PortLook, before: &PortLook) -> PortCounts 
 
 /// By what a port is worse than another.
 pub(super) fn weight(port: &PortCounts) -> impl Ord + use<> {
-    (port.state != PortState::AsBefore, port.link_downs, port.ended, port.link_errors, port.resent)
+    let state = match port.state {
+        PortState::AsBefore => 0,
+        PortState::Down => 1,
+        PortState::Gone => 2,
+    };
+    (state, port.link_downs, port.ended, port.link_errors, port.resent)
 }
 
 #[cfg(test)]
@@ -136,6 +145,11 @@ mod tests {
         read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
     }
 
+    fn gone() -> PortLook {
+        let reader = FakeRoot::new().reader();
+        read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
+    }
+
     fn ports(files: &[(&str, &str)]) -> [WatchedPort; 1] {
         [WatchedPort { hca: "x_0".into(), port: 1, first: look("0\n", files), ..WatchedPort::default() }]
     }
@@ -152,9 +166,23 @@ mod tests {
         assert_eq!(at(&mut own, 10, "0\n"), Moved::Never);
         assert_eq!(at(&mut own, 20, "5\n"), Moved::Ago { ms: 2000, between_ms: 10_001 });
         assert_eq!(at(&mut own, 30, "5\n"), Moved::Ago { ms: 12_000, between_ms: 10_001 });
-        assert_eq!(own.moved(), Some(Between { earlier: 10 * SECOND, later: 20 * SECOND }));
+        let last = When::At(Between { earlier: 10 * SECOND, later: 20 * SECOND });
+        assert_eq!(own.when(), last);
         own.look(40 * SECOND, &ports, &[look("N/A\n", &[])]);
-        assert_eq!((own.state(40 * SECOND).moved, own.moved()), (Moved::Unknown, None));
+        assert_eq!((own.state(40 * SECOND).moved, own.when()), (Moved::Unknown, When::Unknown));
+        // A node whose last device is gone has stopped.
+        own.look(50 * SECOND, &ports, &[gone()]);
+        assert_eq!((own.when(), own.ports()[0].state), (last, PortState::Gone));
+    }
+
+    #[test]
+    fn devices_that_are_gone_and_never_counted_prove_nothing() {
+        let ports = [WatchedPort { first: look("N/A\n", &[]), ..ports(&[])[0].clone() }];
+        let mut own = Own::default();
+        own.look(10 * SECOND, &ports, &[gone()]);
+        assert_eq!(own.when(), When::Unknown);
+        own.look(20 * SECOND, &[], &[]);
+        assert_eq!(own.when(), When::Unknown);
     }
 
     #[test]

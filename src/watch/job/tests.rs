@@ -25,6 +25,12 @@ fn ports() -> Vec<WatchedPort> {
     vec![WatchedPort { hca: "x_0".into(), port: 1, first: look(0).remove(0), ..WatchedPort::default() }]
 }
 
+/// The device is gone.
+fn gone() -> Vec<PortLook> {
+    let reader = FakeRoot::new().reader();
+    vec![read(&reader, &Counters::new(&reader), "x_0", 1, None, None)]
+}
+
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -135,6 +141,60 @@ fn nodes_are_asked_only_in_a_stall_and_the_job_gets_one_line() {
     assert!(again.message.starts_with("The job moves data again, after 14m "), "{again:?}");
 }
 
+/// Nodes 1 and 2 move data until 140 s.
+fn until_others_stop(nodes: &mut Nodes, own: impl Fn(u64) -> Vec<PortLook>) -> String {
+    let ports = ports();
+    for seconds in 1..=30 {
+        let at = Duration::from_secs(seconds * 10);
+        nodes.own.look(at, &ports, &own(seconds));
+        for (_, other) in &mut nodes.others {
+            other.look(at, &ports, &look(seconds.min(14)));
+        }
+        assert_eq!(nodes.zero.look(&nodes.own, clocks(at)), None);
+        nodes.go_on(at);
+    }
+    let mut said = None;
+    nodes.until(760 * SECOND, |nodes, now| {
+        said = nodes.zero.look(&nodes.own, clocks(now));
+        said.is_some()
+    });
+    said.unwrap().message
+}
+
+#[test]
+fn a_node_0_whose_devices_are_gone_is_told() {
+    let mut nodes = Nodes::new(3, 2);
+    nodes.until_connected(2);
+    let said = until_others_stop(&mut nodes, |seconds| if seconds < 14 { look(seconds) } else { gone() });
+    assert!(said.ends_with("gpu-0's x_0 is gone; all others wait."), "{said}");
+}
+
+#[test]
+fn a_node_0_that_has_never_moved_data_is_told_and_that_the_others_move_again() {
+    let mut nodes = Nodes::new(3, 2);
+    nodes.until_connected(2);
+    let said = until_others_stop(&mut nodes, |_| look(0));
+    assert!(said.ends_with("; gpu-0 has never moved data; all others wait."), "{said}");
+    // It is said once, and node 0 itself does not see that the others go on.
+    let mut asked = 0;
+    for more in [900, 1000] {
+        let later = more * SECOND;
+        nodes.until(later, |nodes, now| {
+            assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+            asked += usize::from(nodes.zero.is_asking());
+            asked > 0 && !nodes.zero.is_asking()
+        });
+    }
+    let ports = ports();
+    let mut again = None;
+    nodes.until(2000 * SECOND, |nodes, now| {
+        nodes.others[0].1.look(now, &ports, &look(now.as_millis().try_into().unwrap()));
+        again = nodes.zero.look(&nodes.own, clocks(now));
+        again.is_some()
+    });
+    assert!(again.unwrap().message.starts_with("The job moves data again, after 3"));
+}
+
 #[test]
 fn a_node_that_goes_and_one_that_never_came_are_told() {
     let mut nodes = Nodes::new(4, 2);
@@ -150,8 +210,8 @@ fn a_node_that_goes_and_one_that_never_came_are_told() {
         said.is_some()
     });
     let said = said.unwrap().message;
-    assert!(said.contains("; 2 nodes wait; gpu-1 disconnected at 13:53:"), "{said}");
-    assert!(said.ends_with("; 1 node has never connected."), "{said}");
+    assert!(said.contains(" ago: gpu-1 disconnected first, at 13:5"), "{said}");
+    assert!(said.ends_with("; 2 other nodes wait; 1 node has never connected."), "{said}");
 }
 
 #[test]

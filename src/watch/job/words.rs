@@ -11,6 +11,8 @@ use crate::text::{condensed_to, counted, duration, visible};
 const NAMES: usize = 4;
 const PORTS: usize = 4;
 
+const IS_GONE: &str = "is gone";
+
 /// The clocks of node 0 at one moment: the time since its start, and since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clocks {
@@ -37,27 +39,44 @@ fn whole(time: Duration) -> Duration {
 
 pub(super) fn stalled(stall: &Stall, clocks: Clocks) -> Finding {
     let mut parts = Vec::new();
-    let mut all = "all nodes wait".to_owned();
+    let lead = stall.is_gone_first.then(|| disconnected(stall, clocks)).flatten();
+    let is_led = lead.is_some();
+    parts.extend(lead);
+    let are_others = is_led || !stall.never.is_empty();
     match &stall.order {
         Order::First { names, at, before } => {
+            let (of, rest) = if is_led { ("of the others, ", "the rest") } else { ("", "the others") };
             parts.push(format!(
-                "{} stopped first, at {}, at least {} before the others",
+                "{of}{} stopped first, at {}, at least {} before {rest}",
                 shown(names),
                 clocks.time_of(*at),
                 duration(whole(*before))
             ));
-            all = "all others wait".to_owned();
         }
         Order::Together { within } => {
-            parts.push(format!("the nodes stopped within {}, none clearly first", duration(whole(*within))));
+            let within = duration(whole(*within));
+            parts.push(match are_others {
+                true => format!("the others stopped within {within}"),
+                false => format!("the nodes stopped within {within}, none clearly first"),
+            });
         }
         Order::One => {}
     }
+    if !stall.never.is_empty() {
+        let has = if stall.never.len() == 1 { "has" } else { "have" };
+        parts.push(format!("{} {has} never moved data", shown(&stall.never)));
+    }
     parts.extend(ports(&stall.counted));
+    let are_others = are_others || stall.lost > 0 || matches!(stall.order, Order::First { .. });
     let missing = missing(stall, clocks);
-    match missing.is_empty() {
-        true => parts.push(all),
-        false => parts.push(format!("{} {}", counted_of(stall), waits(stall.waiting))),
+    match (stall.waiting, are_others) {
+        (0, _) => {}
+        (_, true) if missing.is_empty() => parts.push("all others wait".to_owned()),
+        (_, false) if missing.is_empty() => parts.push("all nodes wait".to_owned()),
+        (count, are_others) => {
+            let node = if are_others { "other node" } else { "node" };
+            parts.push(format!("{} {}", counted(count, node), waits(count)));
+        }
     }
     parts.extend(missing);
     let message = format!(
@@ -102,25 +121,26 @@ pub(super) fn moves_again(after: Duration) -> Finding {
     Finding::info(Id::StalledJob, format!("The job moves data again, after {}.", duration(whole(after))))
 }
 
-fn counted_of(stall: &Stall) -> String {
-    let node = match stall.order {
-        Order::First { .. } => "other node",
-        Order::Together { .. } | Order::One => "node",
-    };
-    counted(stall.waiting, node)
-}
-
 fn waits(count: usize) -> &'static str {
     if count == 1 { "waits" } else { "wait" }
 }
 
-/// What ports have counted, one part for each node.
+/// What ports have counted: a part for each, and one for all devices of a node that are gone.
 fn ports(counted: &[(String, PortCounts)]) -> Vec<String> {
-    let shown = counted
-        .iter()
-        .take(PORTS)
-        .map(|(node, port)| format!("{}'s {} {}", visible(node), visible(&port.port), counts(port)));
-    let more = counted.len().saturating_sub(PORTS);
+    let mut parts: Vec<(&str, Vec<&str>, String)> = Vec::new();
+    for (node, port) in counted {
+        let text = counts(port);
+        let is_gone = text == IS_GONE;
+        match parts.iter_mut().find(|(other, _, what)| is_gone && other == node && *what == text) {
+            Some((_, ports, _)) => ports.push(&port.port),
+            None => parts.push((node, vec![&port.port], text)),
+        }
+    }
+    let more: usize = parts.iter().skip(PORTS).map(|(_, ports, _)| ports.len()).sum();
+    let shown = parts.iter().take(PORTS).map(|(node, ports, what)| {
+        let what = if ports.len() == 1 { what } else { "are gone" };
+        format!("{}'s {} {what}", visible(node), visible(&condensed_to(ports, NAMES)))
+    });
     let more = (more > 0).then(|| format!("{} counted errors, too", crate::text::counted(more, "more port")));
     shown.chain(more).collect()
 }
@@ -129,7 +149,7 @@ fn counts(port: &PortCounts) -> String {
     let state = match port.state {
         PortState::AsBefore => None,
         PortState::Down => Some("is no longer active".to_owned()),
-        PortState::Gone => Some("is gone".to_owned()),
+        PortState::Gone => Some(IS_GONE.to_owned()),
     };
     let numbers = [
         (port.link_downs, "link failure"),
@@ -152,27 +172,28 @@ fn missing(stall: &Stall, clocks: Clocks) -> Vec<String> {
         let verb = if stall.silent.len() == 1 { "does" } else { "do" };
         parts.push(format!("{} {verb} not answer", shown(&stall.silent)));
     }
-    let mut gone: Vec<&Gone> = stall.gone.iter().collect();
-    gone.sort_by_key(|gone| gone.at);
-    if let [first, rest @ ..] = &gone[..] {
-        let more = match rest.len() {
-            0 => String::new(),
-            more => format!(", and {} later", counted(more, "more node")),
-        };
-        parts.push(format!("{} disconnected at {}{more}", visible(&first.name), clocks.time_of(first.at)));
+    if !stall.is_gone_first {
+        parts.extend(disconnected(stall, clocks));
     }
     if stall.strange > 0 {
         parts.push(never_connected(stall.strange));
     }
-    if stall.unknown > 0 {
-        let verb = if stall.unknown == 1 { "does" } else { "do" };
-        parts.push(format!("{} {verb} not count what moves", counted(stall.unknown, "node")));
-    }
-    if stall.never > 0 {
-        let has = if stall.never == 1 { "has" } else { "have" };
-        parts.push(format!("{} {has} never moved data", counted(stall.never, "node")));
+    if !stall.unknown.is_empty() {
+        let verb = if stall.unknown.len() == 1 { "does" } else { "do" };
+        parts.push(format!("{} {verb} not count what moves", shown(&stall.unknown)));
     }
     parts
+}
+
+/// Which node disconnected first; `None` if all are connected.
+fn disconnected(stall: &Stall, clocks: Clocks) -> Option<String> {
+    let [first, rest @ ..] = &stall.gone[..] else { return None };
+    let more = match rest.len() {
+        0 => String::new(),
+        more => format!(", and {} later", counted(more, "more node")),
+    };
+    let is_first = if stall.is_gone_first { "first, at" } else { "at" };
+    Some(format!("{} disconnected {is_first} {}{more}", visible(&first.name), clocks.time_of(first.at)))
 }
 
 fn shown(names: &[String]) -> String {

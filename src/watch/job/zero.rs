@@ -267,29 +267,35 @@ impl Zero {
     /// returns what is to be said of the job.
     pub(super) fn look(&mut self, own: &Own, clocks: Clocks) -> Option<Finding> {
         let now = clocks.now;
-        let moved = own.moved()?;
-        let rests = now.saturating_sub(moved.later);
-        if rests < self.after {
+        let (moved, has_moved) = match own.when() {
+            When::Unknown => return None,
+            // It rests since the start.
+            When::Never => (Duration::ZERO, false),
+            When::At(moved) => (moved.later, true),
+        };
+        if now.saturating_sub(moved) < self.after {
             self.question = None;
             return self
                 .told
-                .take_if(|since| *since < moved.later)
-                .map(|since| words::moves_again(moved.later.saturating_sub(since)));
+                .take_if(|since| *since < moved)
+                .map(|since| words::moves_again(moved.saturating_sub(since)));
         }
         if let Some(question) = &self.question {
             let is_over = now >= question.until || self.members.values().all(|member| member.asked.is_none());
             return is_over.then(|| self.verdict(clocks)).flatten();
         }
-        if self.told.is_none() && !self.has_told_left && now >= self.ask_at {
-            self.ask(own, moved, now);
+        // That the job moves again shows here, unless this node has no part in what moves.
+        let is_open = self.told.is_none() || !has_moved;
+        if is_open && !self.has_told_left && now >= self.ask_at {
+            self.ask(own, now);
         }
         None
     }
 
-    fn ask(&mut self, own: &Own, moved: super::own::Between, now: Duration) {
+    fn ask(&mut self, own: &Own, now: Duration) {
         let [least, most] = ASK_AGAIN;
         self.ask_at = now + (self.after / 10).clamp(least, most);
-        let own = Answer { when: When::At(moved), ports: own.ports().to_vec() };
+        let own = Answer { when: own.when(), ports: own.ports().to_vec() };
         self.question = Some(Question { until: now + PATIENCE, own });
         let mut lost = Vec::new();
         for (node, member) in &mut self.members {
@@ -319,22 +325,25 @@ impl Zero {
         let known = nodes.len() + gone.len();
         let strange = usize::try_from(self.orders.nodes).unwrap_or_default().saturating_sub(known);
         match judge(Reports { now: clocks.now, nodes, gone, strange }, self.rest) {
-            verdict @ (Verdict::Moves | Verdict::Alone) => {
-                let why = match verdict {
-                    Verdict::Moves => "a node still moves data",
-                    _ => "no other node says anything",
-                };
-                tracing::debug!("the job's watchers: {why}");
+            Verdict::Moves => {
+                tracing::debug!("the job's watchers: a node still moves data");
+                self.told.take().map(|since| words::moves_again(clocks.now.saturating_sub(since)))
+            }
+            Verdict::Alone => {
+                tracing::debug!("the job's watchers: no other node says anything");
                 None
             }
             Verdict::Left { gone, since, strange } => {
                 self.has_told_left = true;
                 words::left(&gone, since, strange, clocks)
             }
-            Verdict::Stalled(stall) => {
-                self.told = Some(stall.since);
-                Some(words::stalled(&stall, clocks))
-            }
+            Verdict::Stalled(stall) => match self.told {
+                Some(_) => None,
+                None => {
+                    self.told = Some(stall.since);
+                    Some(words::stalled(&stall, clocks))
+                }
+            },
         }
     }
 }

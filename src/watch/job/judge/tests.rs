@@ -156,9 +156,55 @@ fn nodes_of_which_nothing_is_known_are_counted() {
         [gpu(0..8, 600), vec![silent, other("gpu-10", Moved::Unknown), other("gpu-11", Moved::Never)]]
             .concat();
     let said = said(nodes, &[("gpu-13", 100), ("gpu-12", 620)], 2);
-    let end = "; 9 nodes wait; gpu-09 does not answer; gpu-12 disconnected at 14:03:30, and 1 more node later; 2 nodes \
-               have never connected; 1 node does not count what moves; 1 node has never moved data.";
+    let end = " ago: gpu-12 disconnected first, at 14:03:30, and 1 more node later; the others stopped within 10s; gpu-11 \
+               has never moved data; 8 other nodes wait; gpu-09 does not answer; 2 nodes have never connected; gpu-10 \
+               does not count what moves.";
     assert!(said.ends_with(end), "{said}");
+}
+
+/// The queue pairs of innocent nodes fail because of it.
+#[test]
+fn a_node_that_disconnected_before_the_others_stopped_leads_the_line() {
+    let failed = PortCounts { port: "mlx5_0".into(), ended: 2, ..PortCounts::default() };
+    let mut nodes = gpu(0..3, 600);
+    nodes[1] = stopped("gpu-01", 600, &[failed]);
+    let first = said(nodes.clone(), &[("gpu-03", 604)], 0);
+    let end = " ago: gpu-03 disconnected first, at 14:03:46; the others stopped within 10s; gpu-01's mlx5_0 counted 2 \
+               failed queue pairs; all others wait.";
+    assert!(first.ends_with(end), "{first}");
+    // It gave up while all waited.
+    let later = said(nodes.clone(), &[("gpu-03", 300)], 0);
+    assert!(later.contains(" ago: the nodes stopped within 10s, none clearly first; gpu-01's "), "{later}");
+    assert!(later.ends_with("; 3 nodes wait; gpu-03 disconnected at 14:08:50."), "{later}");
+    // Another node had stopped before.
+    nodes[1] = stopped("gpu-01", 700, &[]);
+    let other = said(nodes.clone(), &[("gpu-03", 604)], 0);
+    assert!(other.contains(" ago: gpu-01 stopped first, at 14:02:10, "), "{other}");
+    let both = said(nodes, &[("gpu-03", 710)], 0);
+    let parts = " ago: gpu-03 disconnected first, at 14:02:00; of the others, gpu-01 stopped first, at 14:02:10, at least \
+                 1m 30s before the rest; all others wait.";
+    assert!(both.ends_with(parts), "{both}");
+}
+
+#[test]
+fn a_node_that_never_moved_is_named_and_does_not_wait() {
+    let of_three = said([gpu(0..2, 600), vec![other("gpu-02", Moved::Never)]].concat(), &[], 0);
+    let end = " ago: the others stopped within 10s; gpu-02 has never moved data; all others wait.";
+    assert!(of_three.ends_with(end), "{of_three}");
+    let many = (10..30).map(|node| other(&format!("gpu-{node}"), Moved::Never));
+    let many = said(gpu(0..9, 600).into_iter().chain(many).collect(), &[], 1);
+    assert!(many.contains("; gpu-10..gpu-29 have never moved data; 9 other nodes wait; "), "{many}");
+}
+
+#[test]
+fn a_node_whose_devices_are_gone_is_named_once_and_does_not_wait() {
+    let gone = |name: &str| PortCounts { port: name.into(), state: PortState::Gone, ..PortCounts::default() };
+    let mut nodes = gpu(0..3, 600);
+    nodes[0] = stopped("gpu-00", 605, &[gone("mlx5_0"), gone("mlx5_1"), gone("mlx5_2")]);
+    let three = said(nodes.clone(), &[], 0);
+    assert!(three.ends_with("; gpu-00's mlx5_0..mlx5_2 are gone; all others wait."), "{three}");
+    let missing = said(nodes, &[], 5);
+    assert!(missing.ends_with(" are gone; 2 other nodes wait; 5 nodes have never connected."), "{missing}");
 }
 
 #[test]
@@ -172,7 +218,8 @@ fn ports_and_names_are_few_and_show_no_control_characters() {
     let said = said(nodes, &[], 0);
     assert!(!said.contains(|c: char| c.is_control()), "{said:?}");
     assert!(said.contains("mlx5_0\u{fffd}[2J is no longer active and counted 1 link failure; "), "{said}");
-    assert!(said.contains("; 3 more ports counted errors, too; all nodes wait."), "{said}");
+    assert!(said.contains("; 3 more ports counted errors, too; all others wait."), "{said}");
+    assert!(said.contains("; gpu-02's mlx5_9 is gone and counted 1 link failure; gpu"), "{said}");
     assert_eq!(
         moves_again(Duration::from_millis(725_400)).message,
         "The job moves data again, after 12m 5s."
