@@ -1,5 +1,6 @@
 //! Queries NCCL's RAS about the ranks while nothing moves. It asks twice, a minute apart, because in every
-//! job some ranks lag behind briefly.
+//! job some ranks lag behind briefly; and again after each failure, because a rank may be stopped only for a moment, and
+//! the kernel gives each question to one of them.
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,9 @@ use crate::text::{shortened, visible};
 
 const PAUSE: Duration = Duration::from_secs(60);
 
+/// The most failures that are reported while nothing moves: a foreign program may say something else each time.
+const MOST_FAILURES: usize = 4;
+
 /// How long the name of the server may take to resolve. Looks at the ports wait for that, and for nothing else.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
@@ -22,60 +26,69 @@ pub(super) struct Ranks {
     /// The address in the form of NCCL_RAS_ADDR.
     address: String,
     asked: Option<Instant>,
-    /// The question that is not answered yet, and how long before it the first one was.
-    query: Option<(Query, Option<Duration>)>,
-    first: Option<Answer>,
-    /// RAS has answered twice, or failed once, since data stopped moving.
+    /// The question that is not answered yet, and when it was asked.
+    query: Option<(Query, Instant)>,
+    /// The first answer, and when it was asked for.
+    first: Option<(Answer, Instant)>,
+    /// RAS has answered twice since data stopped moving.
     is_done: bool,
+    /// The failures that were reported since then.
+    reported: Vec<Failure>,
 }
 
 impl Ranks {
     pub(super) fn new(address: String) -> Ranks {
-        Ranks { address, asked: None, query: None, first: None, is_done: false }
+        Ranks { address, asked: None, query: None, first: None, is_done: false, reported: Vec::new() }
     }
 
     /// Call this after each reading, with whether nothing moves. Begins to ask RAS if it is time.
     pub(super) fn ask(&mut self, rests: bool) -> Option<Finding> {
         if !rests {
             (self.query, self.first, self.is_done) = (None, None, false);
+            self.reported.clear();
             return None;
         }
         let now = Instant::now();
-        let apart = self.asked.map(|asked| now - asked);
-        let is_early = apart.is_some_and(|apart| apart < PAUSE);
+        let is_early = self.asked.is_some_and(|asked| now - asked < PAUSE);
         if self.is_done || self.query.is_some() || is_early {
             return None;
         }
         self.asked = Some(now);
         match Query::begin(&self.address, now + LOOK_UP, now + DEADLINE) {
             Ok(query) => {
-                self.query = Some((query, apart));
+                self.query = Some((query, now));
                 self.go_on()
             }
-            Err(failure) => self.fails(&failure),
+            Err(failure) => self.fails(failure),
         }
     }
 
     /// Takes what RAS has answered by now.
     pub(super) fn go_on(&mut self) -> Option<Finding> {
-        let (query, apart) = self.query.as_mut()?;
-        let (answer, apart) = (query.go_on()?, *apart);
+        let (query, asked) = self.query.as_mut()?;
+        let (answer, asked) = (query.go_on()?, *asked);
         self.query = None;
         match answer {
             Ok(answer) => {
                 let before = self.first.take();
-                let said = said(before.as_ref().zip(apart), &answer, &Names::of_this_host());
+                let apart = before.as_ref().map(|(first, then)| (first, asked - *then));
+                let said = said(apart, &answer, &Names::of_this_host());
                 self.is_done = before.is_some();
-                self.first = (!self.is_done).then_some(answer);
+                self.first = (!self.is_done).then_some((answer, asked));
                 said
             }
-            Err(failure) => self.fails(&failure),
+            Err(failure) => self.fails(failure),
         }
     }
 
-    fn fails(&mut self, failure: &Failure) -> Option<Finding> {
-        (self.first, self.is_done) = (None, true);
-        failed(&self.address, failure)
+    /// Reports each failure once.
+    fn fails(&mut self, failure: Failure) -> Option<Finding> {
+        if self.reported.len() >= MOST_FAILURES || self.reported.contains(&failure) {
+            return None;
+        }
+        let said = failed(&self.address, &failure);
+        self.reported.push(failure);
+        said
     }
 
     /// Returns what to wait for, and until when, if a question is not answered yet.
@@ -165,21 +178,71 @@ mod tests {
         assert!(line.contains("sees no rank that is missing"), "{line}");
     }
 
+    /// Goes on until the question is answered, or failed.
+    fn until_answered(ranks: &mut Ranks) -> Option<Finding> {
+        loop {
+            if let Some(said) = ranks.go_on() {
+                return Some(said);
+            }
+            let (mut fd, until) = match ranks.awaited() {
+                Some((fd, until)) => ([fd], until),
+                None => return None,
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            nix::poll::poll(&mut fd, crate::wire::connection::timeout(left)).unwrap();
+        }
+    }
+
     #[test]
-    fn a_job_without_a_ras_server_is_asked_once_and_not_reported() {
+    fn a_job_without_a_ras_server_is_not_reported() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ranks = Ranks::new(listener.local_addr().unwrap().to_string());
         drop(listener);
         assert_eq!((ranks.ask(false), ranks.asked), (None, None));
         assert_eq!(ranks.ask(true), None);
-        while let Some((fd, _)) = ranks.awaited() {
-            nix::poll::poll(&mut [fd], nix::poll::PollTimeout::NONE).unwrap();
-            assert_eq!(ranks.go_on(), None);
-        }
-        assert!(ranks.is_done);
+        assert_eq!(until_answered(&mut ranks), None);
+        assert!(!ranks.is_done);
         let asked = ranks.asked;
-        assert_eq!((ranks.ask(true), ranks.asked), (None, asked));
+        assert_eq!((ranks.ask(true), ranks.asked), (None, asked), "that is too early");
         assert!(failed("localhost:28028", &Failure::TooLate).is_some());
+    }
+
+    /// The first server has no answer, twice; then one has, and is asked once more.
+    #[test]
+    fn ras_is_asked_again_after_a_failure_and_the_same_failure_is_told_once() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ranks = Ranks::new(listener.local_addr().unwrap().to_string());
+        let level = &include_bytes!("ras/recorded/2.28.9-dead.txt")[..];
+        let answers: [&[u8]; 5] = [b"", b"", level, b"hello\n", level];
+        let server = std::thread::spawn(move || {
+            for answer in answers {
+                let (mut server, _) = listener.accept().unwrap();
+                let mut question = Vec::new();
+                while !question.ends_with(b"STATUS\n") {
+                    let mut byte = [0];
+                    server.read_exact(&mut byte).unwrap();
+                    question.extend(byte);
+                }
+                server.write_all(answer).unwrap();
+            }
+        });
+        let mut said = Vec::new();
+        for _ in answers {
+            assert!(!ranks.is_done);
+            // A minute later.
+            ranks.asked = None;
+            let finding = ranks.ask(true).or_else(|| until_answered(&mut ranks));
+            said.push(finding.map(|finding| finding.message));
+        }
+        server.join().unwrap();
+        assert!(ranks.is_done);
+        let [Some(cut), None, Some(dead), Some(foreign), Some(hangs)] = &said[..] else { panic!("{said:?}") };
+        assert!(cut.ends_with(": the answer ends too early."), "{cut}");
+        assert!(dead.starts_with("NCCL's RAS (2.28.9): rank 1 of 3 on "), "{dead}");
+        assert!(foreign.ends_with(": another program answers, with \"hello\"."), "{foreign}");
+        assert!(hangs.contains(": the job hangs: in "), "{hangs}");
+        ranks.ask(false);
+        assert!(ranks.reported.is_empty() && ranks.first.is_none() && !ranks.is_done);
     }
 
     #[test]
@@ -206,14 +269,7 @@ mod tests {
             }
             server.write_all(include_bytes!("ras/recorded/2.28.9-dead.txt")).unwrap();
         });
-        let said = loop {
-            if let Some(said) = ranks.go_on() {
-                break said;
-            }
-            let (fd, until) = ranks.awaited().unwrap();
-            let left = until.saturating_duration_since(Instant::now());
-            nix::poll::poll(&mut [fd], crate::wire::connection::timeout(left)).unwrap();
-        };
+        let said = until_answered(&mut ranks).unwrap();
         assert!(said.message.starts_with("NCCL's RAS (2.28.9): rank 1 of 3 on "), "{said:?}");
         assert!(ranks.awaited().is_none() && ranks.first.is_some());
         answer.join().unwrap();

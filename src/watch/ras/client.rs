@@ -197,7 +197,11 @@ impl Exchange {
     fn late(&self, until: Instant) -> Result<(), Failure> {
         match left(self.patience(until)) {
             Err(_) if self.patience(until) < until => Err(Failure::Silent),
-            in_time => in_time.map(drop),
+            Err(late) => Err(match protocol::foreign(&self.answer) {
+                Some(words) => Failure::Unreadable(Unreadable::Foreign(words)),
+                None => late,
+            }),
+            Ok(_) => Ok(()),
         }
     }
 

@@ -39,13 +39,23 @@ pub(super) fn question(patience: Duration) -> Vec<u8> {
     lines.into_bytes()
 }
 
+/// How a server greets.
+const GREETING: &[u8] = b"SERVER PROTOCOL ";
+
+/// Returns what another program has sent by now; `None` if that may be the start of an answer.
+pub(super) fn foreign(bytes: &[u8]) -> Option<String> {
+    let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let start = bytes.get(..GREETING.len()).unwrap_or(bytes);
+    (!GREETING.starts_with(start)).then(|| shown(first))
+}
+
 /// Reads everything that a server has sent.
 ///
 /// # Errors
 /// It is not an answer, or it is incomplete.
 pub(super) fn read(bytes: &[u8]) -> Result<Answer, Unreadable> {
     let (greeting, rest) = line(bytes);
-    if !greeting.starts_with(b"SERVER PROTOCOL ") {
+    if !greeting.starts_with(GREETING) {
         return Err(match greeting {
             b"" => Unreadable::Cut,
             words => Unreadable::Foreign(shown(words)),

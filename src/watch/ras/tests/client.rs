@@ -86,14 +86,20 @@ fn a_server_that_is_silent_slow_or_endless_does_not_hold_the_client() {
         let _ = stream.read_to_end(&mut Vec::new());
     };
     let slow = |mut stream: TcpStream| {
-        // A single byte from time to time is not an answer.
+        // A greeting, and a single byte from time to time, are not an answer.
+        let _ = stream.write_all(b"SERVER PROTOCOL 2\n");
         while stream.write_all(b"S").is_ok() {
             thread::sleep(Duration::from_millis(20));
         }
     };
     let endless = |mut stream: TcpStream| while stream.write_all(&[b'x'; 8192]).is_ok() {};
+    let foreign = |mut stream: TcpStream| {
+        let _ = stream.write_all(b"SSH-2.0-x\nmore");
+        let _ = stream.read_to_end(&mut Vec::new());
+    };
     for (serve, wanted) in [
         (until_closed as Serve, &[Failure::TooLate][..]),
+        (foreign, &[Failure::Unreadable(Unreadable::Foreign("SSH-2.0-x".to_owned()))]),
         (slow, &[Failure::TooLate]),
         (endless, &[Failure::TooLate, Failure::TooLong]),
     ] {
