@@ -285,11 +285,12 @@ impl PageData {
                     | What::Owes { node, .. }
                     | What::Unfit { node }
                     | What::Node { node, .. }
-                    | What::Flapping { node, .. }
-                    | What::Loopback(Loopback { node, .. }) => {
+                    | What::Flapping { node, .. } => {
                         self.marked.push((*node, rail));
                     }
-                    What::Duplicate(Duplicate { nodes, .. }) | What::Cut { nodes, .. } => {
+                    What::Duplicate(Duplicate { nodes, .. })
+                    | What::Loopback(Loopback { nodes, .. })
+                    | What::Cut { nodes, .. } => {
                         self.marked.extend(nodes.iter().map(|node| (*node, rail)));
                     }
                     What::Link { nodes } | What::Unsteady { nodes } => {

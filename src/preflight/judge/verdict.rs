@@ -311,7 +311,7 @@ impl Told {
             What::Unfit { node } => ("unfit", vec![*node]),
             What::Uneven { .. } => ("uneven", fault.accused()),
             What::Duplicate(shared) => ("duplicate-address", shared.nodes.clone()),
-            What::Loopback(own) => ("loopback-address", vec![own.node]),
+            What::Loopback(own) => ("loopback-address", own.nodes.clone()),
             What::Node { node, .. } => ("node", vec![*node]),
             What::Flapping { node, .. } => ("flapping", vec![*node]),
             What::Scattered { pairs, .. } => {

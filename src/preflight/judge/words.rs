@@ -148,9 +148,14 @@ pub(crate) fn duplicate(evidence: &Evidence, shared: &Duplicate) -> String {
 
 /// Returns a clause: `gpu-07 has a loopback address on rail 0 (lo), which no other node can reach: 127.0.0.1`.
 pub(crate) fn loopback(evidence: &Evidence, own: &Loopback) -> String {
-    let on = on(evidence, &Place::Rails(own.rails.clone()), &[own.node]);
-    let name = evidence.name(own.node);
-    format!("{name} has a loopback address{on}, which no other node can reach: {}", own.address)
+    let on = on(evidence, &Place::Rails(own.rails.clone()), &own.nodes);
+    let what = if own.nodes.len() == 1 { "has a loopback address" } else { "have loopback addresses" };
+    let addresses: Vec<String> = own.addresses.iter().take(NAMES).map(ToString::to_string).collect();
+    format!(
+        "{} {what}{on}, which no other node can reach: {}",
+        node_names(evidence, &own.nodes),
+        addresses.join(", ")
+    )
 }
 
 /// Returns a clause: `gpu-07 brings 7 rails, but the other 31 nodes bring 8`.

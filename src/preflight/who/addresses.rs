@@ -3,7 +3,7 @@
 //! over verbs. So a failure does not show that one of the two is faulty. If a node has a loopback address
 //! on a rail, the other nodes reach themselves there.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
@@ -94,13 +94,13 @@ pub struct Duplicate {
     pub addresses: Vec<IpAddr>,
 }
 
-/// A node that others cannot reach, because it has a loopback address.
+/// Nodes that others cannot reach, because they have loopback addresses on these rails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loopback {
-    pub node: u32,
+    pub nodes: Vec<u32>,
     pub rails: Vec<usize>,
-    /// The address on the first of these rails.
-    pub address: IpAddr,
+    /// Their addresses on the first of these rails, each once.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// The addresses at which other nodes cannot be sure to reach the node that has them.
@@ -116,7 +116,7 @@ impl WrongAddresses {
     pub fn of(members: &[Member]) -> WrongAddresses {
         let (duplicates, loopbacks) = (duplicates(members), loopbacks(members));
         let shared = duplicates.iter().flat_map(|one| one.nodes.iter().map(|node| (*node, &one.rails)));
-        let own = loopbacks.iter().map(|one| (one.node, &one.rails));
+        let own = loopbacks.iter().flat_map(|one| one.nodes.iter().map(|node| (*node, &one.rails)));
         let places: HashSet<(u32, usize)> =
             shared.chain(own).flat_map(|(node, rails)| rails.iter().map(move |rail| (node, *rail))).collect();
         let nodes = places.iter().map(|(node, _)| *node).collect();
@@ -148,14 +148,24 @@ fn loopbacks(members: &[Member]) -> Vec<Loopback> {
     if networks.len() < 2 {
         return Vec::new();
     }
-    let of = |(node, member): (u32, &Member)| {
+    let mut found: BTreeMap<Vec<usize>, (Vec<u32>, BTreeSet<IpAddr>)> = BTreeMap::new();
+    for (node, member) in (0..).zip(members) {
         let own = |rail: usize| Some((rail, member.addresses.rail(rail)?.addr()));
         let rails: Vec<(usize, IpAddr)> =
             (0..member.addresses.rails.len()).filter_map(own).filter(|(_, one)| one.is_loopback()).collect();
-        let address = rails.first()?.1;
-        Some(Loopback { node, rails: rails.into_iter().map(|(rail, _)| rail).collect(), address })
+        if let Some((_, address)) = rails.first() {
+            let rails = rails.iter().map(|(rail, _)| *rail).collect();
+            let (nodes, addresses) = found.entry(rails).or_default();
+            nodes.push(node);
+            addresses.insert(*address);
+        }
+    }
+    let loopback = |(rails, (nodes, addresses)): (Vec<usize>, (Vec<u32>, BTreeSet<IpAddr>))| Loopback {
+        nodes,
+        rails,
+        addresses: addresses.into_iter().collect(),
     };
-    (0..).zip(members).filter_map(of).collect()
+    found.into_iter().map(loopback).collect()
 }
 
 /// Returns the addresses that several nodes have.
@@ -202,8 +212,8 @@ fn network(member: &Member) -> [&str; 2] {
 }
 
 /// Finds the rails on which most nodes are in one subnet and some are not, and returns both groups for
-/// each of them. There may be routes between them. Link-local addresses and addresses without a subnet
-/// do not count.
+/// each of them. There may be routes between them. Link-local and loopback addresses, and
+/// addresses without a subnet, do not count.
 pub fn odd_subnets(members: &[Member]) -> Vec<(usize, BTreeMap<IpNet, Vec<u32>>)> {
     let rails = members.iter().map(|member| member.addresses.rails.len()).max().unwrap_or_default();
     let of = |rail: usize| {
@@ -225,6 +235,7 @@ fn subnet(address: IpNet) -> Option<IpNet> {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
+    let is_local = is_local || address.addr().is_loopback();
     (!is_local && address.prefix_len() < address.max_prefix_len()).then(|| address.trunc())
 }
 
@@ -306,6 +317,7 @@ mod tests {
         assert_eq!(of(&["10.0.0.1/24", "10.0.1.2/24", "10.0.2.3/24"]), none);
         assert_eq!(of(&["10.0.0.1/24", "10.0.1.2/24"]), none);
         assert_eq!(of(&["10.0.0.1/24", "10.0.0.2/24", "169.254.7.7/16", "10.0.9.1", ""]), none);
+        assert_eq!(of(&["10.0.0.1/24", "10.0.0.2/24", "127.0.0.1/8"]), none, "that is a fault of its own");
     }
 
     /// Packets to the address reach only node 2, so node 1 fails with all other nodes.
@@ -356,8 +368,32 @@ mod tests {
     }
 
     #[test]
+    fn nodes_with_a_loopback_address_are_one_fault() {
+        let on = |node: u32| member(&node.to_string(), "1", &["127.0.0.1/8", "10.0.0.1/24"]);
+        let mut members: Vec<Member> = (0..9).map(on).collect();
+        members[3] = member("3", "1", &["127.0.0.3/8", "10.0.0.1/24"]);
+        members.push(member("9", "1", &["10.0.0.9/24", "::1"]));
+        for (member, node) in members.iter_mut().zip(0..) {
+            member.name = format!("gpu-{node}");
+        }
+        let evidence = Evidence::new(members, 1);
+        let faults = culprit::faults(&evidence, &[]);
+        let own: Vec<_> = faults.iter().filter(|fault| matches!(fault.what, What::Loopback(_))).collect();
+        let [nine, one] = &own[..] else { panic!("{faults:?}") };
+        assert_eq!(nine.accused(), (0..9).collect::<Vec<u32>>());
+        assert_eq!(
+            words::fault(&evidence, nine),
+            "gpu-0..gpu-8 have loopback addresses on rail 0 (eth0), which no other node can reach: 127.0.0.1, 127.0.0.3"
+        );
+        assert_eq!(one.accused(), [9]);
+    }
+
+    #[test]
     fn loopback_addresses_are_right_within_one_network_namespace() {
-        let of = |members: &[Member]| WrongAddresses::of(members).loopbacks().len();
+        let of = |members: &[Member]| {
+            let wrong = WrongAddresses::of(members);
+            wrong.loopbacks().iter().map(|own| own.nodes.len()).sum::<usize>()
+        };
         let one = member("a", "1", &["127.0.0.1"]);
         assert_eq!(of(&[one.clone(), one.clone()]), 0);
         assert_eq!(of(&[one.clone(), one.clone(), Member::default()]), 0, "a node that never joined");

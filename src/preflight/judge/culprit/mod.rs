@@ -55,7 +55,7 @@ pub enum What {
     Unfit { node: u32 },
     /// These nodes have the same addresses on these rails.
     Duplicate(Duplicate),
-    /// The node has a loopback address on these rails.
+    /// These nodes have loopback addresses on these rails.
     Loopback(Loopback),
     /// The node fails with the nodes that it was tested with: with `failed` of `tried`.
     Node { node: u32, failed: usize, tried: usize },
@@ -101,9 +101,8 @@ impl Fault {
             | What::Owes { node, .. }
             | What::Unfit { node }
             | What::Node { node, .. }
-            | What::Flapping { node, .. }
-            | What::Loopback(Loopback { node, .. }) => vec![*node],
-            What::Cut { nodes, .. } => nodes.clone(),
+            | What::Flapping { node, .. } => vec![*node],
+            What::Cut { nodes, .. } | What::Loopback(Loopback { nodes, .. }) => nodes.clone(),
             What::Uneven { groups, usual: Some(usual) } => groups
                 .iter()
                 .filter(|(rails, _)| *rails != usual)

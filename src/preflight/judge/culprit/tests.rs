@@ -180,7 +180,7 @@ fn short(fault: &Fault, rails: usize) -> String {
         What::Unfit { node } => format!("unfit {node}"),
         What::Uneven { groups, .. } => format!("uneven {groups:?}"),
         What::Duplicate(shared) => format!("duplicate {:?} {at}", shared.nodes),
-        What::Loopback(own) => format!("loopback {} {at}", own.node),
+        What::Loopback(own) => format!("loopback {:?} {at}", own.nodes),
         What::Node { node, .. } => format!("node {node} {at}"),
         What::Link { nodes } => format!("link {nodes:?} {at}"),
         What::Cut { nodes, .. } => format!("cut {:?} {at}", nodes.iter().collect::<BTreeSet<_>>()),
