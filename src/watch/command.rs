@@ -17,6 +17,7 @@ use crate::json;
 use crate::sys::exec::PreparedExec;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::{environ, memfd, signals};
+use crate::text::{shortened, visible};
 
 /// The command is killed after this time.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -32,6 +33,8 @@ pub(super) struct OnFinding {
     waiting: VecDeque<Vec<u8>>,
     /// The running command, and when it is killed. Only one runs at a time.
     running: Option<(Pid, Instant)>,
+    /// Where the process that is to become the command says why it cannot.
+    not_executed: Option<File>,
     has_told: bool,
     /// The limits of open files that the command gets, if the watcher has raised its own.
     files: Option<(rlim_t, rlim_t)>,
@@ -41,7 +44,14 @@ impl OnFinding {
     /// Empty words start nothing.
     pub(super) fn new(words: Vec<String>, files: Option<(rlim_t, rlim_t)>) -> OnFinding {
         let command = words.into_iter().filter_map(|word| CString::new(word).ok()).collect();
-        OnFinding { command, waiting: VecDeque::new(), running: None, has_told: false, files }
+        OnFinding {
+            command,
+            waiting: VecDeque::new(),
+            running: None,
+            not_executed: None,
+            has_told: false,
+            files,
+        }
     }
 
     pub(super) fn take(&mut self, finding: &Finding) {
@@ -67,7 +77,11 @@ impl OnFinding {
                     }
                 }
                 Reaped::Ended(_, Ended::Exited(code)) => {
-                    failed = (code != 0).then(|| format!("exited with code {code}"));
+                    failed =
+                        (code != 0).then(|| match self.not_executed().filter(|_| code == NOT_EXECUTED) {
+                            Some(error) => format!("cannot be executed: {}", error.desc()),
+                            None => format!("exited with code {code}"),
+                        });
                     self.running = None;
                 }
                 Reaped::Ended(_, Ended::Killed(signal)) => {
@@ -86,7 +100,11 @@ impl OnFinding {
             }
         }
         let failed = failed.filter(|_| !std::mem::replace(&mut self.has_told, true))?;
-        Some(format!("the command of the key on-finding {failed}. Later failures of it are not reported."))
+        let name = self.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let name = visible(&shortened(&name));
+        Some(format!(
+            "the command of the key on-finding, {name}, {failed}. Later failures of it are not reported."
+        ))
     }
 
     /// Returns when the command must be killed.
@@ -94,10 +112,20 @@ impl OnFinding {
         self.running.map(|(_, until)| until)
     }
 
-    fn start(&self, finding: &[u8]) -> Result<Pid, Errno> {
+    /// Returns why the last process has not become the command.
+    fn not_executed(&self) -> Option<Errno> {
+        let mut error = [0; 4];
+        self.not_executed.as_ref()?.read_exact_at(&mut error, 0).ok()?;
+        Some(Errno::from_raw(i32::from_le_bytes(error)))
+    }
+
+    fn start(&mut self, finding: &[u8]) -> Result<Pid, Errno> {
         // Unlike a pipe, a file cannot fill up if the command does not read it.
         let input = File::from(memfd::create(c"finding", MFdFlags::empty())?);
         input.write_all_at(finding, 0).map_err(|_| Errno::ENOSPC)?;
+        // Without it, the exit code is all that is known.
+        self.not_executed = memfd::create(c"not-executed", MFdFlags::MFD_CLOEXEC).ok().map(File::from);
+        let not_executed = self.not_executed.as_ref();
         let watcher = Pid::this();
         let mut image = PreparedExec::new(self.command.clone(), environ::entries());
         let files = self.files;
@@ -110,7 +138,8 @@ impl OnFinding {
             // Standard output is the job's alone.
             if dup2_stdin(&input).and_then(|()| dup2_stdout(std::io::stderr())).is_ok() {
                 signals::unblock_all();
-                image.exec();
+                let error = image.exec() as i32;
+                let _ = not_executed.map(|file| file.write_all_at(&error.to_le_bytes(), 0));
             }
             NOT_EXECUTED
         })
@@ -164,8 +193,16 @@ mod tests {
         assert_eq!(
             said,
             [
-                "the command of the key on-finding exited with code 127. Later failures of it are not reported."
+                "the command of the key on-finding, /no/such/command, cannot be executed: No such file or directory. Later failures of it are not reported."
             ]
+        );
+        // A shell's own code.
+        let mut hook = command(&["sh", "-c", "exit 127"]);
+        hook.take(&finding);
+        let said = until_done(&mut hook);
+        assert!(
+            said[0].starts_with("the command of the key on-finding, sh, exited with code 127."),
+            "{said:?}"
         );
     }
 
