@@ -124,7 +124,17 @@ pub(super) fn run(
                 if let Some(Err(why)) = run.map(watcher)
                     && run.is_some_and(|run| run.unwatched != Some(Unwatched::NoPort))
                 {
-                    writeln!(out, "no watcher: {why}")?;
+                    match why.as_str() {
+                        UNSEEN => writeln!(out, "{why}")?,
+                        why => writeln!(out, "no watcher: {why}")?,
+                    }
+                }
+                // An init of ours has the counters, unless no port is used.
+                if let Some(run) = run.filter(|run| run.unwatched.is_none())
+                    && so_far.is_none()
+                    && was_to_watch(run.pid).is_none()
+                {
+                    writeln!(out, "{NO_ACCOUNT}")?;
                 }
             }
             Some(why) => writeln!(out, "not ready: {}", visible(why))?,
@@ -144,6 +154,12 @@ pub(super) fn run(
     Ok(if why.is_none() { 0 } else { NOT_READY })
 }
 
+/// Why no watcher is shown to a user who may not look into the container's init. There may be one.
+const UNSEEN: &str = "rdma-init cannot see the watcher as this user";
+
+const NO_ACCOUNT: &str = "no account: this user cannot look into the container's init, which has the counters at the start. \
+                          Run rdma-init status as the user of the init.";
+
 /// Returns the process that watches the ports of a job that runs, or why there is none.
 fn watcher(run: &Run) -> Result<i32, String> {
     match (run.unwatched, run.watcher()) {
@@ -152,7 +168,7 @@ fn watcher(run: &Run) -> Result<i32, String> {
         (None, None) => Err(match was_to_watch(run.pid) {
             Some(true) => "it has ended, and rdma-init does not start it again. The job runs on without it",
             Some(false) => "the job's ports show neither a state nor a counter",
-            None => "none is visible to this user. Run rdma-init status as the user of the container's init",
+            None => UNSEEN,
         }
         .to_owned()),
     }

@@ -88,8 +88,14 @@ fn a_gid_whose_index_becomes_roce_v1_has_moved() {
 
 /// Runs `status` in the container of this PID 1.
 fn status(pid: i32, json: bool) -> String {
+    status_as(&[], pid, json)
+}
+
+/// Does the same with a program before it, which changes the user.
+fn status_as(user: &[&str], pid: i32, json: bool) -> String {
     let mut enter = Command::new("nsenter");
-    enter.args(["--target", &pid.to_string(), "--pid", "--mount", "--net"]).arg(binary()).arg("status");
+    enter.args(["--target", &pid.to_string(), "--pid", "--mount", "--net"]).args(user);
+    enter.arg(binary()).arg("status");
     enter.args(json.then_some("--json")).env_clear().env("PATH", "/usr/bin:/bin");
     enter.env("RDMA_INIT_CONFIG", "/dev/null").env("RDMA_INIT_STATE_DIR", "/dev/shm/state");
     let entered = enter.output().unwrap();
@@ -112,12 +118,20 @@ fn status_says_whether_it_runs_and_why_not() {
     let document: Value = serde_json::from_str(&status(running.pid, true)).unwrap();
     assert!(document["watcher"].is_number() && document["no_watcher"].is_null(), "{document}");
     assert!(!status(running.pid, false).contains("no watcher"));
+    // Another user may not look into the init.
+    let other = ["setpriv", "--reuid", "65533", "--clear-groups"];
+    let said = status_as(&other, running.pid, false);
+    let no_account = "\nno account: this user cannot look into the container's init, ";
+    assert!(said.contains(no_account) && !said.contains("watcher"), "{said}");
     send(outside, libc::SIGKILL);
     poll_until("it is gone", || {
         (!children(running.pid).contains(&outside) || is_zombie(outside)).then_some(())
     });
     let ended = "it has ended, and rdma-init does not start it again. The job runs on without it";
     assert!(status(running.pid, false).contains(&format!("\nno watcher: {ended}\n")));
+    let said = status_as(&other, running.pid, false);
+    assert!(said.contains("\nrdma-init cannot see the watcher as this user\n"), "{said}");
+    assert!(said.contains(no_account) && !said.contains("no watcher"), "{said}");
     stop(running);
     let why = "watch is \"off\"";
     let running = shown(&["--watch", "off"]);
@@ -327,7 +341,9 @@ fn the_failure_of_that_command_is_told_once() {
         host.port("state", "4: ACTIVE");
         running.wait_for_error("mlx5_0 is active again");
     }
-    running.wait_for_error("the command of the key on-finding exited with code 127.");
+    running.wait_for_error(
+        "the command of the key on-finding, /no/such/command, cannot be executed: No such file or directory.",
+    );
     let said = stop(running);
     assert_eq!(said.matches("on-finding").count(), 1, "{said}");
 }
