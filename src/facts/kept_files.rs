@@ -60,7 +60,7 @@ impl KeptFiles {
         let file = match open() {
             Ok(file) => file,
             Err(errno) => {
-                if errno == Errno::ENOENT {
+                if errno == Errno::ENOENT && !may_come_back(Path::new(&path)) {
                     files.insert(path, Err(errno));
                 }
                 return Err(errno);
@@ -105,6 +105,15 @@ impl Reader {
             None => short_text(&open()?),
         }
     }
+}
+
+/// Returns whether an attribute that is not there may be there at the next look: the others are those of other drivers.
+fn may_come_back(path: &Path) -> bool {
+    let is_named = |path: &Path, names: &[&str]| {
+        path.file_name().is_some_and(|name| names.iter().any(|other| name == *other))
+    };
+    is_named(path, &["state", "rate"])
+        || path.parent().is_some_and(|folder| is_named(folder, &["gids", "types", "ndevs"]))
 }
 
 /// Returns the text of an attribute from its start, wherever the last reading has ended.
@@ -158,6 +167,24 @@ mod tests {
         assert_eq!(text(File::open(root.path("x")).map_err(errno)), Err(Errno::ENOENT));
         kept.forget_below(&root.path(""));
         assert_eq!(text(File::open(root.path("x")).map_err(errno)), Ok("1".to_owned()));
+    }
+
+    #[test]
+    fn what_every_port_has_is_looked_for_again() {
+        let root = FakeRoot::new();
+        let kept = KeptFiles::new();
+        for (name, found) in [
+            ("p/state", true),
+            ("p/rate", true),
+            ("p/gids/3", true),
+            ("p/gid_attrs/types/3", true),
+            ("p/hw_counters/x", false),
+        ] {
+            let text = || kept.text(root.path(name), || File::open(root.path(name)).map_err(errno));
+            assert_eq!(text(), Err(Errno::ENOENT));
+            root.file(name, "1");
+            assert_eq!(text().is_ok(), found, "{name}");
+        }
     }
 
     #[test]

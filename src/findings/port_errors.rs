@@ -11,8 +11,9 @@ use crate::text::{condensed, counted, duration, grouped, visible};
 pub(crate) struct PortRises {
     pub hca: String,
     pub port: u32,
-    /// Whether the port was ACTIVE at the start but not at the end.
+    /// Whether the port was ACTIVE at the start but not at the end, and whether it is gone.
     pub is_lost: bool,
+    pub is_gone: bool,
     pub rises: Vec<Rise>,
 }
 
@@ -20,7 +21,7 @@ impl PortRises {
     /// Returns what a port has counted between two looks.
     pub(crate) fn between(hca: &str, port: u32, before: &PortErrors, now: &PortErrors) -> PortRises {
         let (is_lost, rises) = (now.is_lost_since(before), now.since(before));
-        PortRises { hca: hca.to_owned(), port, is_lost, rises }
+        PortRises { hca: hca.to_owned(), port, is_lost, is_gone: now.is_gone(), rises }
     }
 }
 
@@ -70,16 +71,20 @@ impl Threshold {
 
 /// Returns the findings, the worst first. Ports with the same trouble share a finding.
 pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
-    let lost: Vec<&PortRises> = ports.iter().filter(|port| port.is_lost).collect();
-    let lost = (!lost.is_empty()).then(|| of_lost(&lost));
+    let lost = [false, true].into_iter().filter_map(|is_gone| {
+        let lost = ports.iter().filter(|port| port.is_lost && port.is_gone == is_gone);
+        let lost: Vec<&PortRises> = lost.collect();
+        (!lost.is_empty()).then(|| of_lost(&lost, is_gone))
+    });
     let kinds = [Id::LinkDown, Id::EndedQueuePairs, Id::LinkErrors, Id::LostPackets];
-    lost.into_iter().chain(kinds.into_iter().filter_map(|id| finding(id, ports, time))).collect()
+    lost.chain(kinds.into_iter().filter_map(|id| finding(id, ports, time))).collect()
 }
 
-fn of_lost(ports: &[&PortRises]) -> Finding {
+fn of_lost(ports: &[&PortRises], are_gone: bool) -> Finding {
     let names: Vec<&str> = ports.iter().map(|port| port.hca.as_str()).collect();
     let (was, is) = if names.len() == 1 { ("was", "is") } else { ("were", "are") };
-    let message = format!("{} {was} ACTIVE at first, but no longer {is}.", visible(&condensed(&names)));
+    let end = if are_gone { format!("{is} gone now") } else { format!("no longer {is}") };
+    let message = format!("{} {was} ACTIVE at first, but {end}.", visible(&condensed(&names)));
     Finding::warning(Id::LinkDown, message).about_ports(ids(ports)).with_fix(FIX_OF_LINK)
 }
 
@@ -96,15 +101,22 @@ fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
     }
     let about: Vec<&PortRises> = told.iter().map(|(_, port)| *port).collect();
     let by_text = grouped(told.into_iter().map(|(text, port)| (text, port.hca.clone())));
-    let parts = by_text.into_iter().map(|(text, hcas)| format!("{}: {text}", visible(&condensed(&hcas))));
+    let parts = by_text.into_iter().map(|(text, hcas)| {
+        let names = visible(&condensed(&hcas));
+        match (id, hcas.len()) {
+            (Id::LinkDown, 1) => format!("{names}, {text}"),
+            (Id::LinkDown, _) => format!("{names}, {text} each"),
+            _ => format!("{names}: {text}"),
+        }
+    });
     let parts = parts.collect::<Vec<_>>().join("; ");
     let (severity, what, fix) = match id {
-        Id::LinkDown => (Severity::Warning, "The link went down", FIX_OF_LINK),
-        Id::EndedQueuePairs => (Severity::Warning, "Queue pairs failed", FIX_OF_QUEUE_PAIRS),
-        Id::LinkErrors => (Severity::Warning, "The link had errors", FIX_OF_LINK),
-        _ => (Severity::Info, "Packets were sent again", FIX_OF_LOSS),
+        Id::LinkDown => (Severity::Warning, "The link went down within", FIX_OF_LINK),
+        Id::EndedQueuePairs => (Severity::Warning, "Queue pairs failed in", FIX_OF_QUEUE_PAIRS),
+        Id::LinkErrors => (Severity::Warning, "The link had errors in", FIX_OF_LINK),
+        _ => (Severity::Info, "Packets were sent again in", FIX_OF_LOSS),
     };
-    let message = format!("{what} in {}: {parts}.", duration(time));
+    let message = format!("{what} {}: {parts}.", duration(time));
     Some(Finding { severity, ..Finding::info(id, message) }.about_ports(ids(&about)).with_fix(fix))
 }
 
@@ -160,6 +172,7 @@ mod tests {
             hca: format!("mlx5_{n}"),
             port: 1,
             is_lost: false,
+            is_gone: false,
             rises: rises.iter().map(rise).collect(),
         }
     }
@@ -189,11 +202,26 @@ mod tests {
         let once = [(Trouble::LinkDown, "link_downed", 1)];
         let all = [port(1, &down), port(2, &down), port(4, &full), port(5, &once), port(6, &[])];
         let message =
-            "The link went down in 1h: mlx5_1, mlx5_2: 3 times; mlx5_4: at least 255 times; mlx5_5: 1 time.";
+            "The link went down within 1h: mlx5_1, mlx5_2, 3 times each; mlx5_4, at least 255 times; mlx5_5, 1 time.";
         assert_eq!(said(&all, 3600), [(Id::LinkDown, Severity::Warning, message.to_owned())]);
         let about = &findings(&all, HOUR)[0].about.ports;
         let about: Vec<&str> = about.iter().map(String::as_str).collect();
         assert_eq!(about, ["mlx5_1:1", "mlx5_2:1", "mlx5_4:1", "mlx5_5:1"]);
+    }
+
+    #[test]
+    fn a_device_that_is_gone_is_not_called_inactive() {
+        let lost = |n| PortRises { is_lost: true, ..port(n, &[]) };
+        let gone = |n| PortRises { is_gone: true, ..lost(n) };
+        let told: Vec<String> =
+            said(&[lost(1), gone(2), gone(3)], 600).into_iter().map(|(_, _, message)| message).collect();
+        assert_eq!(
+            told,
+            [
+                "mlx5_1 was ACTIVE at first, but no longer is.",
+                "mlx5_2, mlx5_3 were ACTIVE at first, but are gone now."
+            ]
+        );
     }
 
     #[test]

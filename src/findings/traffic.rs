@@ -32,15 +32,20 @@ pub(crate) const MUCH: CounterValue = CounterValue { bytes: Some(1 << 30), packe
 pub(crate) const BUSY_FOR_ONE_IDLE: usize = 3;
 
 /// Returns the finding, if the counters show that no port has moved data, or only a few ports have.
-pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
+/// `is_cut_short`: the job failed, or was stopped.
+pub(crate) fn finding(moved: &[PortTraffic], ran: Duration, is_cut_short: bool) -> Option<Finding> {
     if moved.is_empty() || moved.iter().any(|port| !port.traffic.is_amount_known()) {
         return None;
     }
     if moved.iter().any(has_moved) {
         return idle(moved, ran);
     }
+    let why = match is_cut_short {
+        true => "the job has not begun to communicate, ran on sockets, or ran on this node alone",
+        false => "the job ran on sockets, or on this node alone",
+    };
     let message = format!(
-        "RDMA was planned, but no data has moved over {} in {}: the job ran on sockets, or on this node alone.",
+        "RDMA was planned, but no data has moved over {} in {}: {why}.",
         names(moved),
         duration(ran)
     );
@@ -110,7 +115,7 @@ mod tests {
                 ..port(*is_infiniband, Some(*bytes), None)
             };
             let moved: Vec<PortTraffic> = of.iter().enumerate().map(moved).collect();
-            let finding = finding(&moved, Duration::from_secs(3600));
+            let finding = finding(&moved, Duration::from_secs(3600), false);
             finding.map(|finding| (finding.id, finding.about.ports.into_iter().collect::<Vec<_>>().join(" ")))
         };
         let (busy, idle) = ((false, 5 << 30), (false, 0));
@@ -129,7 +134,7 @@ mod tests {
         assert_eq!(named(&[busy, busy, busy, (false, 1)]), None);
         let packets = |packets| port(false, None, Some(packets));
         let all = [packets(1 << 30), packets(1 << 30), packets(1 << 30), packets(0)];
-        let message = finding(&all, Duration::from_secs(3600)).unwrap().message;
+        let message = finding(&all, Duration::from_secs(3600), false).unwrap().message;
         assert!(message.starts_with("No data has moved over mlx5_1 in 1h, while"), "{message}");
     }
 
@@ -140,13 +145,13 @@ mod tests {
             traffic: Traffic { requests: Some(requests), ..Traffic::default() },
             ..port(false, None, None)
         };
-        assert_eq!(finding(&[requests(0)], Duration::from_secs(90)), None);
-        assert_eq!(finding(&[requests(1 << 30), requests(0)], Duration::from_secs(90)), None);
+        assert_eq!(finding(&[requests(0)], Duration::from_secs(90), false), None);
+        assert_eq!(finding(&[requests(1 << 30), requests(0)], Duration::from_secs(90), false), None);
     }
 
     #[test]
     fn the_finding_needs_every_visible_port_to_be_idle() {
-        let is_told = |ports: &[PortTraffic]| finding(ports, Duration::from_secs(90)).is_some();
+        let is_told = |ports: &[PortTraffic]| finding(ports, Duration::from_secs(90), false).is_some();
         assert!(!is_told(&[]));
         assert!(is_told(&[port(false, Some(0), Some(0))]));
         assert!(is_told(&[port(false, None, Some(0)), port(true, Some(4096), Some(16))]));
@@ -154,9 +159,15 @@ mod tests {
         assert!(!is_told(&[port(false, None, Some(1))]));
         assert!(!is_told(&[port(true, Some(1 << 20), None)]));
         assert!(!is_told(&[port(false, Some(0), None), port(false, None, None)]));
+        let told = |is_cut_short| {
+            let ran = Duration::from_millis(90_400);
+            finding(&[port(false, Some(0), Some(0))], ran, is_cut_short).unwrap().message
+        };
+        let told_at_all = "RDMA was planned, but no data has moved over mlx5_1 in 1m 30s: the job ";
+        assert_eq!(told(false), format!("{told_at_all}ran on sockets, or on this node alone."));
         assert_eq!(
-            finding(&[port(false, Some(0), Some(0))], Duration::from_millis(90_400)).unwrap().message,
-            "RDMA was planned, but no data has moved over mlx5_1 in 1m 30s: the job ran on sockets, or on this node alone."
+            told(true),
+            format!("{told_at_all}has not begun to communicate, ran on sockets, or ran on this node alone.")
         );
     }
 }

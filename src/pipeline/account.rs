@@ -25,7 +25,7 @@ pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
     if now.is_none() {
         log.warn("The HCAs did not answer when the command had ended: a driver hangs.");
     }
-    let watcher = Watcher { has_ended: at_end.watcher_ended, interval: watch.interval };
+    let watcher = Watcher { has_ended: at_end.watcher_ended, interval: watch.interval, after: watch.after };
     let seen = at_end.seen.as_ref().and_then(|(at, seen)| Some((*at, json::read(seen).ok()?)));
     let Some(account) = Account::new(&ports, seen, now.as_deref(), at_end.ran, watcher) else {
         return AccountOutcome::Sound;
@@ -48,11 +48,12 @@ pub(crate) fn account_so_far(command: i32, has_ended: bool) -> Option<Account> {
     let (supervisor, memory) = HandoffMemory::beside(command)?;
     let Note { ports, watch, .. } = json::read(&memory.ports()?).ok()?;
     let ran = Duration::from_secs(age(started(supervisor)?)?).saturating_sub(memory.prepared());
-    let seen = memory.seen();
-    // The watcher's last look is recent. Without it, a driver that hangs must not hold up a probe.
-    let now = if seen.is_none() { Some(looks_within(STATUS_PATIENCE, &ports)?) } else { None };
-    let seen = seen.and_then(|(at, seen)| Some((at, json::read(&seen).ok()?)));
-    Account::new(&ports, seen, now.as_deref(), ran, Watcher { has_ended, interval: watch.interval })
+    let seen = memory.seen().and_then(|(at, seen)| Some((at, json::read(&seen).ok()?)));
+    let watcher = Watcher { has_ended, interval: watch.interval, after: watch.after };
+    // A driver that hangs must not hold up a probe.
+    let last_look = seen.as_ref().map(|(at, _)| *at);
+    let now = if watcher.is_recent(last_look, ran) { None } else { looks_within(STATUS_PATIENCE, &ports) };
+    Account::new(&ports, seen, now.as_deref(), ran, watcher)
 }
 
 /// Returns whether this command's supervisor has ports for a watcher; `None` if it cannot be asked.

@@ -8,7 +8,7 @@ use crate::facts::port_errors::{Rise, Trouble};
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id};
 use crate::text::{amount, condensed, counted, duration, visible};
-use crate::watch::account::{Account, Rail, Unit, Watched};
+use crate::watch::account::{Account, Ago, Rail, Unit, Watched};
 
 /// When the account is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ fn unseen(account: &Account, when: When) -> Option<String> {
     if at.is_zero() {
         return Some(format!("The watcher ended before its first look; {REST}"));
     }
-    let before = duration(Duration::from_secs(account.ran.saturating_sub(at).as_secs().max(1)));
+    let before = in_seconds(account.ran.saturating_sub(at));
     Some(match when {
         When::Running => format!("The watcher has not looked for {before}; {REST}"),
         When::AtEnd => format!("The watcher's last look was {before} before the end; {REST}"),
@@ -121,6 +121,10 @@ fn troubles(account: &Account, rail: &Rail, when: When) -> Vec<String> {
     } else if rail.is_lost {
         told.push("it is no longer active".to_owned());
     }
+    let removals = rail.removals as usize;
+    if removals > usize::from(rail.is_gone) {
+        told.push(format!("its device was gone {}", counted(removals, "time")));
+    }
     let (downs, is_least) = rail.downs;
     if downs > 0 {
         let last = rail.down_ago.filter(|_| !rail.is_lost).map(|ago| last(ago, when)).unwrap_or_default();
@@ -130,11 +134,21 @@ fn troubles(account: &Account, rail: &Rail, when: When) -> Vec<String> {
     told
 }
 
-fn last(ago: Duration, when: When) -> String {
+fn last(ago: Ago, when: When) -> String {
+    let [least, most] = [ago.least, ago.most].map(in_seconds);
     match when {
-        When::Running => format!(", last seen down {} ago", duration(ago)),
-        When::AtEnd => format!(", last seen down {} before the end", duration(ago)),
+        When::Running if ago.least == ago.most => format!(", last seen down {least} ago"),
+        When::AtEnd if ago.least == ago.most => format!(", last seen down {least} before the end"),
+        When::Running if ago.least.is_zero() => format!(", last some time in the last {most}"),
+        When::AtEnd if ago.least.is_zero() => format!(", last some time in the last {most} of the job"),
+        When::Running => format!(", last between {most} and {least} ago"),
+        When::AtEnd => format!(", last between {most} and {least} before the end"),
     }
+}
+
+/// Looks are seconds apart, so that parts of a second mean nothing.
+fn in_seconds(time: Duration) -> String {
+    duration(Duration::from_secs(time.as_secs().max(1)))
 }
 
 fn trouble(rise: &Rise) -> String {
@@ -216,6 +230,7 @@ struct RailDocument {
     lost: bool,
     gone: bool,
     downs: u64,
+    removals: u32,
     down_seconds_ago: Option<f64>,
     errors: Vec<ErrorDocument>,
 }
@@ -265,7 +280,8 @@ fn rail_document(account: &Account, rail: &Rail) -> RailDocument {
         lost: rail.is_lost,
         gone: rail.is_gone,
         downs: rail.downs.0,
-        down_seconds_ago: rail.down_ago.map(|ago| ago.as_secs_f64()),
+        removals: rail.removals,
+        down_seconds_ago: rail.down_ago.map(|ago| ago.most.as_secs_f64()),
         errors: rail.rises.iter().map(error).collect(),
     }
 }
@@ -285,12 +301,18 @@ mod tests {
             is_lost: false,
             is_gone: false,
             downs: (0, false),
+            removals: 0,
             down_ago: None,
         }
     }
 
+    fn ago(least: u64, most: u64) -> Ago {
+        Ago { least: Duration::from_millis(least), most: Duration::from_millis(most) }
+    }
+
     fn account(rails: Vec<Rail>) -> Account {
-        Account { ran: Duration::from_secs(3600), rails, watched: Watched::Throughout }
+        let beginning = Duration::from_secs(60);
+        Account { ran: Duration::from_secs(3600), rails, watched: Watched::Throughout, beginning }
     }
 
     fn said(rails: Vec<Rail>) -> Vec<String> {
@@ -343,7 +365,7 @@ mod tests {
         let rise = |trouble, counter, count| Rise { trouble, counter, count, is_least: false };
         let flapped = Rail {
             downs: (3, false),
-            down_ago: Some(Duration::from_secs(4)),
+            down_ago: Some(ago(4349, 4349)),
             rises: vec![
                 rise(Trouble::LinkDown, "link_downed", 3),
                 rise(Trouble::NoAnswer, "req_transport_retries_exceeded", 4),
@@ -356,7 +378,8 @@ mod tests {
             is_gone: true,
             downs: (1, true),
             moved: Traffic::default(),
-            down_ago: Some(Duration::ZERO),
+            down_ago: Some(ago(0, 0)),
+            removals: 1,
             ..rail("a_2", 0)
         };
         let flaps = "its link went down 3 times, last seen down 4s before the end; 4 queue pairs failed without an answer from the peer";
@@ -378,6 +401,31 @@ mod tests {
                 "a_2: its device is gone; its link went down at least 1 time"
             ]
         );
+    }
+
+    #[test]
+    fn no_time_is_told_that_is_not_known() {
+        let told = |ago, when| {
+            let flapped = Rail { downs: (1, false), down_ago: Some(ago), ..rail("a_1", 0) };
+            let said = lines(&account(vec![flapped]), when, &[]).remove(0);
+            said.split_once("1 time, last ").unwrap().1.to_owned()
+        };
+        assert_eq!(told(ago(0, 17_200), When::AtEnd), "some time in the last 17s of the job");
+        assert_eq!(told(ago(0, 17_200), When::Running), "some time in the last 17s");
+        assert_eq!(told(ago(7300, 17_320), When::AtEnd), "between 17s and 7s before the end");
+        assert_eq!(told(ago(7300, 17_320), When::Running), "between 17s and 7s ago");
+        assert_eq!(told(ago(20, 20), When::AtEnd), "seen down 1s before the end");
+    }
+
+    #[test]
+    fn a_removed_device_is_no_link_that_went_down() {
+        let gone = |removals, is_gone| {
+            said(vec![Rail { removals, is_gone, is_lost: is_gone, ..rail("a_1", 0) }]).remove(0)
+        };
+        let moved = "a_1 sent 0 bytes and received 0 bytes";
+        assert_eq!(gone(1, true), format!("{moved}: its device is gone"));
+        assert_eq!(gone(2, true), format!("{moved}: its device is gone; its device was gone 2 times"));
+        assert_eq!(gone(1, false), format!("{moved}: its device was gone 1 time"));
     }
 
     #[test]

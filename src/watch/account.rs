@@ -19,6 +19,8 @@ pub(crate) struct Seen {
     ports: Vec<SeenPort>,
     /// Whether something was taken; before, there is nothing to keep.
     has_begun: bool,
+    /// When it looked last.
+    looked_at: Duration,
 }
 
 /// Sums over the looks, because a counter may begin anew in between.
@@ -31,9 +33,17 @@ struct SeenPort {
     /// Whether the port was active at the start, and is not now.
     is_lost: bool,
     is_gone: bool,
-    /// How often it was no longer active, or gone, and when it was found so last, since the start.
+    /// How often its link was found down, and how often its device was found gone.
     losses: u32,
-    lost_at: Option<Duration>,
+    removals: u32,
+    down_at: Option<SeenDown>,
+}
+
+/// When a link was down last, since the start: between two looks if only a counter shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct SeenDown {
+    from: Duration,
+    to: Duration,
 }
 
 impl SeenPort {
@@ -57,9 +67,10 @@ impl Seen {
             is_lost: false,
             is_gone: false,
             losses: 0,
-            lost_at: None,
+            removals: 0,
+            down_at: None,
         };
-        Seen { ports: ports.iter().map(port).collect(), has_begun: false }
+        Seen { ports: ports.iter().map(port).collect(), has_begun: false, looked_at: Duration::ZERO }
     }
 
     /// Takes what the watcher sees of the ports, in their order, at this time since the start. Returns whether that is
@@ -68,17 +79,22 @@ impl Seen {
         let mut is_new = !std::mem::replace(&mut self.has_begun, true);
         for ((seen, port), now) in self.ports.iter_mut().zip(ports).zip(looks) {
             let is_lost = now.errors.is_lost_since(&port.first.errors);
-            if is_lost && !seen.is_lost {
-                seen.losses = seen.losses.saturating_add(1);
+            match is_lost && now.errors.is_gone() {
+                true if !seen.is_gone => seen.removals = seen.removals.saturating_add(1),
+                false if is_lost && !seen.is_lost => seen.losses = seen.losses.saturating_add(1),
+                _ => {}
             }
             let mut rises = now.errors.since(&seen.last.errors);
             rises.retain(|rise| rise.trouble == Trouble::LinkDown);
-            if is_lost || !rises.is_empty() {
-                seen.lost_at = Some(at);
+            if is_lost && !now.errors.is_gone() {
+                seen.down_at = Some(SeenDown { from: at, to: at });
+            } else if !rises.is_empty() {
+                seen.down_at = Some(SeenDown { from: self.looked_at, to: at });
             }
             is_new |= is_lost || *now != seen.last;
             seen.add(port, now);
         }
+        self.looked_at = at;
         is_new
     }
 }
@@ -97,8 +113,17 @@ pub(crate) struct Rail {
     /// How often its link went down, by the counter or as the watcher has seen it, and whether it was at least so
     /// often.
     pub downs: (u64, bool),
-    /// How long ago the watcher has seen it down or gone last.
-    pub down_ago: Option<Duration>,
+    /// How often the watcher has found its device gone.
+    pub removals: u32,
+    /// How long ago its link was down last, if the watcher knows.
+    pub down_ago: Option<Ago>,
+}
+
+/// How long ago something was: so long, or between the two if only the looks around it are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ago {
+    pub least: Duration,
+    pub most: Duration,
 }
 
 /// What the ports have moved and counted in the time that the job has run.
@@ -107,6 +132,8 @@ pub(crate) struct Account {
     pub ran: Duration,
     pub rails: Vec<Rail>,
     pub watched: Watched,
+    /// For how long at least a job runs that moves data.
+    pub beginning: Duration,
 }
 
 /// For how long the watcher has seen what happened on the ports.
@@ -126,12 +153,19 @@ pub(crate) struct Watcher {
     pub has_ended: bool,
     /// How often it looks.
     pub interval: Duration,
+    /// How long traffic may pause before it reports that.
+    pub after: Duration,
 }
 
 impl Watcher {
     /// A watcher looks at least this often, unless it hangs: a look itself may take long.
     fn longest_pause(self) -> Duration {
         3 * self.interval + Duration::from_secs(5)
+    }
+
+    /// Returns whether its last look, at this time since the start, shows the ports as they are.
+    pub(crate) fn is_recent(self, last_look: Option<Duration>, ran: Duration) -> bool {
+        self.watched(last_look, ran) == Watched::Throughout
     }
 
     fn watched(self, last_look: Option<Duration>, ran: Duration) -> Watched {
@@ -144,7 +178,7 @@ impl Watcher {
     }
 }
 
-/// A job that fails or is stopped in this time may not have begun to communicate. torchrun alone waits 30 s for nodes
+/// A job that ends in this time may not have begun to communicate. torchrun alone waits 30 s for nodes
 /// that are late (`last_call_timeout` of its rendezvous); then the ranks import their framework and make communicators.
 const BEGINNING: Duration = Duration::from_secs(60);
 
@@ -168,7 +202,8 @@ impl Account {
     ) -> Option<Account> {
         let seen = seen.filter(|(_, seen)| seen.ports.len() == ports.len());
         let watched = watcher.watched(seen.as_ref().map(|(at, _)| *at), ran);
-        let seen = seen.map(|(_, seen)| seen);
+        // A look that shows nothing new is not saved, but its time is.
+        let seen = seen.map(|(at, seen)| Seen { looked_at: at, ..seen });
         let mut seen = match now {
             None => seen?,
             Some(_) => seen.unwrap_or_else(|| Seen::new(ports)),
@@ -182,7 +217,7 @@ impl Account {
             None => {}
         }
         let rails = ports.iter().zip(seen.ports).map(|(port, seen)| Rail::new(port, seen, ran)).collect();
-        Some(Account { ran, rails, watched })
+        Some(Account { ran, rails, watched, beginning: BEGINNING.min(watcher.after) })
     }
 
     /// Returns the findings about the whole run, the worst first. `is_cut_short`: the command failed, or was stopped.
@@ -190,11 +225,11 @@ impl Account {
         let wrong: Vec<PortRises> = self.rails.iter().map(Rail::wrong).collect();
         let moved: Vec<PortTraffic> = self.rails.iter().map(Rail::traffic).collect();
         let mut findings = port_errors::findings(&wrong, self.ran);
-        let has_not_begun = is_cut_short && self.ran < BEGINNING;
         // A fabric that broke is reason enough.
         if !self.is_broken() {
-            let of_traffic = traffic::finding(&moved, self.ran);
-            findings.extend(of_traffic.filter(|finding| !(has_not_begun && finding.id == Id::NoTraffic)));
+            let of_traffic = traffic::finding(&moved, self.ran, is_cut_short);
+            let is_too_early = |finding: &Finding| finding.id == Id::NoTraffic && self.ran < self.beginning;
+            findings.extend(of_traffic.filter(|finding| !is_too_early(finding)));
         }
         findings
     }
@@ -234,14 +269,18 @@ impl Rail {
             is_lost: seen.is_lost,
             is_gone: seen.is_gone,
             downs: (count.max(seen.losses.into()), is_least),
-            down_ago: seen.lost_at.map(|at| ran.saturating_sub(at)),
+            removals: seen.removals,
+            down_ago: seen.down_at.map(|SeenDown { from, to }| Ago {
+                least: ran.saturating_sub(to),
+                most: ran.saturating_sub(from),
+            }),
             rises,
         }
     }
 
     fn wrong(&self) -> PortRises {
         let (hca, rises) = (self.hca.clone(), self.rises.clone());
-        PortRises { hca, port: self.port, is_lost: self.is_lost, rises }
+        PortRises { hca, port: self.port, is_lost: self.is_lost, is_gone: self.is_gone, rises }
     }
 
     fn traffic(&self) -> PortTraffic {
@@ -257,14 +296,14 @@ impl Rail {
 
     /// Whether there is nothing to tell about it but what it has moved.
     pub(crate) fn is_well(&self, ran: Duration) -> bool {
-        !self.is_lost && self.downs.0 == 0 && self.told(ran).next().is_none()
+        !self.is_lost && self.removals == 0 && self.downs.0 == 0 && self.told(ran).next().is_none()
     }
 
     fn is_broken(&self) -> bool {
         let has_failed = |rise: &Rise| {
             matches!(rise.trouble, Trouble::NoAnswer | Trouble::NotReady | Trouble::FailedRequest)
         };
-        self.is_lost || self.downs.0 > 0 || self.rises.iter().any(has_failed)
+        self.is_lost || self.removals > 0 || self.downs.0 > 0 || self.rises.iter().any(has_failed)
     }
 
     /// Returns what it has moved in both directions.
@@ -301,7 +340,7 @@ mod tests {
         Account::new(ports, seen.map(|seen| (ran - seconds(1), seen)), Some(now), ran, LOOKS).unwrap()
     }
 
-    const LOOKS: Watcher = Watcher { has_ended: false, interval: Duration::from_secs(10) };
+    const LOOKS: Watcher = Watcher { has_ended: false, interval: Duration::from_secs(10), after: Duration::from_secs(600) };
 
     const SENT: &str = "counters/port_xmit_data";
     const DOWNED: &str = "counters/link_downed";
@@ -333,12 +372,18 @@ mod tests {
     #[test]
     fn a_job_that_never_began_is_not_accused() {
         let (host, ports) = start();
-        let told = |ran, is_cut_short| {
-            let account = given(&ports, None, &[host.look(&[])], seconds(ran));
-            account.findings(is_cut_short).iter().any(|finding| finding.id == Id::NoTraffic)
+        let told = |ran, after| {
+            let watcher = Watcher { after: seconds(after), ..LOOKS };
+            let now = [host.look(&[])];
+            let account = Account::new(&ports, None, Some(&now), seconds(ran), watcher).unwrap();
+            let told = [false, true].map(|is_cut_short| {
+                account.findings(is_cut_short).iter().any(|finding| finding.id == Id::NoTraffic)
+            });
+            assert_eq!(told[0], told[1]);
+            told[0]
         };
-        assert!(told(1, false) && told(60, true));
-        assert!(!told(1, true) && !told(59, true));
+        assert!(told(60, 600) && !told(59, 600) && !told(1, 600));
+        assert!(told(2, 2) && !told(1, 2), "a job whose traffic may pause for less begins earlier");
     }
 
     #[test]
@@ -358,7 +403,9 @@ mod tests {
         let rail = &account.rails[0];
         assert_eq!(rail.amount(Unit::Bytes), Some(4 * 1500));
         assert_eq!(rail.rises.iter().map(|rise| rise.count).collect::<Vec<_>>(), [1, 3]);
-        assert_eq!((rail.downs, rail.down_ago), ((1, false), Some(seconds(30))));
+        // The link went down before the device went: these are two events.
+        let down = Ago { least: seconds(50), most: seconds(60) };
+        assert_eq!((rail.downs, rail.removals, rail.down_ago), ((1, false), 1, Some(down)));
         assert!(account.is_broken() && !rail.is_lost);
         assert_eq!(account.watched, Watched::Throughout);
         // The first look and the last one alone know less.
@@ -410,15 +457,27 @@ mod tests {
         }
         let account = given(&ports, Some(seen), &[host.look(&[("state", "4: ACTIVE")])], seconds(44));
         let rail = &account.rails[0];
-        assert_eq!((rail.downs, rail.down_ago), ((2, false), Some(seconds(4))));
+        assert_eq!((rail.downs, rail.down_ago), ((2, false), Some(Ago { least: seconds(4), most: seconds(4) })));
         assert_eq!((account.unit(), account.share(rail)), (None, None));
         assert!(account.is_broken());
         // A record of other ports says nothing.
-        let other = Some(Seen { ports: Vec::new(), has_begun: true });
+        let other = Some(Seen { ports: Vec::new(), has_begun: true, looked_at: seconds(40) });
         let account = given(&ports, other, &[PortLook::default()], seconds(44));
         let rail = &account.rails[0];
         assert_eq!((rail.is_lost, rail.is_gone, rail.downs.0), (true, true, 0));
         assert!(account.is_broken() && account.watched == Watched::Never);
+    }
+
+    #[test]
+    fn a_flap_after_the_last_look_has_no_time_of_its_own() {
+        let (host, ports) = start();
+        let mut seen = Seen::new(&ports);
+        seen.watch(seconds(10), &ports, &[host.look(&[])]);
+        let now = host.look(&[(DOWNED, "4")]);
+        // The look at 43 s showed nothing new, so that only its time was saved.
+        let account = Account::new(&ports, Some((seconds(43), seen)), Some(&[now]), seconds(60), LOOKS).unwrap();
+        let down = Ago { least: Duration::ZERO, most: seconds(17) };
+        assert_eq!((account.rails[0].downs.0, account.rails[0].down_ago), (1, Some(down)));
     }
 
     #[test]
@@ -430,6 +489,11 @@ mod tests {
         assert_eq!(watched(true, None, 60), Watched::Until(Duration::ZERO));
         assert_eq!(watched(false, Some(55), 60), Watched::Throughout);
         assert_eq!(watched(true, Some(55), 60), Watched::Until(seconds(55)));
+        let is_recent = |has_ended, last: Option<u64>| {
+            Watcher { has_ended, ..LOOKS }.is_recent(last.map(seconds), seconds(60))
+        };
+        assert!(is_recent(false, Some(25)) && !is_recent(false, Some(24)));
+        assert!(!is_recent(true, Some(59)) && !is_recent(false, None));
         assert_eq!(
             [watched(false, Some(25), 60), watched(false, Some(24), 60)],
             [Watched::Throughout, Watched::Until(seconds(24))]

@@ -118,5 +118,5 @@ fn a_day_of_a_sound_job_is_silent() {
     ports[2].set(&[("counters/link_downed", 1)]);
     let end = Duration::from_secs((LOOKS + 1) * INTERVAL);
     let findings = judge.judge(end, ports.iter().map(Port::look).collect());
-    assert!(findings.iter().any(|one| one.message.contains("mlx5_2: 1 time")), "{findings:?}");
+    assert!(findings.iter().any(|one| one.message.contains("mlx5_2, 1 time")), "{findings:?}");
 }

@@ -51,8 +51,9 @@ pub(super) struct Judge {
     /// The last reading of each port, with the last known value of each counter.
     last: Vec<PortLook>,
     last_at: Duration,
-    /// Since when each port has been inactive or gone.
+    /// Since when each port has been inactive or gone, and whether it was gone at the last reading.
     lost_since: Vec<Option<Duration>>,
+    is_gone: Vec<bool>,
     /// When data last moved.
     moved_at: Duration,
     has_ever_moved: bool,
@@ -69,6 +70,7 @@ impl Judge {
         Judge {
             last: ports.iter().map(|port| port.first.clone()).collect(),
             lost_since: vec![None; ports.len()],
+            is_gone: vec![false; ports.len()],
             rates: Links::new(ports.len()),
             identity: Identity::new(ports.len()),
             balance: Balance::new(ports.len()),
@@ -116,15 +118,19 @@ impl Judge {
     /// Reports ports that are no longer active, are gone, or are active again.
     fn links(&mut self, at: Duration, looks: &[PortLook]) -> Vec<Finding> {
         let (mut down, mut gone, mut back) = (Vec::new(), Vec::new(), Vec::new());
-        for ((port, look), since) in self.ports.iter().zip(looks).zip(&mut self.lost_since) {
+        let states = self.lost_since.iter_mut().zip(&mut self.is_gone);
+        for ((port, look), (since, was_gone)) in self.ports.iter().zip(looks).zip(states) {
             let is_lost = look.errors.is_lost_since(&port.first.errors);
+            let is_gone = is_lost && look.errors.is_gone();
+            let was_gone = std::mem::replace(was_gone, is_gone);
             match *since {
-                None if is_lost && look.errors.is_gone() => gone.push(port),
+                // Its link may have been down before.
+                _ if is_gone && !was_gone => gone.push(port),
                 None if is_lost => down.push(port),
                 Some(when) if !is_lost => back.push((port, at.saturating_sub(when))),
-                _ => continue,
+                _ => {}
             }
-            *since = is_lost.then_some(at);
+            *since = is_lost.then(|| since.unwrap_or(at));
         }
         let mut findings = Vec::new();
         for (ports, what) in [(down, "no longer active"), (gone, "gone")] {
@@ -159,6 +165,7 @@ impl Judge {
             hca: port.hca.clone(),
             port: port.port,
             is_lost: false,
+            is_gone: false,
             rises: rises(index, port).unwrap_or_default(),
         };
         let ports = self.ports.iter().enumerate().map(of_port).collect();
@@ -316,7 +323,7 @@ mod tests {
         assert!(said(&mut judge, 40, [up(4), again()]).is_empty());
         // The link went down and up between two readings, so only the counter shows it.
         let flapped = look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 2)]);
-        assert_eq!(said(&mut judge, 50, [up(5), flapped]), ["The link went down in 10s: mlx5_2: 1 time."]);
+        assert_eq!(said(&mut judge, 50, [up(5), flapped]), ["The link went down within 10s: mlx5_2, 1 time."]);
     }
 
     #[test]
@@ -325,6 +332,17 @@ mod tests {
         assert_eq!(said(&mut judge, 10, [up(1), look(None, &[])]), ["mlx5_2 is gone."]);
         assert_eq!(said(&mut judge, 20, [up(2), up(0)]), ["mlx5_2 is active again, after 10s."]);
         assert_eq!(said(&mut judge, 30, [look(None, &[]), look(None, &[])]), ["mlx5_1, mlx5_2 are gone."]);
+    }
+
+    #[test]
+    fn a_device_that_goes_after_its_link_is_told_as_well() {
+        let mut judge = judge(600);
+        let down = || look(Some("1: DOWN\n"), &[("link_downed", 1)]);
+        assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_2 is no longer active."]);
+        assert_eq!(said(&mut judge, 20, [up(2), look(None, &[])]), ["mlx5_2 is gone."]);
+        assert!(said(&mut judge, 30, [up(3), look(None, &[])]).is_empty());
+        assert!(said(&mut judge, 40, [up(4), down()]).is_empty());
+        assert_eq!(said(&mut judge, 50, [up(5), up(0)]), ["mlx5_2 is active again, after 40s."]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::facts::port_errors::Rise;
+use crate::facts::port_errors::{Rise, Trouble};
 use crate::findings::port_errors::{PortRises, is_worth_reporting, time_of_threshold};
 
 /// What each counter of each port, by its index, has counted since it began to rise.
@@ -27,7 +27,7 @@ impl Windows {
         ports: Vec<PortRises>,
     ) -> BTreeMap<Duration, Vec<PortRises>> {
         let mut reported: BTreeMap<Duration, Vec<PortRises>> = BTreeMap::new();
-        for (index, PortRises { hca, port, is_lost, rises }) in ports.into_iter().enumerate() {
+        for (index, PortRises { hca, port, is_lost, is_gone, rises }) in ports.into_iter().enumerate() {
             for rise in rises {
                 let nothing = Rise { count: 0, ..rise };
                 let window = self.0.entry((index, rise.counter)).or_insert(Window { from, rise: nothing });
@@ -35,17 +35,21 @@ impl Windows {
                 window.rise.is_least |= rise.is_least;
                 let last_look = (to.saturating_sub(from), rise);
                 let since_it_rises = (to.saturating_sub(window.from), window.rise);
+                let is_passed = |(time, rise): (Duration, Rise), drift| {
+                    is_worth_reporting(&rise, time.saturating_sub(drift))
+                };
                 // A burst is reported with its own time.
-                let passed = |(time, rise): &(Duration, Rise)| is_worth_reporting(rise, *time);
-                let Some((time, rise)) = [last_look, since_it_rises].into_iter().find(passed) else {
-                    continue;
+                let (time, rise) = match () {
+                    () if is_passed(last_look, Duration::ZERO) => last_look,
+                    () if is_passed(since_it_rises, drift(last_look.0, rise.trouble)) => since_it_rises,
+                    () => continue,
                 };
                 self.0.remove(&(index, rise.counter));
                 let same_time = reported.entry(time).or_default();
                 match same_time.iter_mut().find(|one| one.hca == hca && one.port == port) {
                     Some(one) => one.rises.push(rise),
                     None => {
-                        same_time.push(PortRises { hca: hca.clone(), port, is_lost, rises: vec![rise] });
+                        same_time.push(PortRises { hca: hca.clone(), port, is_lost, is_gone, rises: vec![rise] });
                     }
                 }
             }
@@ -55,22 +59,32 @@ impl Windows {
     }
 }
 
+/// Returns how much longer the looks of a threshold's time may take: a look itself takes time, so that six of them 10 s
+/// apart take a little more than a minute.
+fn drift(look: Duration, trouble: Trouble) -> Duration {
+    look.min(time_of_threshold(trouble) / 10)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::port_errors::Trouble;
 
     const COUNTER: &str = "local_ack_timeout_err";
 
     /// Returns the seconds and the count of each report, for these counts in looks 10 s apart.
     fn reports(trouble: Trouble, counts: &[u64]) -> Vec<(u64, u64)> {
+        reports_of(10_000, trouble, counts)
+    }
+
+    /// Does the same for looks that are so many milliseconds apart.
+    fn reports_of(apart: u64, trouble: Trouble, counts: &[u64]) -> Vec<(u64, u64)> {
         let mut windows = Windows::default();
         let mut reports = Vec::new();
         for (count, look) in counts.iter().zip(0..) {
             let rise = Rise { trouble, counter: COUNTER, count: *count, is_least: false };
             let rises = if *count > 0 { vec![rise] } else { Vec::new() };
-            let port = PortRises { hca: "mlx5_0".to_owned(), port: 1, is_lost: false, rises };
-            let [from, to] = [look, look + 1].map(|look| Duration::from_secs(10 * look));
+            let port = PortRises { hca: "mlx5_0".to_owned(), port: 1, is_lost: false, is_gone: false, rises };
+            let [from, to] = [look, look + 1].map(|look| Duration::from_millis(apart * look));
             for (time, ports) in windows.add(from, to, vec![port]) {
                 reports.push((time.as_secs(), ports[0].rises[0].count));
             }
@@ -84,6 +98,16 @@ mod tests {
         assert_eq!(reports(Trouble::Timeout, &[9; 12]), []);
         assert_eq!(reports(Trouble::Timeout, &[30; 4]), [(20, 60), (20, 60)]);
         assert_eq!(reports(Trouble::Symbol, &[1; 360]), [(1200, 120), (1200, 120), (1200, 120)]);
+    }
+
+    #[test]
+    fn looks_that_take_a_little_longer_lose_no_report() {
+        assert_eq!(reports_of(10_020, Trouble::Timeout, &[10; 12]), [(60, 60), (60, 60)]);
+        assert_eq!(reports_of(30_050, Trouble::Timeout, &[30; 4]), [(60, 60), (60, 60)]);
+        assert_eq!(reports_of(10_020, Trouble::Timeout, &[9; 12]), []);
+        // Half of the rate in looks that take longer than its time.
+        assert_eq!(reports_of(50_000, Trouble::Timeout, &[30; 12]), []);
+        assert_eq!(reports_of(120_000, Trouble::Timeout, &[60; 12]), []);
     }
 
     #[test]
@@ -104,7 +128,13 @@ mod tests {
     fn ports_are_counted_apart() {
         let mut windows = Windows::default();
         let rise = Rise { trouble: Trouble::Timeout, counter: COUNTER, count: 40, is_least: false };
-        let port = |hca: &str| PortRises { hca: hca.to_owned(), port: 1, is_lost: false, rises: vec![rise] };
+        let port = |hca: &str| PortRises {
+            hca: hca.to_owned(),
+            port: 1,
+            is_lost: false,
+            is_gone: false,
+            rises: vec![rise],
+        };
         let ten = Duration::from_secs(10);
         assert!(windows.add(Duration::ZERO, ten, vec![port("mlx5_0"), port("mlx5_1")]).is_empty());
         let reported = windows.add(ten, 2 * ten, vec![port("mlx5_0"), port("mlx5_1")]);

@@ -71,11 +71,16 @@ fn a_job_that_moved_nothing_is_told_once_and_one_that_never_began_is_not_accused
     let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
     let (line, warning) =
         ("mlx5_0 moved no data, without an error.", "RDMA was planned, but no data has moved");
-    for (code, has_line, has_warning) in [(0, false, true), (3, true, false)] {
-        let (running, end) = ends_with(&host, &place, &OFF, code);
-        end();
-        let said = running.end().expect_code(code).stderr;
-        assert_eq!((said.contains(line), said.contains(warning)), (has_line, has_warning), "{said}");
+    // By its own word, this job has begun when it has run for a millisecond.
+    let begun = [&OFF[..], &["--watch-after", "1ms"]].concat();
+    for (code, why) in [(0, ": the job ran on sockets"), (3, ": the job has not begun to communicate, ran on")] {
+        for (options, is_warned) in [(&OFF[..], false), (&begun, true)] {
+            let (running, end) = ends_with(&host, &place, options, code);
+            end();
+            let said = running.end().expect_code(code).stderr;
+            assert_eq!((said.contains(line), said.contains(warning)), (!is_warned, is_warned), "{said}");
+            assert_eq!(said.contains(why), is_warned, "{said}");
+        }
     }
     let stopped = stop(host.job(&OFF));
     assert!(stopped.contains(line) && !stopped.contains(warning), "{stopped}");
