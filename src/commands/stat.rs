@@ -15,6 +15,7 @@ use crate::facts::port_look::{self, PortLook};
 use crate::facts::{port_sample, traffic};
 use crate::finding::Finding;
 use crate::findings::port_errors::{self, PortRises};
+use crate::findings::port_name::has_several;
 use crate::log::say;
 use crate::report::metrics;
 use crate::report::stat::{self, Row};
@@ -61,8 +62,12 @@ pub(super) fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Re
             false => stat::write(out, &rows, at - since)?,
         }
         out.flush()?;
-        let rises: Vec<PortRises> =
-            before.iter().map(|earlier| earlier.until(now.iter().find(|one| one.is(earlier)))).collect();
+        let hcas = || before.iter().map(|port| port.hca.as_str());
+        let until_now = |earlier: &Port| PortRises {
+            is_one_of_several: has_several(&earlier.hca, hcas()),
+            ..earlier.until(now.iter().find(|one| one.is(earlier)))
+        };
+        let rises: Vec<PortRises> = before.iter().map(until_now).collect();
         for Finding { severity, message, .. } in port_errors::findings(&rises, at - since) {
             say(&format!("{}: {message}", severity.as_str()));
         }

@@ -43,6 +43,7 @@ mod nvswitch;
 mod pkey;
 mod platform;
 pub(crate) mod port_errors;
+pub(crate) mod port_name;
 mod ports;
 pub mod routes;
 mod script;

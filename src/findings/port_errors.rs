@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use crate::facts::port_errors::{PortErrors, Rise, Trouble};
 use crate::finding::{Finding, Id, Severity};
-use crate::text::{condensed, counted, duration, grouped, visible};
+use crate::findings::port_name::{port_id, port_name};
+use crate::text::{condensed, counted, duration, grouped};
 
 /// A port, and what its counters have counted in some time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PortRises {
     pub hca: String,
     pub port: u32,
+    /// Whether the job uses several ports of the HCA.
+    pub is_one_of_several: bool,
     /// Whether the port was ACTIVE at the start but not at the end, and whether it is gone.
     pub is_lost: bool,
     pub is_gone: bool,
@@ -21,7 +24,20 @@ impl PortRises {
     /// Returns what a port has counted between two looks.
     pub(crate) fn between(hca: &str, port: u32, before: &PortErrors, now: &PortErrors) -> PortRises {
         let (is_lost, rises) = (now.is_lost_since(before), now.since(before));
-        PortRises { hca: hca.to_owned(), port, is_lost, is_gone: now.is_gone(), rises }
+        PortRises {
+            hca: hca.to_owned(),
+            port,
+            is_one_of_several: false,
+            is_lost,
+            is_gone: now.is_gone(),
+            rises,
+        }
+    }
+}
+
+impl PortRises {
+    fn name(&self) -> String {
+        port_name(&self.hca, self.port, self.is_one_of_several)
     }
 }
 
@@ -81,10 +97,10 @@ pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
 }
 
 fn of_lost(ports: &[&PortRises], are_gone: bool) -> Finding {
-    let names: Vec<&str> = ports.iter().map(|port| port.hca.as_str()).collect();
+    let names: Vec<String> = ports.iter().map(|port| port.name()).collect();
     let (was, is) = if names.len() == 1 { ("was", "is") } else { ("were", "are") };
     let end = if are_gone { format!("{is} gone now") } else { format!("no longer {is}") };
-    let message = format!("{} {was} ACTIVE at first, but {end}.", visible(&condensed(&names)));
+    let message = format!("{} {was} ACTIVE at first, but {end}.", condensed(&names));
     Finding::warning(Id::LinkDown, message).about_ports(ids(ports)).with_fix(FIX_OF_LINK)
 }
 
@@ -100,9 +116,9 @@ fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
         return None;
     }
     let about: Vec<&PortRises> = told.iter().map(|(_, port)| *port).collect();
-    let by_text = grouped(told.into_iter().map(|(text, port)| (text, port.hca.clone())));
+    let by_text = grouped(told.into_iter().map(|(text, port)| (text, port.name())));
     let parts = by_text.into_iter().map(|(text, hcas)| {
-        let names = visible(&condensed(&hcas));
+        let names = condensed(&hcas);
         match (id, hcas.len()) {
             (Id::LinkDown, 1) => format!("{names}, {text}"),
             (Id::LinkDown, _) => format!("{names}, {text} each"),
@@ -126,7 +142,8 @@ const FIX_OF_QUEUE_PAIRS: &str = "Look in the other nodes' logs for a process th
 const FIX_OF_LOSS: &str =
     "Compare this port with the others (rdma-init stat --format prometheus), and check the network for loss.";
 
-fn id_of(trouble: Trouble) -> Id {
+/// Returns the ID of the findings about a kind of trouble.
+pub(crate) fn id_of(trouble: Trouble) -> Id {
     match trouble {
         Trouble::LinkDown => Id::LinkDown,
         Trouble::NoAnswer | Trouble::NotReady | Trouble::FailedRequest => Id::EndedQueuePairs,
@@ -154,7 +171,7 @@ fn text(rise: &Rise) -> String {
 }
 
 fn ids(ports: &[&PortRises]) -> Vec<String> {
-    ports.iter().map(|port| format!("{}:{}", port.hca, port.port)).collect()
+    ports.iter().map(|port| port_id(&port.hca, port.port)).collect()
 }
 
 #[cfg(test)]
@@ -171,9 +188,8 @@ mod tests {
         PortRises {
             hca: format!("mlx5_{n}"),
             port: 1,
-            is_lost: false,
-            is_gone: false,
             rises: rises.iter().map(rise).collect(),
+            ..PortRises::default()
         }
     }
 
@@ -201,12 +217,24 @@ mod tests {
         let full = [(Trouble::LinkDown, "link_downed", 255)];
         let once = [(Trouble::LinkDown, "link_downed", 1)];
         let all = [port(1, &down), port(2, &down), port(4, &full), port(5, &once), port(6, &[])];
-        let message =
-            "The link went down within 1h: mlx5_1, mlx5_2, 3 times each; mlx5_4, at least 255 times; mlx5_5, 1 time.";
+        let message = "The link went down within 1h: mlx5_1, mlx5_2, 3 times each; mlx5_4, at least 255 times; mlx5_5, 1 time.";
         assert_eq!(said(&all, 3600), [(Id::LinkDown, Severity::Warning, message.to_owned())]);
         let about = &findings(&all, HOUR)[0].about.ports;
         let about: Vec<&str> = about.iter().map(String::as_str).collect();
         assert_eq!(about, ["mlx5_1:1", "mlx5_2:1", "mlx5_4:1", "mlx5_5:1"]);
+    }
+
+    #[test]
+    fn each_of_several_ports_of_an_hca_has_its_number() {
+        let of = |number, rises: &[_]| PortRises { port: number, is_one_of_several: true, ..port(1, rises) };
+        let lost = |number| PortRises { is_lost: true, ..of(number, &[]) };
+        let message = |ports: &[PortRises]| said(ports, 10).remove(0).2;
+        assert_eq!(
+            message(&[lost(1), lost(2)]),
+            "mlx5_1:1, mlx5_1:2 were ACTIVE at first, but no longer are."
+        );
+        let down = [(Trouble::LinkDown, "link_downed", 1)];
+        assert_eq!(message(&[of(1, &[]), of(2, &down)]), "The link went down within 10s: mlx5_1:2, 1 time.");
     }
 
     #[test]

@@ -4,21 +4,29 @@ use std::time::Duration;
 
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id};
-use crate::text::{condensed, duration, visible};
+use crate::findings::port_name::{port_id, port_name};
+use crate::text::{condensed, duration};
 
 /// A port, and the data that it has moved in some time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PortTraffic {
     pub hca: String,
     pub port: u32,
+    /// Whether the job uses several ports of the HCA.
+    pub is_one_of_several: bool,
     pub is_infiniband: bool,
     pub traffic: Traffic,
 }
 
-/// Returns the names of the HCAs: `mlx5_1..mlx5_8`.
-pub(crate) fn names(moved: &[PortTraffic]) -> String {
-    let names: Vec<&str> = moved.iter().map(|port| port.hca.as_str()).collect();
-    visible(&condensed(&names))
+impl PortTraffic {
+    pub(crate) fn name(&self) -> String {
+        port_name(&self.hca, self.port, self.is_one_of_several)
+    }
+}
+
+/// Returns the names of the ports: `mlx5_1..mlx5_8`.
+pub(crate) fn names<'a>(moved: impl IntoIterator<Item = &'a PortTraffic>) -> String {
+    condensed(&moved.into_iter().map(PortTraffic::name).collect::<Vec<_>>())
 }
 
 /// The amount that does not count on InfiniBand, because it may come from the subnet manager.
@@ -44,12 +52,9 @@ pub(crate) fn finding(moved: &[PortTraffic], ran: Duration, is_cut_short: bool) 
         true => "the job has not begun to communicate, ran on sockets, or ran on this node alone",
         false => "the job ran on sockets, or on this node alone",
     };
-    let message = format!(
-        "RDMA was planned, but no data has moved over {} in {}: {why}.",
-        names(moved),
-        duration(ran)
-    );
-    let ports = moved.iter().map(|port| format!("{}:{}", port.hca, port.port));
+    let message =
+        format!("RDMA was planned, but no data has moved over {} in {}: {why}.", names(moved), duration(ran));
+    let ports = moved.iter().map(|port| port_id(&port.hca, port.port));
     Some(Finding::warning(Id::NoTraffic, message).about_ports(ports).with_fix(
         "Start the job with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test tests the fabric.",
     ))
@@ -61,15 +66,14 @@ pub(crate) fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     let is_clear = !idle.is_empty()
         && busy.len() >= BUSY_FOR_ONE_IDLE * idle.len()
         && busy.iter().all(|port| exceeds(port, MUCH));
-    let names: Vec<&str> = idle.iter().map(|port| port.hca.as_str()).collect();
     let message = format!(
         "No data has moved over {} in {}, while much has moved over each of the {} other rails: the job did not use {}, or not all of its GPUs took part.",
-        visible(&condensed(&names)),
+        names(idle.iter().copied()),
         duration(ran),
         busy.len(),
         if idle.len() == 1 { "this rail" } else { "these rails" }
     );
-    let ports = idle.iter().map(|port| format!("{}:{}", port.hca, port.port));
+    let ports = idle.iter().map(|port| port_id(&port.hca, port.port));
     let finding = is_clear.then(|| Finding::warning(Id::IdleRail, message).about_ports(ports))?;
     Some(finding.with_fix(
         "Start the job with NCCL_DEBUG=INFO and look for the HCA in the lines with NET/IB; rdma-init preflight tests each rail between the nodes.",
@@ -102,6 +106,7 @@ mod tests {
         PortTraffic {
             hca: "mlx5_1".into(),
             port: 1,
+            is_one_of_several: false,
             is_infiniband,
             traffic: Traffic { sent, ..Traffic::default() },
         }

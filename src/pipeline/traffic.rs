@@ -1,6 +1,7 @@
 //! The watcher of the job's ports. What they show before the job is noted for the init of the command: for the watcher,
 //! and for the account when the command has ended.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use crate::facts::port_look::{self, KnownPort, Looker, PortLook, UsedGid};
 use crate::facts::rdma::LinkLayer;
 use crate::facts::start::SupervisedBy;
 use crate::facts::{Facts, Reader};
+use crate::finding::Finding;
+use crate::findings::port_name::has_several;
 use crate::json;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::predict::GidUse;
@@ -51,11 +54,13 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
     let failing_over = failing_over.map(|failover| failover.nics.concat()).unwrap_or_default();
     let used = plan.ports.iter().filter(|port| port.used);
     let ports: Vec<WatchedPort> = used
+        .clone()
         .map(|port| {
             let gid = used_gid(plan, port);
             WatchedPort {
                 hca: port.hca.clone(),
                 port: port.port,
+                is_one_of_several: has_several(&port.hca, used.clone().map(|used| used.hca.as_str())),
                 is_infiniband: port.link_layer == LinkLayer::InfiniBand,
                 first: port_look::read(&reader, &counters, &port.hca, port.port, gid.as_ref(), None),
                 gid,
@@ -117,7 +122,7 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Duration, Option<&[u8]>)
     let Ok(Note { format, level, ports, watch, metrics }) = json::read(note) else { return };
     let log = Log::start(format, level, Log::patient());
     let began = Instant::now();
-    let mut seen = Seen::new(&ports);
+    let seen = RefCell::new((Duration::ZERO, Seen::new(&ports)));
     let mut file = metrics.map(MetricsFile::new);
     let mut renew = |ports: &[WatchedPort], looks: &[PortLook]| {
         let failed = file.as_mut().and_then(|file| file.renew(ports, looks));
@@ -125,12 +130,14 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Duration, Option<&[u8]>)
     };
     let first: Vec<PortLook> = ports.iter().map(|port| port.first.clone()).collect();
     renew(&ports, &first);
+    let of_seen = ports.clone();
     let mut looker = Looker::new(Path::new("/"));
     let look = |ports: &[WatchedPort]| {
         let looks = look_again(&mut looker, ports);
-        let at = ran + began.elapsed();
-        let is_new = seen.watch(at, ports, &looks);
-        leave(at, is_new.then(|| json::line(&seen)).as_deref());
+        let (at, seen) = &mut *seen.borrow_mut();
+        *at = ran + began.elapsed();
+        let is_new = seen.watch(*at, ports, &looks);
+        leave(*at, is_new.then(|| json::line(seen)).as_deref());
         renew(ports, &looks);
         looks
     };
@@ -138,12 +145,19 @@ pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Duration, Option<&[u8]>)
     let environment = watch.job.as_ref().map(|_| Environment::new(&environ::entries()));
     let token =
         environment.as_ref().and_then(|environment| environment.get(TOKEN_VARIABLE)).unwrap_or_default();
+    let remember = |said: &[Finding], omitted: &[Finding]| {
+        let (at, seen) = &mut *seen.borrow_mut();
+        if seen.remember(&of_seen, said, omitted) {
+            leave(*at, Some(&json::line(seen)));
+        }
+    };
     watch::run(
         ports,
         watch,
         token,
         look,
         |finding| start::finding(&log, finding),
+        remember,
         |message| log.warn(message),
     )
 }

@@ -1,5 +1,6 @@
 //! The account of a job's ports: what each of them has moved and counted since the command was started. Pure.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,8 @@ use super::WatchedPort;
 use crate::facts::port_errors::{Rise, Tally, Trouble};
 use crate::facts::port_look::PortLook;
 use crate::facts::traffic::Traffic;
-use crate::finding::{Finding, Id};
-use crate::findings::port_errors::{self, PortRises, is_worth_reporting};
+use crate::finding::{Finding, Id, Severity};
+use crate::findings::port_errors::{self, PortRises, id_of, is_worth_reporting};
 use crate::findings::traffic::{self, PortTraffic};
 
 /// What the looks at the ports have shown so far. The watcher saves it after each look that shows something new, so
@@ -21,6 +22,8 @@ pub(crate) struct Seen {
     has_begun: bool,
     /// When it looked last.
     looked_at: Duration,
+    /// What to say about lines that were omitted, without the full stop.
+    omitted: Vec<String>,
 }
 
 /// Sums over the looks, because a counter may begin anew in between.
@@ -37,6 +40,8 @@ struct SeenPort {
     losses: u32,
     removals: u32,
     down_at: Option<SeenDown>,
+    /// The IDs of the warnings and notes about it that the watcher has printed.
+    said: BTreeSet<String>,
 }
 
 /// When a link was down last, since the start: between two looks if only a counter shows it.
@@ -69,8 +74,14 @@ impl Seen {
             losses: 0,
             removals: 0,
             down_at: None,
+            said: BTreeSet::new(),
         };
-        Seen { ports: ports.iter().map(port).collect(), has_begun: false, looked_at: Duration::ZERO }
+        Seen {
+            ports: ports.iter().map(port).collect(),
+            has_begun: false,
+            looked_at: Duration::ZERO,
+            omitted: Vec::new(),
+        }
     }
 
     /// Takes what the watcher sees of the ports, in their order, at this time since the start. Returns whether that is
@@ -97,6 +108,27 @@ impl Seen {
         self.looked_at = at;
         is_new
     }
+
+    /// Takes what was said about the ports, and what to say in the end about lines that were omitted. Returns whether that
+    /// is new.
+    pub(crate) fn remember(&mut self, ports: &[WatchedPort], said: &[Finding], omitted: &[Finding]) -> bool {
+        let mut is_new = false;
+        for (seen, port) in self.ports.iter_mut().zip(ports) {
+            let id = port.id();
+            let about = said.iter().filter(|finding| finding.about.ports.contains(&id));
+            // A counter that is full is no error of its own.
+            let is_note_of_link =
+                |finding: &&Finding| finding.id == Id::LinkErrors && finding.severity == Severity::Info;
+            for finding in about.filter(|finding| !is_note_of_link(finding)) {
+                is_new |= seen.said.insert(finding.id.name().to_owned());
+            }
+        }
+        let omitted = omitted.iter().map(|finding| finding.message.trim_end_matches('.').to_owned());
+        let omitted: Vec<String> = omitted.collect();
+        is_new |= omitted != self.omitted;
+        self.omitted = omitted;
+        is_new
+    }
 }
 
 /// A port of the job, from the start on.
@@ -104,6 +136,8 @@ impl Seen {
 pub(crate) struct Rail {
     pub hca: String,
     pub port: u32,
+    /// Whether the job uses several ports of the HCA.
+    pub is_one_of_several: bool,
     pub is_infiniband: bool,
     pub moved: Traffic,
     pub rises: Vec<Rise>,
@@ -117,6 +151,8 @@ pub(crate) struct Rail {
     pub removals: u32,
     /// How long ago its link was down last, if the watcher knows.
     pub down_ago: Option<Ago>,
+    /// The IDs of what the watcher has said about it.
+    pub said: BTreeSet<String>,
 }
 
 /// How long ago something was: so long, or between the two if only the looks around it are known.
@@ -134,6 +170,8 @@ pub(crate) struct Account {
     pub watched: Watched,
     /// For how long at least a job runs that moves data.
     pub beginning: Duration,
+    /// What to say about lines of the watcher that were omitted, without the full stop.
+    pub omitted: Vec<String>,
 }
 
 /// For how long the watcher has seen what happened on the ports.
@@ -216,8 +254,9 @@ impl Account {
             }
             None => {}
         }
+        let omitted = seen.omitted;
         let rails = ports.iter().zip(seen.ports).map(|(port, seen)| Rail::new(port, seen, ran)).collect();
-        Some(Account { ran, rails, watched, beginning: BEGINNING.min(watcher.after) })
+        Some(Account { ran, rails, watched, beginning: BEGINNING.min(watcher.after), omitted })
     }
 
     /// Returns the findings about the whole run, the worst first. `is_cut_short`: the command failed, or was stopped.
@@ -264,6 +303,7 @@ impl Rail {
         Rail {
             hca: port.hca.clone(),
             port: port.port,
+            is_one_of_several: port.is_one_of_several,
             is_infiniband: port.is_infiniband,
             moved: seen.moved,
             is_lost: seen.is_lost,
@@ -274,24 +314,38 @@ impl Rail {
                 least: ran.saturating_sub(to),
                 most: ran.saturating_sub(from),
             }),
+            said: seen.said,
             rises,
         }
     }
 
     fn wrong(&self) -> PortRises {
-        let (hca, rises) = (self.hca.clone(), self.rises.clone());
-        PortRises { hca, port: self.port, is_lost: self.is_lost, is_gone: self.is_gone, rises }
+        PortRises {
+            hca: self.hca.clone(),
+            port: self.port,
+            is_one_of_several: self.is_one_of_several,
+            is_lost: self.is_lost,
+            is_gone: self.is_gone,
+            rises: self.rises.clone(),
+        }
     }
 
     fn traffic(&self) -> PortTraffic {
-        let (hca, is_infiniband) = (self.hca.clone(), self.is_infiniband);
-        PortTraffic { hca, port: self.port, is_infiniband, traffic: self.moved }
+        PortTraffic {
+            hca: self.hca.clone(),
+            port: self.port,
+            is_one_of_several: self.is_one_of_several,
+            is_infiniband: self.is_infiniband,
+            traffic: self.moved,
+        }
     }
 
-    /// Returns the rises that are worth telling, without those of links that went down, which `downs` has.
+    /// Returns the rises that are worth telling, or that the watcher has told, without those of links that went down, which
+    /// `downs` has.
     pub(crate) fn told(&self, ran: Duration) -> impl Iterator<Item = &Rise> {
         let rises = self.rises.iter().filter(|rise| rise.trouble != Trouble::LinkDown);
-        rises.filter(move |rise| is_worth_reporting(rise, ran))
+        let was_told = |rise: &Rise| self.said.contains(id_of(rise.trouble).name());
+        rises.filter(move |rise| is_worth_reporting(rise, ran) || was_told(rise))
     }
 
     /// Whether there is nothing to tell about it but what it has moved.
@@ -318,210 +372,4 @@ impl Rail {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::facts::fake_root::FakeRoot;
-    use crate::facts::port_counters::Counters;
-    use crate::facts::port_look::read;
-
-    /// A port whose files change.
-    struct Host(FakeRoot);
-
-    impl Host {
-        fn look(&self, files: &[(&str, &str)]) -> PortLook {
-            self.0.files("sys/class/infiniband/x_0/ports/1", files);
-            let reader = self.0.reader();
-            read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
-        }
-    }
-
-    /// With what the watcher has seen shortly before the end.
-    fn given(ports: &[WatchedPort], seen: Option<Seen>, now: &[PortLook], ran: Duration) -> Account {
-        Account::new(ports, seen.map(|seen| (ran - seconds(1), seen)), Some(now), ran, LOOKS).unwrap()
-    }
-
-    const LOOKS: Watcher = Watcher { has_ended: false, interval: Duration::from_secs(10), after: Duration::from_secs(600) };
-
-    const SENT: &str = "counters/port_xmit_data";
-    const DOWNED: &str = "counters/link_downed";
-    const ENDED: &str = "hw_counters/req_transport_retries_exceeded";
-
-    fn start() -> (Host, Vec<WatchedPort>) {
-        let host = Host(FakeRoot::new());
-        let first = host.look(&[("state", "4: ACTIVE\n"), (SENT, "1000"), (DOWNED, "3"), (ENDED, "7")]);
-        (host, vec![WatchedPort { hca: "x_0".into(), port: 1, first, ..WatchedPort::default() }])
-    }
-
-    fn seconds(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn a_sound_run_has_moved_and_counted_nothing_wrong() {
-        let (host, ports) = start();
-        let now = host.look(&[(SENT, "1500")]);
-        let account = given(&ports, None, &[now], seconds(60));
-        let rail = &account.rails[0];
-        assert_eq!(rail.amount(Unit::Bytes), Some(2000));
-        assert!(rail.is_well(account.ran) && !account.is_broken());
-        assert_eq!(account.watched, Watched::Never);
-        assert_eq!((account.unit(), account.share(rail)), (Some(Unit::Bytes), Some(1.0)));
-        assert_eq!(account.findings(false), []);
-    }
-
-    #[test]
-    fn a_job_that_never_began_is_not_accused() {
-        let (host, ports) = start();
-        let told = |ran, after| {
-            let watcher = Watcher { after: seconds(after), ..LOOKS };
-            let now = [host.look(&[])];
-            let account = Account::new(&ports, None, Some(&now), seconds(ran), watcher).unwrap();
-            let told = [false, true].map(|is_cut_short| {
-                account.findings(is_cut_short).iter().any(|finding| finding.id == Id::NoTraffic)
-            });
-            assert_eq!(told[0], told[1]);
-            told[0]
-        };
-        assert!(told(60, 600) && !told(59, 600) && !told(1, 600));
-        assert!(told(2, 2) && !told(1, 2), "a job whose traffic may pause for less begins earlier");
-    }
-
-    #[test]
-    fn the_watcher_s_looks_bridge_counters_that_begin_anew() {
-        let (host, ports) = start();
-        let mut seen = Seen::new(&ports);
-        seen.watch(seconds(10), &ports, &[host.look(&[(SENT, "2000"), (DOWNED, "4"), (ENDED, "9")])]);
-        // The device goes, and comes back with new counters.
-        seen.watch(seconds(20), &ports, &[PortLook::default()]);
-        seen.watch(seconds(30), &ports, &[PortLook::default()]);
-        seen.watch(seconds(40), &ports, &[host.look(&[(SENT, "0"), (DOWNED, "0"), (ENDED, "0")])]);
-        let text = serde_json::to_string(&seen).unwrap();
-        assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), seen);
-        assert!(text.len() < 2048, "{}", text.len());
-        let now = host.look(&[(SENT, "500"), (ENDED, "1")]);
-        let account = given(&ports, Some(seen), std::slice::from_ref(&now), seconds(60));
-        let rail = &account.rails[0];
-        assert_eq!(rail.amount(Unit::Bytes), Some(4 * 1500));
-        assert_eq!(rail.rises.iter().map(|rise| rise.count).collect::<Vec<_>>(), [1, 3]);
-        // The link went down before the device went: these are two events.
-        let down = Ago { least: seconds(50), most: seconds(60) };
-        assert_eq!((rail.downs, rail.removals, rail.down_ago), ((1, false), 1, Some(down)));
-        assert!(account.is_broken() && !rail.is_lost);
-        assert_eq!(account.watched, Watched::Throughout);
-        // The first look and the last one alone know less.
-        let account = given(&ports, None, &[now], seconds(60));
-        assert_eq!(account.rails[0].amount(Unit::Bytes), Some(2000));
-        assert_eq!(account.rails[0].down_ago, None);
-    }
-
-    #[test]
-    fn a_counter_that_is_not_shown_for_a_look_loses_nothing() {
-        let (host, ports) = start();
-        let mut seen = Seen::new(&ports);
-        let looks =
-            [[(SENT, "1100"), (ENDED, "8")], [(SENT, "N/A"), (ENDED, "")], [(SENT, "1300"), (ENDED, "9")]];
-        for (at, files) in (1..).zip(&looks) {
-            seen.watch(seconds(10 * at), &ports, &[host.look(files)]);
-        }
-        let account = Account::new(&ports, Some((seconds(10), seen)), None, seconds(60), LOOKS).unwrap();
-        let rail = &account.rails[0];
-        assert_eq!((rail.amount(Unit::Bytes), rail.rises[0].count), (Some(4 * 300), 2));
-        // One that is not there at the end is known from before.
-        let mut seen = Seen::new(&ports);
-        seen.watch(seconds(10), &ports, &[host.look(&[(SENT, "1300"), (ENDED, "9")])]);
-        let account = given(&ports, Some(seen), &[PortLook::default()], seconds(60));
-        let rail = &account.rails[0];
-        assert_eq!((rail.amount(Unit::Bytes), rail.is_gone, rail.is_lost), (Some(4 * 300), true, true));
-    }
-
-    #[test]
-    fn a_look_like_the_last_one_is_nothing_new() {
-        let (host, ports) = start();
-        let mut seen = Seen::new(&ports);
-        let mut is_new = |files: &[(&str, &str)]| seen.watch(seconds(10), &ports, &[host.look(files)]);
-        assert!(is_new(&[]), "the first one is");
-        assert!(!is_new(&[]) && is_new(&[(SENT, "1001")]) && !is_new(&[]) && is_new(&[(ENDED, "8")]));
-        // When it was seen down last is new each time.
-        assert!(is_new(&[("state", "1: DOWN")]) && is_new(&[]) && is_new(&[("state", "4: ACTIVE")]));
-        assert!(!is_new(&[]));
-    }
-
-    #[test]
-    fn what_the_watcher_saw_counts_where_no_counter_does() {
-        let host = Host(FakeRoot::new());
-        let first = host.look(&[("state", "4: ACTIVE\n")]);
-        let ports = [WatchedPort { hca: "x_0".into(), port: 1, first, ..WatchedPort::default() }];
-        let mut seen = Seen::new(&ports);
-        for (at, state) in [(10, "1: DOWN"), (20, "4: ACTIVE"), (30, "1: DOWN"), (40, "1: DOWN")] {
-            seen.watch(seconds(at), &ports, &[host.look(&[("state", state)])]);
-        }
-        let account = given(&ports, Some(seen), &[host.look(&[("state", "4: ACTIVE")])], seconds(44));
-        let rail = &account.rails[0];
-        assert_eq!((rail.downs, rail.down_ago), ((2, false), Some(Ago { least: seconds(4), most: seconds(4) })));
-        assert_eq!((account.unit(), account.share(rail)), (None, None));
-        assert!(account.is_broken());
-        // A record of other ports says nothing.
-        let other = Some(Seen { ports: Vec::new(), has_begun: true, looked_at: seconds(40) });
-        let account = given(&ports, other, &[PortLook::default()], seconds(44));
-        let rail = &account.rails[0];
-        assert_eq!((rail.is_lost, rail.is_gone, rail.downs.0), (true, true, 0));
-        assert!(account.is_broken() && account.watched == Watched::Never);
-    }
-
-    #[test]
-    fn a_flap_after_the_last_look_has_no_time_of_its_own() {
-        let (host, ports) = start();
-        let mut seen = Seen::new(&ports);
-        seen.watch(seconds(10), &ports, &[host.look(&[])]);
-        let now = host.look(&[(DOWNED, "4")]);
-        // The look at 43 s showed nothing new, so that only its time was saved.
-        let account = Account::new(&ports, Some((seconds(43), seen)), Some(&[now]), seconds(60), LOOKS).unwrap();
-        let down = Ago { least: Duration::ZERO, most: seconds(17) };
-        assert_eq!((account.rails[0].downs.0, account.rails[0].down_ago), (1, Some(down)));
-    }
-
-    #[test]
-    fn a_watcher_that_ended_or_hangs_has_not_seen_all() {
-        let watched = |has_ended, last: Option<u64>, ran| {
-            Watcher { has_ended, ..LOOKS }.watched(last.map(seconds), seconds(ran))
-        };
-        assert_eq!(watched(false, None, 60), Watched::Never);
-        assert_eq!(watched(true, None, 60), Watched::Until(Duration::ZERO));
-        assert_eq!(watched(false, Some(55), 60), Watched::Throughout);
-        assert_eq!(watched(true, Some(55), 60), Watched::Until(seconds(55)));
-        let is_recent = |has_ended, last: Option<u64>| {
-            Watcher { has_ended, ..LOOKS }.is_recent(last.map(seconds), seconds(60))
-        };
-        assert!(is_recent(false, Some(25)) && !is_recent(false, Some(24)));
-        assert!(!is_recent(true, Some(59)) && !is_recent(false, None));
-        assert_eq!(
-            [watched(false, Some(25), 60), watched(false, Some(24), 60)],
-            [Watched::Throughout, Watched::Until(seconds(24))]
-        );
-    }
-
-    #[test]
-    fn a_few_retries_break_nothing_and_a_queue_pair_does() {
-        let (host, ports) = start();
-        let timeouts = "hw_counters/local_ack_timeout_err";
-        let now = host.look(&[(timeouts, "5")]);
-        assert!(!given(&ports, None, &[now], seconds(60)).is_broken(), "it was not there before");
-        let before = host.look(&[]);
-        let ports = [WatchedPort { first: before, ..ports[0].clone() }];
-        let now = host.look(&[(timeouts, "70")]);
-        let account = given(&ports, None, &[now], seconds(60));
-        assert!(!account.is_broken() && !account.rails[0].is_well(account.ran));
-        let now = host.look(&[(ENDED, "8")]);
-        assert!(given(&ports, None, &[now], seconds(60)).is_broken());
-    }
-
-    #[test]
-    fn without_a_last_look_the_account_is_what_the_watcher_has_seen() {
-        let (host, ports) = start();
-        let mut seen = Seen::new(&ports);
-        seen.watch(seconds(10), &ports, &[host.look(&[(ENDED, "3")])]);
-        let account = Account::new(&ports, Some((seconds(10), seen)), None, seconds(60), LOOKS).unwrap();
-        assert!(account.is_broken() && account.watched == Watched::Until(seconds(10)));
-        assert_eq!(Account::new(&ports, None, None, seconds(60), LOOKS), None);
-    }
-}
+mod tests;

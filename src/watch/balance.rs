@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id, Severity};
 use crate::findings::traffic::{BUSY_FOR_ONE_IDLE, MUCH, OF_MANAGEMENT, PortTraffic, has_moved, idle};
-use crate::text::{amount, counted, duration, visible};
+use crate::text::{amount, counted, duration};
 
 /// So many looks, and so much time in them, make a rail one that carries as much as the others, or one that carries
 /// far less. At a short interval, the looks alone would be a moment of one collective.
@@ -115,7 +115,7 @@ impl Balance {
         let mut findings = Vec::new();
         for (index, value) in &values {
             let (Some(rail), Some(port)) = (self.rails.get_mut(*index), moved.get(*index)) else { continue };
-            let name = visible(&port.hca);
+            let name = port.name();
             let about = || [format!("{}:{}", port.hca, port.port)];
             if !is_less(*value) {
                 rail.level.add(interval);
@@ -198,6 +198,7 @@ mod tests {
         let port = |(index, bytes): (u32, u64)| PortTraffic {
             hca: format!("mlx5_{index}"),
             port: 1,
+            is_one_of_several: false,
             is_infiniband: false,
             traffic: Traffic {
                 sent: CounterValue { bytes: Some(bytes), packets: None },

@@ -83,8 +83,7 @@ fn a_day_of_a_sound_job_is_silent() {
         port: 1,
         is_infiniband: true,
         first: port.look(),
-        gid: None,
-        fails_over: false,
+        ..WatchedPort::default()
     });
     let mut judge = Judge::new(watched.collect(), Duration::from_secs(AFTER));
     let mut full = Vec::new();

@@ -1,21 +1,29 @@
 //! Limits how often the watcher reports lines of one kind.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::WatchedPort;
 use crate::finding::{Finding, Id, Severity};
-use crate::text::counted;
+use crate::text::{condensed, counted};
 
-/// Within an hour, lines of one kind and severity are reported after this many readings; later ones are
+/// Within an hour, lines of one kind and severity about one port are reported after this many readings; later ones are
 /// only counted. The lines of one reading count once, and notes do not count against warnings.
 const MOST: usize = 6;
 const WINDOW: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
-pub(super) struct Fold(Vec<Window>);
+pub(super) struct Fold {
+    windows: Vec<Window>,
+    /// The name of each port of the job in lines, by the name that findings have.
+    names: BTreeMap<String, String>,
+}
 
 struct Window {
     id: Id,
     severity: Severity,
+    /// `None` for lines about no port.
+    port: Option<String>,
     began: Duration,
     /// How many readings had a reported line, and when the last one was.
     looks: usize,
@@ -23,43 +31,97 @@ struct Window {
     left_out: usize,
 }
 
+impl Window {
+    fn admits(&self, at: Duration) -> bool {
+        self.last == at || self.looks < MOST
+    }
+
+    /// Counts a line at this time.
+    fn add(&mut self, at: Duration) {
+        if self.last != at && self.looks < MOST {
+            (self.looks, self.last) = (self.looks + 1, at);
+        }
+    }
+}
+
 impl Fold {
+    pub(super) fn new(ports: &[WatchedPort]) -> Fold {
+        let names = ports.iter().map(|port| (port.id(), port.name())).collect();
+        Fold { windows: Vec::new(), names }
+    }
+
     /// Returns the findings to report at this time since the start.
     pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
-        let (over, current) = self.0.drain(..).partition(|window| at.saturating_sub(window.began) >= WINDOW);
-        self.0 = current;
-        let over: Vec<Window> = over;
-        let left_out = over.iter().filter(|window| window.left_out > 0);
-        let mut said: Vec<Finding> = left_out.map(sum).collect();
+        let is_over = |window: &Window| at.saturating_sub(window.began) >= WINDOW;
+        let (over, current) = self.windows.drain(..).partition(is_over);
+        self.windows = current;
+        let mut said = self.sums(&over);
         said.extend(findings.into_iter().filter(|finding| self.admits(at, finding)));
         said
     }
 
+    /// Returns what to say about the lines that were omitted in the hours that are not over.
+    pub(super) fn omitted(&self) -> Vec<Finding> {
+        self.sums(&self.windows)
+    }
+
+    /// A line that is new for one of its ports is reported.
     fn admits(&mut self, at: Duration, finding: &Finding) -> bool {
         let (id, severity) = (finding.id, finding.severity);
-        let Some(window) = self.0.iter_mut().find(|window| (window.id, window.severity) == (id, severity))
-        else {
-            self.0.push(Window { id, severity, began: at, looks: 1, last: at, left_out: 0 });
-            return true;
+        let ports: Vec<Option<String>> = match finding.about.ports.as_slice() {
+            [] => vec![None],
+            ports => ports.iter().cloned().map(Some).collect(),
         };
-        if window.last == at {
-            return true;
+        let is_of = |window: &Window, port: &Option<String>| {
+            (window.id, window.severity) == (id, severity) && window.port == *port
+        };
+        let mut is_admitted = false;
+        for port in &ports {
+            match self.windows.iter().find(|window| is_of(window, port)) {
+                Some(window) => is_admitted |= window.admits(at),
+                None => {
+                    is_admitted = true;
+                    let port = port.clone();
+                    let window = Window { id, severity, port, began: at, looks: 1, last: at, left_out: 0 };
+                    self.windows.push(window);
+                }
+            }
         }
-        if window.looks < MOST {
-            (window.looks, window.last) = (window.looks + 1, at);
-            return true;
+        for window in &mut self.windows {
+            match ports.iter().any(|port| is_of(window, port)) {
+                true if is_admitted => window.add(at),
+                true => window.left_out += 1,
+                false => {}
+            }
         }
-        window.left_out += 1;
-        false
+        is_admitted
     }
-}
 
-fn sum(window: &Window) -> Finding {
-    let message = format!(
-        "{} of this kind followed within an hour and were omitted.",
-        counted(window.left_out, "more line")
-    );
-    Finding::info(window.id, message)
+    /// Returns a line for the ports about which as many lines of one kind were omitted.
+    fn sums(&self, windows: &[Window]) -> Vec<Finding> {
+        let mut left_out: Vec<((Id, usize), Vec<&String>)> = Vec::new();
+        for Window { id, port, left_out: count, .. } in windows.iter().filter(|window| window.left_out > 0) {
+            match left_out.iter_mut().find(|(known, _)| *known == (*id, *count)) {
+                Some((_, ports)) => ports.extend(port),
+                None => left_out.push(((*id, *count), port.iter().collect())),
+            }
+        }
+        left_out.into_iter().map(|((id, count), ports)| self.sum(id, count, &ports)).collect()
+    }
+
+    fn sum(&self, id: Id, count: usize, ports: &[&String]) -> Finding {
+        let names: Vec<&String> = ports.iter().map(|port| self.names.get(*port).unwrap_or(port)).collect();
+        let names = condensed(&names);
+        let about = match ports.len() {
+            0 => String::new(),
+            1 => format!(" about {names}"),
+            _ => format!(" about each of {names}"),
+        };
+        let were = if count == 1 { "was" } else { "were" };
+        let lines = counted(count, "more line");
+        let message = format!("{lines}{about} ({id}) within an hour {were} omitted.");
+        Finding::info(id, message).about_ports(ports.iter().copied())
+    }
 }
 
 #[cfg(test)]
@@ -81,10 +143,7 @@ mod tests {
         assert!(said(7, Id::LinkDown).is_empty());
         assert_eq!(said(8, Id::LostPackets), ["It happened."], "another kind has lines of its own");
         let next = said(3600, Id::LinkDown);
-        assert_eq!(
-            next,
-            ["2 more lines of this kind followed within an hour and were omitted.", "It happened."]
-        );
+        assert_eq!(next, ["2 more lines (link-down) within an hour were omitted.", "It happened."]);
         assert_eq!(said(3601, Id::LinkDown), ["It happened."]);
     }
 
@@ -97,5 +156,34 @@ mod tests {
         };
         assert_eq!([0, 1, 2, 3, 4, 5, 6].map(|second| count(second, Finding::info)), [8, 8, 8, 8, 8, 8, 0]);
         assert_eq!(count(7, Finding::warning), 8);
+    }
+
+    #[test]
+    fn a_link_that_flaps_hides_no_other_one() {
+        let port = |port| WatchedPort {
+            hca: "mlx5_1".into(),
+            port,
+            is_one_of_several: true,
+            ..WatchedPort::default()
+        };
+        let mut fold = Fold::new(&[port(1), port(2)]);
+        let mut said = |second: u64, ports: &[&str]| {
+            let finding = Finding::warning(Id::LinkDown, ports.concat()).about_ports(ports.iter().copied());
+            let said = fold.pass(Duration::from_secs(second), vec![finding]);
+            let omitted = fold.omitted().into_iter().map(|one| one.message).collect::<Vec<_>>();
+            (said.into_iter().map(|finding| finding.message).collect::<Vec<_>>().join(" "), omitted)
+        };
+        for second in 0..6 {
+            assert_eq!(said(second, &["mlx5_1:1"]), ("mlx5_1:1".to_owned(), Vec::new()));
+        }
+        let one = "1 more line about mlx5_1:1 (link-down) within an hour was omitted.";
+        assert_eq!(said(6, &["mlx5_1:1"]), (String::new(), vec![one.to_owned()]));
+        // The first line of another port, even beside the one that flaps.
+        assert_eq!(said(7, &["mlx5_1:1", "mlx5_1:2"]).0, "mlx5_1:1mlx5_1:2");
+        assert_eq!(said(8, &["mlx5_1:2"]).0, "mlx5_1:2");
+        let two = "2 more lines about mlx5_1:1 (link-down) within an hour were omitted.";
+        assert_eq!(said(9, &["mlx5_1:1"]), (String::new(), vec![two.to_owned()]));
+        let (next, omitted) = said(3600, &["mlx5_1:1"]);
+        assert_eq!((next, omitted), (format!("{two} mlx5_1:1"), Vec::new()));
     }
 }

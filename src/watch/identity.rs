@@ -6,7 +6,7 @@ use super::WatchedPort;
 use crate::facts::gid::address;
 use crate::facts::port_look::{GidPlace, PortLook};
 use crate::finding::{Finding, Id};
-use crate::text::{duration, visible};
+use crate::text::duration;
 
 const FIX: &str = "Find out what changes the addresses of this interface. Restart the container: rdma-init then decides again.";
 
@@ -38,7 +38,7 @@ impl Identity {
             }
             *told = (place, at);
             let address = address(used.gid);
-            let (hca, index) = (visible(&port.hca), used.index);
+            let (hca, index) = (port.name(), used.index);
             let finding = match place {
                 GidPlace::InPlace => {
                     let time = duration(at.saturating_sub(since));
@@ -76,7 +76,7 @@ impl Identity {
                     Finding::warning(Id::GidChanged, message).with_fix(FIX)
                 }
             };
-            findings.push(finding.about_ports([format!("{}:{}", port.hca, port.port)]));
+            findings.push(finding.about_ports([port.id()]));
         }
         findings
     }

@@ -14,15 +14,19 @@ use crate::facts::port_errors::Trouble;
 use crate::facts::port_look::{PortLook, UsedGid};
 use crate::finding::{Finding, Id};
 use crate::findings::port_errors::{self, PortRises};
+use crate::findings::port_name::{port_id, port_name};
 use crate::findings::traffic::{PortTraffic, has_moved, names};
 use crate::plan::failover::SWITCH;
-use crate::text::{condensed, duration, visible};
+use crate::text::{condensed, duration};
 
 /// A port of the job, with its reading before the command started.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct WatchedPort {
     pub hca: String,
     pub port: u32,
+    /// Whether the job uses several ports of the HCA.
+    #[serde(default)]
+    pub is_one_of_several: bool,
     pub is_infiniband: bool,
     /// The GID that NCCL uses.
     pub gid: Option<UsedGid>,
@@ -33,11 +37,20 @@ pub(crate) struct WatchedPort {
 }
 
 impl WatchedPort {
+    pub(super) fn name(&self) -> String {
+        port_name(&self.hca, self.port, self.is_one_of_several)
+    }
+
+    pub(super) fn id(&self) -> String {
+        port_id(&self.hca, self.port)
+    }
+
     /// Returns what the port moved between two readings.
     pub(crate) fn moved(&self, now: &PortLook, before: &PortLook) -> PortTraffic {
         PortTraffic {
             hca: self.hca.clone(),
             port: self.port,
+            is_one_of_several: self.is_one_of_several,
             is_infiniband: self.is_infiniband,
             traffic: now.traffic.since(before.traffic),
         }
@@ -51,6 +64,8 @@ pub(super) struct Judge {
     /// The last reading of each port, with the last known value of each counter.
     last: Vec<PortLook>,
     last_at: Duration,
+    /// When each port was last there: what it counts is counted since then.
+    shown_at: Vec<Duration>,
     /// Since when each port has been inactive or gone, and whether it was gone at the last reading.
     lost_since: Vec<Option<Duration>>,
     is_gone: Vec<bool>,
@@ -71,9 +86,11 @@ impl Judge {
             last: ports.iter().map(|port| port.first.clone()).collect(),
             lost_since: vec![None; ports.len()],
             is_gone: vec![false; ports.len()],
+            shown_at: vec![Duration::ZERO; ports.len()],
             rates: Links::new(ports.len()),
             identity: Identity::new(ports.len()),
             balance: Balance::new(ports.len()),
+            fold: Fold::new(&ports),
             ports,
             after,
             last_at: Duration::ZERO,
@@ -81,7 +98,6 @@ impl Judge {
             has_ever_moved: false,
             has_told_rest: false,
             windows: Windows::default(),
-            fold: Fold::default(),
         }
     }
 
@@ -99,8 +115,12 @@ impl Judge {
         findings.extend(self.identity.judge(at, &self.ports, &looks, &sound));
         findings.extend(self.counters(at, &looks, &sound));
         findings.extend(self.movement(at, &looks, &sound));
-        let last = looks.into_iter().zip(&self.last);
-        self.last = last.map(|(look, before)| look.with_known(before)).collect();
+        for ((last, shown_at), look) in self.last.iter_mut().zip(&mut self.shown_at).zip(looks) {
+            if !look.errors.is_gone() {
+                *shown_at = at;
+            }
+            *last = look.with_known(last);
+        }
         self.last_at = at;
         self.fold.pass(at, findings)
     }
@@ -108,6 +128,11 @@ impl Judge {
     /// Filters findings from another source through the limit on lines, and returns those to report.
     pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
         self.fold.pass(at, findings)
+    }
+
+    /// Returns what to say about the lines that the limit has omitted, unless it was said.
+    pub(super) fn omitted(&self) -> Vec<Finding> {
+        self.fold.omitted()
     }
 
     /// Returns whether the last report said that nothing moves, and nothing has moved since.
@@ -141,35 +166,38 @@ impl Judge {
                 };
                 let message = format!("{} {} {what}.{failover}", listed(&ports), is_or_are(ports.len()));
                 findings.push(
-                    Finding::warning(Id::LinkDown, message).about_ports(ports.iter().map(|port| id(port))),
+                    Finding::warning(Id::LinkDown, message).about_ports(ports.iter().map(|port| port.id())),
                 );
             }
         }
         for (port, time) in back {
             let message = format!("{} is active again, after {}.", listed(&[port]), duration(time));
-            findings.push(Finding::info(Id::LinkDown, message).about_ports([id(port)]));
+            findings.push(Finding::info(Id::LinkDown, message).about_ports([port.id()]));
         }
         findings
     }
 
     /// Reports the errors that the ports have counted. If a lost port's link went down, this was already reported.
     fn counters(&mut self, at: Duration, looks: &[PortLook], sound: &[bool]) -> Vec<Finding> {
-        let rises = |index: usize, port: &WatchedPort| {
+        let rises = |index: usize| {
             let (now, before) = (looks.get(index)?, self.last.get(index)?);
             let is_sound = sound.get(index)?;
             let mut rises = now.errors.since(&before.errors);
             rises.retain(|rise| *is_sound || rise.trouble != Trouble::LinkDown);
             Some(rises)
         };
-        let of_port = |(index, port): (usize, &WatchedPort)| PortRises {
-            hca: port.hca.clone(),
-            port: port.port,
-            is_lost: false,
-            is_gone: false,
-            rises: rises(index, port).unwrap_or_default(),
+        let of_port = |(index, (port, since)): (usize, (&WatchedPort, &Duration))| {
+            let rises = PortRises {
+                hca: port.hca.clone(),
+                port: port.port,
+                is_one_of_several: port.is_one_of_several,
+                rises: rises(index).unwrap_or_default(),
+                ..PortRises::default()
+            };
+            (*since, rises)
         };
-        let ports = self.ports.iter().enumerate().map(of_port).collect();
-        let reported = self.windows.add(self.last_at, at, ports);
+        let ports = self.ports.iter().zip(&self.shown_at).enumerate().map(of_port).collect();
+        let reported = self.windows.add(at, ports);
         reported.into_iter().flat_map(|(time, ports)| port_errors::findings(&ports, time)).collect()
     }
 
@@ -188,14 +216,14 @@ impl Judge {
         findings
     }
 
-    fn rest(&mut self, at: Duration, looks: &[PortLook], mut moved: Vec<PortTraffic>) -> Option<Finding> {
+    fn rest(&mut self, at: Duration, looks: &[PortLook], moved: Vec<PortTraffic>) -> Option<Finding> {
         let rested = at.saturating_sub(self.moved_at);
         if moved.iter().any(has_moved) {
-            moved.retain(has_moved);
+            let moving = moved.iter().filter(|port| has_moved(port));
             let again = if self.has_ever_moved { " again" } else { "" };
             let goes_on = std::mem::take(&mut self.has_told_rest).then(|| {
                 let message =
-                    format!("Data moves over {}{again}, after {}.", names(&moved), duration(rested));
+                    format!("Data moves over {}{again}, after {}.", names(moving), duration(rested));
                 Finding::info(Id::NoTraffic, message)
             });
             self.moved_at = at;
@@ -226,7 +254,7 @@ impl Judge {
                 gone.unwrap_or("the job may have stalled")
             ),
         };
-        Some(Finding::warning(Id::NoTraffic, message).about_ports(self.ports.iter().map(id)))
+        Some(Finding::warning(Id::NoTraffic, message).about_ports(self.ports.iter().map(WatchedPort::id)))
     }
 }
 
@@ -239,13 +267,8 @@ pub(super) fn is_amount_known(ports: &[WatchedPort], looks: &[PortLook]) -> bool
     }
 }
 
-fn id(port: &WatchedPort) -> String {
-    format!("{}:{}", port.hca, port.port)
-}
-
 fn listed(ports: &[&WatchedPort]) -> String {
-    let names: Vec<&str> = ports.iter().map(|port| port.hca.as_str()).collect();
-    visible(&condensed(&names))
+    condensed(&ports.iter().map(|port| port.name()).collect::<Vec<_>>())
 }
 
 fn is_or_are(count: usize) -> &'static str {
@@ -253,199 +276,4 @@ fn is_or_are(count: usize) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::facts::Reader;
-    use crate::facts::port_counters::Counters;
-    use crate::facts::port_look::read;
-
-    /// Makes a reading of a soft-RoCE port with this state and these counters; without a state, the port is
-    /// gone.
-    fn look(state: Option<&str>, counters: &[(&str, u64)]) -> PortLook {
-        let root = tempfile::tempdir().unwrap();
-        let port = root.path().join("sys/class/infiniband/x_0/ports/1");
-        if let Some(state) = state {
-            std::fs::create_dir_all(port.join("hw_counters")).unwrap();
-            std::fs::write(port.join("state"), state).unwrap();
-            for (name, count) in counters {
-                std::fs::write(port.join("hw_counters").join(name), format!("{count}\n")).unwrap();
-            }
-        }
-        let reader = Reader::new(root.path());
-        read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
-    }
-
-    fn up(sent: u64) -> PortLook {
-        look(Some("4: ACTIVE\n"), &[("sent_pkts", sent), ("rcvd_pkts", 0), ("link_downed", 0)])
-    }
-
-    fn judge(after: u64) -> Judge {
-        let port =
-            |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: up(0), ..WatchedPort::default() };
-        Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(after))
-    }
-
-    fn said(judge: &mut Judge, seconds: u64, looks: [PortLook; 2]) -> Vec<String> {
-        let findings = judge.judge(Duration::from_secs(seconds), looks.into());
-        findings.into_iter().map(|finding| finding.message).collect()
-    }
-
-    #[test]
-    fn a_sound_job_is_silent() {
-        let mut judge = judge(600);
-        for look in 1..200 {
-            assert!(said(&mut judge, look * 10, [up(look), up(0)]).is_empty());
-        }
-    }
-
-    #[test]
-    fn a_port_whose_nic_has_another_one_may_be_replaced() {
-        let port = |hca: &str| WatchedPort {
-            hca: hca.into(),
-            port: 1,
-            first: up(0),
-            fails_over: true,
-            ..WatchedPort::default()
-        };
-        let mut judge = Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(600));
-        let line = "mlx5_2 is gone. NCCL may continue over another port of the NIC (NCCL_IB_RESILIENCY_PORT_FAILOVER).";
-        assert_eq!(said(&mut judge, 10, [up(1), look(None, &[])]), [line]);
-    }
-
-    #[test]
-    fn a_link_that_goes_down_and_comes_back_is_told_once_each() {
-        let mut judge = judge(600);
-        let down = || look(Some("1: DOWN\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 1)]);
-        let again = || look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 1)]);
-        assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_2 is no longer active."]);
-        assert!(said(&mut judge, 20, [up(2), down()]).is_empty());
-        assert_eq!(said(&mut judge, 30, [up(3), again()]), ["mlx5_2 is active again, after 20s."]);
-        assert!(said(&mut judge, 40, [up(4), again()]).is_empty());
-        // The link went down and up between two readings, so only the counter shows it.
-        let flapped = look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 2)]);
-        assert_eq!(said(&mut judge, 50, [up(5), flapped]), ["The link went down within 10s: mlx5_2, 1 time."]);
-    }
-
-    #[test]
-    fn a_device_that_goes_and_comes_back_with_new_counters_is_no_error() {
-        let mut judge = judge(600);
-        assert_eq!(said(&mut judge, 10, [up(1), look(None, &[])]), ["mlx5_2 is gone."]);
-        assert_eq!(said(&mut judge, 20, [up(2), up(0)]), ["mlx5_2 is active again, after 10s."]);
-        assert_eq!(said(&mut judge, 30, [look(None, &[]), look(None, &[])]), ["mlx5_1, mlx5_2 are gone."]);
-    }
-
-    #[test]
-    fn a_device_that_goes_after_its_link_is_told_as_well() {
-        let mut judge = judge(600);
-        let down = || look(Some("1: DOWN\n"), &[("link_downed", 1)]);
-        assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_2 is no longer active."]);
-        assert_eq!(said(&mut judge, 20, [up(2), look(None, &[])]), ["mlx5_2 is gone."]);
-        assert!(said(&mut judge, 30, [up(3), look(None, &[])]).is_empty());
-        assert!(said(&mut judge, 40, [up(4), down()]).is_empty());
-        assert_eq!(said(&mut judge, 50, [up(5), up(0)]), ["mlx5_2 is active again, after 40s."]);
-    }
-
-    #[test]
-    fn queue_pairs_that_ended_are_told_and_a_few_retries_are_not() {
-        let mut judge = judge(600);
-        let counted = |name: &str, count| {
-            look(
-                Some("4: ACTIVE\n"),
-                &[("sent_pkts", 9), ("rcvd_pkts", 0), ("link_downed", 0), (name, count)],
-            )
-        };
-        assert!(said(&mut judge, 10, [counted("retry_exceeded_err", 0), up(0)]).is_empty());
-        let told = said(&mut judge, 20, [counted("retry_exceeded_err", 2), up(0)]);
-        assert!(matches!(&told[..], [one] if one.starts_with("Queue pairs failed in 10s: mlx5_1: 2 ")));
-        assert!(said(&mut judge, 30, [counted("completer_retry_err", 0), up(0)]).is_empty());
-        assert!(said(&mut judge, 40, [counted("completer_retry_err", 5), up(0)]).is_empty());
-        let told = said(&mut judge, 50, [counted("completer_retry_err", 905), up(0)]);
-        assert!(matches!(&told[..], [one] if one.starts_with("Packets were sent again in 10s: mlx5_1: ")));
-    }
-
-    #[test]
-    fn errors_that_were_counted_while_a_counter_did_not_show_are_told() {
-        let mut judge = judge(600);
-        let counted = |count: &[(&str, u64)]| {
-            look(
-                Some("4: ACTIVE\n"),
-                &[&[("sent_pkts", 9), ("rcvd_pkts", 0), ("link_downed", 0)], count].concat(),
-            )
-        };
-        let ended = |count| counted(&[("retry_exceeded_err", count)]);
-        assert!(said(&mut judge, 10, [ended(1), up(0)]).is_empty());
-        assert!(said(&mut judge, 20, [counted(&[]), up(0)]).is_empty());
-        let told = said(&mut judge, 30, [ended(3), up(0)]);
-        assert!(
-            matches!(&told[..], [one] if one.starts_with("Queue pairs failed in 10s: mlx5_1: 2 ")),
-            "{told:?}"
-        );
-        assert!(said(&mut judge, 40, [ended(3), up(0)]).is_empty());
-    }
-
-    #[test]
-    fn a_job_that_moves_nothing_or_stops_moving_is_told_once() {
-        let mut judge = judge(20);
-        assert!(said(&mut judge, 10, [up(0), up(0)]).is_empty());
-        let told = said(&mut judge, 20, [up(0), up(0)]);
-        assert!(
-            matches!(&told[..], [one] if one.contains("no data has moved over mlx5_1, mlx5_2 in the first 20s"))
-        );
-        assert!(said(&mut judge, 90, [up(0), up(0)]).is_empty());
-        assert_eq!(said(&mut judge, 100, [up(5), up(0)]), ["Data moves over mlx5_1, after 1m 40s."]);
-        assert!(said(&mut judge, 110, [up(5), up(0)]).is_empty());
-        let stall =
-            "No data has moved over mlx5_1, mlx5_2 for 20s, after earlier traffic: the job may have stalled.";
-        assert_eq!(said(&mut judge, 120, [up(5), up(0)]), [stall]);
-        assert_eq!(said(&mut judge, 130, [up(5), up(7)]), ["Data moves over mlx5_2 again, after 30s."]);
-    }
-
-    #[test]
-    fn a_lost_device_hides_no_stall() {
-        let mut judge = judge(20);
-        assert!(said(&mut judge, 10, [up(5), up(5)]).is_empty());
-        assert_eq!(said(&mut judge, 20, [up(5), look(None, &[])]), ["mlx5_2 is gone."]);
-        let told = said(&mut judge, 30, [up(5), look(None, &[])]);
-        assert!(matches!(&told[..], [one] if one.contains("the job may have stalled")), "{told:?}");
-    }
-
-    #[test]
-    fn a_node_whose_devices_are_all_gone_has_stopped() {
-        let gone = || [look(None, &[]), look(None, &[])];
-        let mut judge = judge(20);
-        assert!(said(&mut judge, 10, [up(5), up(5)]).is_empty());
-        assert_eq!(said(&mut judge, 20, gone()), ["mlx5_1, mlx5_2 are gone."]);
-        assert_eq!(
-            said(&mut judge, 30, gone()),
-            [
-                "No data has moved over mlx5_1, mlx5_2 for 20s, after earlier traffic: all of these HCAs are gone."
-            ]
-        );
-        assert!(judge.rests() && said(&mut judge, 40, gone()).is_empty());
-    }
-
-    #[test]
-    fn infiniband_management_traffic_never_counts_as_data() {
-        let port = |hca: &str| WatchedPort {
-            hca: hca.into(),
-            port: 1,
-            is_infiniband: true,
-            first: up(0),
-            ..WatchedPort::default()
-        };
-        let mut judge = Judge::new(vec![port("mlx5_1")], Duration::from_secs(600));
-        for look in 1..60 {
-            let findings = judge.judge(Duration::from_secs(look * 10), vec![up(look)]);
-            assert!(findings.is_empty(), "{findings:?}");
-        }
-        let findings = judge.judge(Duration::from_secs(600), vec![up(60)]);
-        assert!(findings[0].message.contains("no data has moved"), "{findings:?}");
-    }
-
-    #[test]
-    fn counters_that_are_not_there_prove_no_stall() {
-        let unknown = || look(Some("4: ACTIVE\n"), &[]);
-        let mut judge = judge(20);
-        assert!(said(&mut judge, 100, [unknown(), unknown()]).is_empty());
-    }
-}
+mod tests;

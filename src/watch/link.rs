@@ -6,7 +6,7 @@ use super::WatchedPort;
 use crate::facts::port_look::PortLook;
 use crate::facts::port_sample::bytes_per_second;
 use crate::finding::{Finding, Id};
-use crate::text::{condensed, duration, grouped, visible};
+use crate::text::{condensed, duration, grouped};
 
 #[derive(Clone, Copy, Default)]
 struct Told {
@@ -30,14 +30,11 @@ impl Links {
                 let is_slow = value < at_first;
                 match told.slow_since {
                     None if is_slow => {
-                        slow.push((
-                            format!("{now} instead of {first}, the rate at the start"),
-                            port.hca.clone(),
-                        ));
+                        slow.push((format!("{now} instead of {first}, the rate at the start"), port.id()));
                     }
                     Some(since) if !is_slow => {
                         let time = duration(at.saturating_sub(since));
-                        back.push((format!("{now} again, after {time}"), port.hca.clone()));
+                        back.push((format!("{now} again, after {time}"), port.id()));
                     }
                     _ => {}
                 }
@@ -46,24 +43,24 @@ impl Links {
             let counters: Vec<&str> = look.errors.full().collect();
             if !counters.is_empty() && !told.is_full {
                 told.is_full = true;
-                full.push((counters.join(", "), port.hca.clone()));
+                full.push((counters.join(", "), port.id()));
             }
         }
-        let runs = |(rate, hcas): (String, Vec<String>), finding: fn(Id, String) -> Finding| {
-            let verb = if hcas.len() == 1 { "runs" } else { "run" };
-            let message = format!("{} {verb} at {rate}.", visible(&condensed(&hcas)));
-            finding(Id::SlowLink, message).about_ports(about(ports, &hcas))
+        let runs = |(rate, ids): (String, Vec<String>), finding: fn(Id, String) -> Finding| {
+            let verb = if ids.len() == 1 { "runs" } else { "run" };
+            let message = format!("{} {verb} at {rate}.", named(ports, &ids));
+            finding(Id::SlowLink, message).about_ports(ids)
         };
         let warning = |id, message| Finding::warning(id, message).with_fix(FIX);
         let mut findings: Vec<Finding> =
             grouped(slow).into_iter().map(|group| runs(group, warning)).collect();
         findings.extend(grouped(back).into_iter().map(|group| runs(group, Finding::info)));
-        for (counters, hcas) in grouped(full) {
+        for (counters, ids) in grouped(full) {
             let message = format!(
                 "Counters of {} have reached their maximum and no longer count: {counters}.",
-                visible(&condensed(&hcas))
+                named(ports, &ids)
             );
-            findings.push(Finding::info(Id::LinkErrors, message).about_ports(about(ports, &hcas)));
+            findings.push(Finding::info(Id::LinkErrors, message).about_ports(ids));
         }
         findings
     }
@@ -77,9 +74,9 @@ fn rate(look: &PortLook) -> Option<(&str, u64)> {
     Some((text, bytes_per_second(text)?))
 }
 
-fn about(ports: &[WatchedPort], hcas: &[String]) -> Vec<String> {
-    let named = ports.iter().filter(|port| hcas.contains(&port.hca));
-    named.map(|port| format!("{}:{}", port.hca, port.port)).collect()
+fn named(ports: &[WatchedPort], ids: &[String]) -> String {
+    let named = ports.iter().filter(|port| ids.contains(&port.id()));
+    condensed(&named.map(WatchedPort::name).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -145,6 +142,23 @@ mod tests {
                 (5, Severity::Info, "mlx5_1 runs at 200 Gb/sec (4X HDR) again, after 30s.".to_owned()),
             ]
         );
+    }
+
+    #[test]
+    fn one_of_two_ports_of_an_hca_is_told_alone() {
+        let up = |rate| look("4: ACTIVE\n", rate, "0\n");
+        let port = |port| WatchedPort {
+            hca: "mlx5_1".into(),
+            port,
+            is_one_of_several: true,
+            first: up(FULL),
+            ..WatchedPort::default()
+        };
+        let slow = up("50 Gb/sec (1X HDR)\n");
+        let found = Links::new(2).judge(Duration::from_secs(10), &[port(1), port(2)], &[up(FULL), slow]);
+        let [found] = &found[..] else { panic!("{found:?}") };
+        assert!(found.message.starts_with("mlx5_1:2 runs at 50 Gb/sec"), "{found:?}");
+        assert_eq!(found.about.ports, ["mlx5_1:2"]);
     }
 
     #[test]

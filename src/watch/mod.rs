@@ -48,7 +48,8 @@ pub(crate) struct WatchOrders {
     pub job: Option<JobOrders>,
 }
 
-/// Looks at the ports after each interval, and says what it finds. Does not return: its process is killed when the
+/// Looks at the ports after each interval, and says what it finds. `remember` gets, after each look, what was said, and
+/// what to say at the end about the lines that were omitted. Does not return: its process is killed when the
 /// job has ended. Signals must be blocked. `token` is what the nodes of the job know each other by.
 pub(crate) fn run(
     ports: Vec<WatchedPort>,
@@ -56,6 +57,7 @@ pub(crate) fn run(
     token: &str,
     mut look: impl FnMut(&[WatchedPort]) -> Vec<PortLook>,
     say: impl Fn(&Finding),
+    mut remember: impl FnMut(&[Finding], &[Finding]),
     warn: impl Fn(&str),
 ) -> ! {
     let started = Instant::now();
@@ -93,15 +95,17 @@ pub(crate) fn run(
         // The judge reports each change only once, so whatever is not said here is never said.
         let looks = look(judge.ports());
         let of_job = job.as_mut().and_then(|job| job.look(judge.ports(), &looks));
-        for finding in judge.judge(started.elapsed(), looks) {
-            say(&finding);
-            command.take(&finding);
+        let of_ports = judge.judge(started.elapsed(), looks);
+        for finding in &of_ports {
+            say(finding);
+            command.take(finding);
         }
         let of_ranks = ranks.as_mut().and_then(|ranks| ranks.ask(judge.rests()));
         for finding in judge.pass(started.elapsed(), of_ranks.into_iter().chain(of_job).collect()) {
             say(&finding);
             command.take(&finding);
         }
+        remember(&of_ports, &judge.omitted());
     }
 }
 

@@ -18,17 +18,16 @@ struct Window {
 }
 
 impl Windows {
-    /// Adds what the ports, in their order, have counted between two looks. Returns what is worth reporting now, by the time
+    /// Adds what the ports, in their order, have counted until now, each since its own earlier look. Returns what is worth reporting now, by the time
     /// in which it was counted; it does not count again.
     pub(super) fn add(
         &mut self,
-        from: Duration,
         to: Duration,
-        ports: Vec<PortRises>,
+        ports: Vec<(Duration, PortRises)>,
     ) -> BTreeMap<Duration, Vec<PortRises>> {
         let mut reported: BTreeMap<Duration, Vec<PortRises>> = BTreeMap::new();
-        for (index, PortRises { hca, port, is_lost, is_gone, rises }) in ports.into_iter().enumerate() {
-            for rise in rises {
+        for (index, (from, port)) in ports.into_iter().enumerate() {
+            for &rise in &port.rises {
                 let nothing = Rise { count: 0, ..rise };
                 let window = self.0.entry((index, rise.counter)).or_insert(Window { from, rise: nothing });
                 window.rise.count = window.rise.count.saturating_add(rise.count);
@@ -46,10 +45,10 @@ impl Windows {
                 };
                 self.0.remove(&(index, rise.counter));
                 let same_time = reported.entry(time).or_default();
-                match same_time.iter_mut().find(|one| one.hca == hca && one.port == port) {
+                match same_time.iter_mut().find(|one| (&one.hca, one.port) == (&port.hca, port.port)) {
                     Some(one) => one.rises.push(rise),
                     None => {
-                        same_time.push(PortRises { hca: hca.clone(), port, is_lost, is_gone, rises: vec![rise] });
+                        same_time.push(PortRises { rises: vec![rise], ..port.clone() });
                     }
                 }
             }
@@ -83,9 +82,9 @@ mod tests {
         for (count, look) in counts.iter().zip(0..) {
             let rise = Rise { trouble, counter: COUNTER, count: *count, is_least: false };
             let rises = if *count > 0 { vec![rise] } else { Vec::new() };
-            let port = PortRises { hca: "mlx5_0".to_owned(), port: 1, is_lost: false, is_gone: false, rises };
+            let port = PortRises { hca: "mlx5_0".to_owned(), port: 1, rises, ..PortRises::default() };
             let [from, to] = [look, look + 1].map(|look| Duration::from_millis(apart * look));
-            for (time, ports) in windows.add(from, to, vec![port]) {
+            for (time, ports) in windows.add(to, vec![(from, port)]) {
                 reports.push((time.as_secs(), ports[0].rises[0].count));
             }
         }
@@ -128,16 +127,15 @@ mod tests {
     fn ports_are_counted_apart() {
         let mut windows = Windows::default();
         let rise = Rise { trouble: Trouble::Timeout, counter: COUNTER, count: 40, is_least: false };
-        let port = |hca: &str| PortRises {
-            hca: hca.to_owned(),
-            port: 1,
-            is_lost: false,
-            is_gone: false,
-            rises: vec![rise],
+        let port = |from, hca: &str| {
+            let rises = vec![rise];
+            (from, PortRises { hca: hca.to_owned(), port: 1, rises, ..PortRises::default() })
         };
         let ten = Duration::from_secs(10);
-        assert!(windows.add(Duration::ZERO, ten, vec![port("mlx5_0"), port("mlx5_1")]).is_empty());
-        let reported = windows.add(ten, 2 * ten, vec![port("mlx5_0"), port("mlx5_1")]);
+        assert!(
+            windows.add(ten, vec![port(Duration::ZERO, "mlx5_0"), port(Duration::ZERO, "mlx5_1")]).is_empty()
+        );
+        let reported = windows.add(2 * ten, vec![port(ten, "mlx5_0"), port(ten, "mlx5_1")]);
         assert_eq!(reported[&(2 * ten)].iter().map(|port| port.rises[0].count).collect::<Vec<_>>(), [80, 80]);
     }
 }

@@ -73,7 +73,9 @@ fn a_job_that_moved_nothing_is_told_once_and_one_that_never_began_is_not_accused
         ("mlx5_0 moved no data, without an error.", "RDMA was planned, but no data has moved");
     // By its own word, this job has begun when it has run for a millisecond.
     let begun = [&OFF[..], &["--watch-after", "1ms"]].concat();
-    for (code, why) in [(0, ": the job ran on sockets"), (3, ": the job has not begun to communicate, ran on")] {
+    for (code, why) in
+        [(0, ": the job ran on sockets"), (3, ": the job has not begun to communicate, ran on")]
+    {
         for (options, is_warned) in [(&OFF[..], false), (&begun, true)] {
             let (running, end) = ends_with(&host, &place, options, code);
             end();

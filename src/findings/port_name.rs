@@ -1,0 +1,18 @@
+//! How lines for people name a port of the job.
+
+use crate::text::visible;
+
+/// Returns the HCA's name, with the port's number if the job uses several ports of the HCA: `mlx5_1`, `mlx5_1:2`.
+pub(crate) fn port_name(hca: &str, port: u32, is_one_of_several: bool) -> String {
+    visible(&if is_one_of_several { port_id(hca, port) } else { hca.to_owned() })
+}
+
+/// Returns the name in documents: `mlx5_1:1`.
+pub(crate) fn port_id(hca: &str, port: u32) -> String {
+    format!("{hca}:{port}")
+}
+
+/// Returns whether the job uses several ports of this HCA, whose HCAs, one for each port, are these.
+pub(crate) fn has_several<'a>(hca: &str, hcas: impl Iterator<Item = &'a str>) -> bool {
+    hcas.filter(|other| *other == hca).count() > 1
+}

@@ -1,0 +1,219 @@
+use super::*;
+use crate::facts::Reader;
+use crate::facts::port_counters::Counters;
+use crate::facts::port_look::read;
+
+/// Makes a reading of a soft-RoCE port with this state and these counters; without a state, the port is
+/// gone.
+fn look(state: Option<&str>, counters: &[(&str, u64)]) -> PortLook {
+    let root = tempfile::tempdir().unwrap();
+    let port = root.path().join("sys/class/infiniband/x_0/ports/1");
+    if let Some(state) = state {
+        std::fs::create_dir_all(port.join("hw_counters")).unwrap();
+        std::fs::write(port.join("state"), state).unwrap();
+        for (name, count) in counters {
+            std::fs::write(port.join("hw_counters").join(name), format!("{count}\n")).unwrap();
+        }
+    }
+    let reader = Reader::new(root.path());
+    read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
+}
+
+fn up(sent: u64) -> PortLook {
+    look(Some("4: ACTIVE\n"), &[("sent_pkts", sent), ("rcvd_pkts", 0), ("link_downed", 0)])
+}
+
+fn judge(after: u64) -> Judge {
+    let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: up(0), ..WatchedPort::default() };
+    Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(after))
+}
+
+fn said(judge: &mut Judge, seconds: u64, looks: [PortLook; 2]) -> Vec<String> {
+    let findings = judge.judge(Duration::from_secs(seconds), looks.into());
+    findings.into_iter().map(|finding| finding.message).collect()
+}
+
+#[test]
+fn a_sound_job_is_silent() {
+    let mut judge = judge(600);
+    for look in 1..200 {
+        assert!(said(&mut judge, look * 10, [up(look), up(0)]).is_empty());
+    }
+}
+
+#[test]
+fn a_port_whose_nic_has_another_one_may_be_replaced() {
+    let port = |hca: &str| WatchedPort {
+        hca: hca.into(),
+        port: 1,
+        first: up(0),
+        fails_over: true,
+        ..WatchedPort::default()
+    };
+    let mut judge = Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(600));
+    let line =
+        "mlx5_2 is gone. NCCL may continue over another port of the NIC (NCCL_IB_RESILIENCY_PORT_FAILOVER).";
+    assert_eq!(said(&mut judge, 10, [up(1), look(None, &[])]), [line]);
+}
+
+#[test]
+fn a_link_that_goes_down_and_comes_back_is_told_once_each() {
+    let mut judge = judge(600);
+    let down = || look(Some("1: DOWN\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 1)]);
+    let again = || look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 1)]);
+    assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_2 is no longer active."]);
+    assert!(said(&mut judge, 20, [up(2), down()]).is_empty());
+    assert_eq!(said(&mut judge, 30, [up(3), again()]), ["mlx5_2 is active again, after 20s."]);
+    assert!(said(&mut judge, 40, [up(4), again()]).is_empty());
+    // The link went down and up between two readings, so only the counter shows it.
+    let flapped = look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 2)]);
+    assert_eq!(said(&mut judge, 50, [up(5), flapped]), ["The link went down within 10s: mlx5_2, 1 time."]);
+}
+
+#[test]
+fn a_device_that_goes_and_comes_back_with_new_counters_is_no_error() {
+    let mut judge = judge(600);
+    assert_eq!(said(&mut judge, 10, [up(1), look(None, &[])]), ["mlx5_2 is gone."]);
+    assert_eq!(said(&mut judge, 20, [up(2), up(0)]), ["mlx5_2 is active again, after 10s."]);
+    assert_eq!(said(&mut judge, 30, [look(None, &[]), look(None, &[])]), ["mlx5_1, mlx5_2 are gone."]);
+}
+
+#[test]
+fn a_device_that_goes_after_its_link_is_told_as_well() {
+    let mut judge = judge(600);
+    let down = || look(Some("1: DOWN\n"), &[("link_downed", 1)]);
+    assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_2 is no longer active."]);
+    assert_eq!(said(&mut judge, 20, [up(2), look(None, &[])]), ["mlx5_2 is gone."]);
+    assert!(said(&mut judge, 30, [up(3), look(None, &[])]).is_empty());
+    assert!(said(&mut judge, 40, [up(4), down()]).is_empty());
+    assert_eq!(said(&mut judge, 50, [up(5), up(0)]), ["mlx5_2 is active again, after 40s."]);
+}
+
+#[test]
+fn each_of_two_ports_of_an_hca_has_its_number() {
+    let port = |port| WatchedPort {
+        hca: "mlx5_1".into(),
+        port,
+        is_one_of_several: true,
+        first: up(0),
+        ..WatchedPort::default()
+    };
+    let mut judge = Judge::new(vec![port(1), port(2)], Duration::from_secs(600));
+    let down = || look(Some("1: DOWN\n"), &[("link_downed", 0)]);
+    assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_1:2 is no longer active."]);
+    assert_eq!(said(&mut judge, 20, [look(None, &[]), look(None, &[])]), ["mlx5_1:1, mlx5_1:2 are gone."]);
+}
+
+#[test]
+fn the_time_of_what_was_counted_begins_when_it_was_last_seen() {
+    let mut judge = judge(600);
+    let ended = |count| {
+        let counters =
+            [("sent_pkts", 9), ("rcvd_pkts", 0), ("link_downed", 0), ("retry_exceeded_err", count)];
+        look(Some("4: ACTIVE\n"), &counters)
+    };
+    assert!(said(&mut judge, 10, [ended(0), up(0)]).is_empty());
+    assert_eq!(said(&mut judge, 20, [look(None, &[]), up(0)]), ["mlx5_1 is gone."]);
+    let told = said(&mut judge, 30, [ended(3), up(0)]);
+    assert_eq!(told[0], "mlx5_1 is active again, after 10s.");
+    assert!(told[1].starts_with("Queue pairs failed in 20s: mlx5_1: 3 "), "{told:?}");
+}
+
+#[test]
+fn queue_pairs_that_ended_are_told_and_a_few_retries_are_not() {
+    let mut judge = judge(600);
+    let counted = |name: &str, count| {
+        look(Some("4: ACTIVE\n"), &[("sent_pkts", 9), ("rcvd_pkts", 0), ("link_downed", 0), (name, count)])
+    };
+    assert!(said(&mut judge, 10, [counted("retry_exceeded_err", 0), up(0)]).is_empty());
+    let told = said(&mut judge, 20, [counted("retry_exceeded_err", 2), up(0)]);
+    assert!(matches!(&told[..], [one] if one.starts_with("Queue pairs failed in 10s: mlx5_1: 2 ")));
+    assert!(said(&mut judge, 30, [counted("completer_retry_err", 0), up(0)]).is_empty());
+    assert!(said(&mut judge, 40, [counted("completer_retry_err", 5), up(0)]).is_empty());
+    let told = said(&mut judge, 50, [counted("completer_retry_err", 905), up(0)]);
+    assert!(matches!(&told[..], [one] if one.starts_with("Packets were sent again in 10s: mlx5_1: ")));
+}
+
+#[test]
+fn errors_that_were_counted_while_a_counter_did_not_show_are_told() {
+    let mut judge = judge(600);
+    let counted = |count: &[(&str, u64)]| {
+        look(
+            Some("4: ACTIVE\n"),
+            &[&[("sent_pkts", 9), ("rcvd_pkts", 0), ("link_downed", 0)], count].concat(),
+        )
+    };
+    let ended = |count| counted(&[("retry_exceeded_err", count)]);
+    assert!(said(&mut judge, 10, [ended(1), up(0)]).is_empty());
+    assert!(said(&mut judge, 20, [counted(&[]), up(0)]).is_empty());
+    let told = said(&mut judge, 30, [ended(3), up(0)]);
+    assert!(
+        matches!(&told[..], [one] if one.starts_with("Queue pairs failed in 10s: mlx5_1: 2 ")),
+        "{told:?}"
+    );
+    assert!(said(&mut judge, 40, [ended(3), up(0)]).is_empty());
+}
+
+#[test]
+fn a_job_that_moves_nothing_or_stops_moving_is_told_once() {
+    let mut judge = judge(20);
+    assert!(said(&mut judge, 10, [up(0), up(0)]).is_empty());
+    let told = said(&mut judge, 20, [up(0), up(0)]);
+    assert!(
+        matches!(&told[..], [one] if one.contains("no data has moved over mlx5_1, mlx5_2 in the first 20s"))
+    );
+    assert!(said(&mut judge, 90, [up(0), up(0)]).is_empty());
+    assert_eq!(said(&mut judge, 100, [up(5), up(0)]), ["Data moves over mlx5_1, after 1m 40s."]);
+    assert!(said(&mut judge, 110, [up(5), up(0)]).is_empty());
+    let stall =
+        "No data has moved over mlx5_1, mlx5_2 for 20s, after earlier traffic: the job may have stalled.";
+    assert_eq!(said(&mut judge, 120, [up(5), up(0)]), [stall]);
+    assert_eq!(said(&mut judge, 130, [up(5), up(7)]), ["Data moves over mlx5_2 again, after 30s."]);
+}
+
+#[test]
+fn a_lost_device_hides_no_stall() {
+    let mut judge = judge(20);
+    assert!(said(&mut judge, 10, [up(5), up(5)]).is_empty());
+    assert_eq!(said(&mut judge, 20, [up(5), look(None, &[])]), ["mlx5_2 is gone."]);
+    let told = said(&mut judge, 30, [up(5), look(None, &[])]);
+    assert!(matches!(&told[..], [one] if one.contains("the job may have stalled")), "{told:?}");
+}
+
+#[test]
+fn a_node_whose_devices_are_all_gone_has_stopped() {
+    let gone = || [look(None, &[]), look(None, &[])];
+    let mut judge = judge(20);
+    assert!(said(&mut judge, 10, [up(5), up(5)]).is_empty());
+    assert_eq!(said(&mut judge, 20, gone()), ["mlx5_1, mlx5_2 are gone."]);
+    assert_eq!(
+        said(&mut judge, 30, gone()),
+        ["No data has moved over mlx5_1, mlx5_2 for 20s, after earlier traffic: all of these HCAs are gone."]
+    );
+    assert!(judge.rests() && said(&mut judge, 40, gone()).is_empty());
+}
+
+#[test]
+fn infiniband_management_traffic_never_counts_as_data() {
+    let port = |hca: &str| WatchedPort {
+        hca: hca.into(),
+        port: 1,
+        is_infiniband: true,
+        first: up(0),
+        ..WatchedPort::default()
+    };
+    let mut judge = Judge::new(vec![port("mlx5_1")], Duration::from_secs(600));
+    for look in 1..60 {
+        let findings = judge.judge(Duration::from_secs(look * 10), vec![up(look)]);
+        assert!(findings.is_empty(), "{findings:?}");
+    }
+    let findings = judge.judge(Duration::from_secs(600), vec![up(60)]);
+    assert!(findings[0].message.contains("no data has moved"), "{findings:?}");
+}
+
+#[test]
+fn counters_that_are_not_there_prove_no_stall() {
+    let unknown = || look(Some("4: ACTIVE\n"), &[]);
+    let mut judge = judge(20);
+    assert!(said(&mut judge, 100, [unknown(), unknown()]).is_empty());
+}
