@@ -8,6 +8,7 @@
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -21,6 +22,7 @@ use super::sealed::Sealed;
 
 /// The child's side.
 pub(crate) struct Link {
+    started: Instant,
     pipe: std::fs::File,
     permit: Rc<Permit>,
     note: Option<Rc<HandoffMemory>>,
@@ -76,7 +78,7 @@ pub(super) fn pair_without_memory() -> Result<(Watch, Link), Errno> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let permit = Rc::new(Permit(EventFd::from_value_and_flags(1, flags)?));
     let watch = Watch { pipe: read.into(), permit: Rc::clone(&permit), note: None, state: None };
-    Ok((watch, Link { pipe: write.into(), permit, note: None, state: None }))
+    Ok((watch, Link { started: Instant::now(), pipe: write.into(), permit, note: None, state: None }))
 }
 
 impl Link {
@@ -127,7 +129,11 @@ impl Link {
     /// it.
     #[must_use]
     pub(crate) fn claim_exec(&self) -> bool {
-        self.permit.take()
+        let may_exec = self.permit.take();
+        if let Some(memory) = self.note.as_deref().filter(|_| may_exec) {
+            memory.leave_prepared(self.started.elapsed());
+        }
+        may_exec
     }
 }
 
@@ -178,9 +184,11 @@ mod tests {
         let (watch, link) = pair().unwrap();
         assert!(link.claim_exec());
         assert!(!watch.claim_start());
+        assert!(watch.note.unwrap().prepared().is_some(), "it says when it execs");
         let (watch, link) = pair().unwrap();
         assert!(watch.claim_start());
         assert!(!link.claim_exec());
+        assert_eq!(watch.note.unwrap().prepared(), None);
     }
 
     #[test]

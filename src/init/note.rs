@@ -47,7 +47,7 @@ const SEEN: [TextPlace; 2] = [
 const SEEN_NOW_AT: u64 = 32;
 const LOOKED_AT: u64 = 40;
 
-/// Where it says how long the preparation took, in milliseconds.
+/// Where it says how long the preparation took: in microseconds, plus 1; 0 before its end.
 const PREPARED_AT: u64 = 48;
 
 const END_OF_DECISION: u64 = DECISION.start + DECISION.longest as u64;
@@ -94,15 +94,15 @@ impl HandoffMemory {
         self.put(&DECISION, bytes);
     }
 
-    /// Leaves how long the preparation took, when the command has started.
+    /// Leaves how long the preparation took, just before the exec.
     pub(super) fn leave_prepared(&self, after: Duration) {
-        let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        let _ = self.0.write_all_at(&milliseconds.to_le_bytes(), PREPARED_AT);
+        let microseconds = u64::try_from(after.as_micros()).unwrap_or(u64::MAX);
+        let _ = self.0.write_all_at(&microseconds.saturating_add(1).to_le_bytes(), PREPARED_AT);
     }
 
-    /// Returns how long the preparation took; zero while it is not known.
-    pub(crate) fn prepared(&self) -> Duration {
-        Duration::from_millis(self.number(PREPARED_AT).unwrap_or_default())
+    /// Returns how long the preparation took; `None` before its end.
+    pub(crate) fn prepared(&self) -> Option<Duration> {
+        self.number(PREPARED_AT)?.checked_sub(1).map(Duration::from_micros)
     }
 
     /// Leaves when the watcher looked, since the start of the command, and what it has seen, in place of what it left before, if that
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_the_watcher_has_seen_is_its_last_text_as_a_whole() {
         let note = HandoffMemory::new().unwrap();
-        assert_eq!((note.seen(), note.prepared()), (None, Duration::ZERO));
+        assert_eq!((note.seen(), note.prepared()), (None, None));
         note.leave_prepared(Duration::from_millis(61_500));
         let seconds = Duration::from_secs;
         for (at, seen) in (1..).zip([&b"one"[..], b"", b"three, and longer"]) {
@@ -214,7 +214,7 @@ mod tests {
         note.0.write_all_at(b"hal", SEEN[1 - note.seen_now()].start).unwrap();
         assert_eq!(note.seen(), last(5));
         assert_eq!((note.ports(), note.decision()), (None, None));
-        assert_eq!(note.prepared(), Duration::from_millis(61_500));
+        assert_eq!(note.prepared(), Some(Duration::from_millis(61_500)));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) enum PreparingEnd {
 pub(super) struct Preparation {
     pub(super) inheritance: Inheritance,
     pub(super) started: Instant,
-    /// When this process learned that the command runs.
+    /// When the command was executed, once this process knows that it was.
     pub(super) executed: Option<Instant>,
     /// Whether the main child may not be the command yet. Such a child is examined between its end and its
     /// reaping.
@@ -91,6 +91,14 @@ impl Preparation {
     pub(super) fn could_not_run(&self) -> bool {
         let tells = |watch: &Watch| watch.read() == News::Told(InitMessage::NotRun);
         self.not_run || self.untouched.as_ref().is_some_and(tells)
+    }
+
+    /// Returns when a command was executed that this process knows of since `seen`: the child notes it. Others can write
+    /// to the note, too.
+    pub(super) fn executed_by(&self, seen: Instant) -> Instant {
+        let prepared = self.note.as_deref().and_then(HandoffMemory::prepared);
+        let noted = prepared.and_then(|after| self.started.checked_add(after));
+        noted.map_or(seen, |noted| noted.min(seen))
     }
 
     /// Frees what the preparation did not use, and returns the remaining descriptors.

@@ -128,8 +128,7 @@ impl Supervisor {
     /// What the preparation takes, such as the wait for other nodes, is no time of the command.
     fn ran(&self, at: Instant, was_command: bool) -> Duration {
         let since = match was_command {
-            // A command that ended before its exec was seen ran for a moment.
-            true => self.preparation.executed.unwrap_or(at),
+            true => self.preparation.executed.unwrap_or_else(|| self.preparation.executed_by(at)),
             false => self.preparation.started,
         };
         at.saturating_duration_since(since)
@@ -143,11 +142,7 @@ impl Supervisor {
             PreparingEnd::Ended { ended, was_command } => Ok((ended, was_command)),
             PreparingEnd::Running => {
                 self.preparation.is_running = false;
-                let executed = Instant::now();
-                self.preparation.executed = Some(executed);
-                if let Some(note) = &self.preparation.note {
-                    note.leave_prepared(executed - self.preparation.started);
-                }
+                self.preparation.executed = Some(self.preparation.executed_by(Instant::now()));
                 self.release_inherited();
                 self.start_watcher();
                 // At this point, little of the program's code is in memory, and the following loop needs

@@ -47,7 +47,8 @@ pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
 pub(crate) fn account_so_far(command: i32, has_ended: bool) -> Option<Account> {
     let (supervisor, memory) = HandoffMemory::beside(command)?;
     let Note { ports, watch, .. } = json::read(&memory.ports()?).ok()?;
-    let ran = Duration::from_secs(age(started(supervisor)?)?).saturating_sub(memory.prepared());
+    let prepared = memory.prepared().unwrap_or_default();
+    let ran = Duration::from_secs(age(started(supervisor)?)?).saturating_sub(prepared);
     let seen = memory.seen().and_then(|(at, seen)| Some((at, json::read(&seen).ok()?)));
     let watcher = Watcher { has_ended, interval: watch.interval, after: watch.after };
     // A driver that hangs must not hold up a probe.

@@ -2,6 +2,7 @@
 //! lookups are the test's own.
 
 use std::process::Command;
+use std::time::Duration;
 
 use super::run::{Ran, run};
 use crate::support::process::{from_scratch, surroundings};
@@ -60,7 +61,6 @@ fn the_command_starts_without_the_master_when_the_time_is_over() {
     let warning = "MASTER_ADDR=first.job has not resolved within 100ms (wait-for-master)";
     assert!(ran.stderr.contains(warning), "{ran:#?}");
     assert!(ran.stderr.contains("The command starts without it."), "{ran:#?}");
-    assert_eq!(ran.stderr.matches("it is not in /etc/hosts, and ").count(), 1, "{ran:#?}");
 }
 
 #[test]
@@ -81,7 +81,9 @@ fn the_wait_for_the_master_is_no_time_of_the_command() {
     let Some(ran) = on_node("1", script) else { return };
     let ran = ran.expect_code(3);
     let (_, time) = ran.stderr.split_once("sh ended with exit code 3 after ").expect("the line of the end");
-    assert!(time.contains("ms") || time.starts_with("1s"), "{ran:#?}");
+    let (time, _) = time.split_once(".\n").unwrap();
+    let time = humantime::parse_duration(time).unwrap();
+    assert!(!time.is_zero() && time < Duration::from_secs(2), "{ran:#?}");
 }
 
 #[test]
