@@ -145,6 +145,26 @@ mod tests {
     }
 
     #[test]
+    fn a_port_of_an_hca_with_several_is_named_with_its_number() {
+        let gid = "::ffff:10.0.0.3".parse().unwrap();
+        let gid = Some(UsedGid { index: 3, gid, kind: GidType::RoceV2, is_searched: true });
+        let port = |port| WatchedPort {
+            hca: "mlx5_3".into(),
+            port,
+            is_one_of_several: true,
+            gid: gid.clone(),
+            ..WatchedPort::default()
+        };
+        let look = |place| PortLook { gid: Some(place), ..PortLook::default() };
+        let looks = [look(GidPlace::InPlace), look(GidPlace::At(5))];
+        let found =
+            Identity::new(2).judge(Duration::from_secs(10), &[port(1), port(2)], &looks, &[true, true]);
+        let [found] = &found[..] else { panic!("{found:?}") };
+        assert!(found.message.starts_with("The GID of mlx5_3:2 (10.0.0.3) has moved"), "{found:?}");
+        assert_eq!(found.about.ports, ["mlx5_3:2"]);
+    }
+
+    #[test]
     fn a_link_that_is_down_has_lost_no_gid() {
         assert_eq!(said(true, &[HERE, LOST, LOST, (GidPlace::InPlace, false), HERE]), []);
     }

@@ -122,6 +122,35 @@ fn what_the_watcher_saw_is_in_the_account_and_in_status() {
 }
 
 #[test]
+fn lines_that_the_watcher_omitted_are_counted_at_the_end() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    let (running, end) = ends_with(&host, &place, &["--state-dir", "/dev/state"], 0);
+    let status = |running: &Running, options: &[&str]| {
+        inside(running, &[&["status", "--state-dir", "/dev/state"], options].concat())
+    };
+    let is_seen = |running: &Running, downs: u64, is_lost: bool| {
+        poll_until("the watcher has seen it", || {
+            let status: Value = serde_json::from_str(&status(running, &["--json"])).unwrap();
+            let rail = &status["account"]["rails"][0];
+            (rail["downs"] == downs && rail["lost"] == is_lost).then_some(())
+        });
+    };
+    for downs in 1..7 {
+        host.port("state", "1: DOWN");
+        is_seen(&running, downs, true);
+        host.port("state", "4: ACTIVE");
+        is_seen(&running, downs, false);
+    }
+    host.port("state", "1: DOWN");
+    let omitted = "1 more line about mlx5_0 (link-down) within an hour was omitted";
+    poll_until("status counts it", || status(&running, &[]).contains(omitted).then_some(()));
+    end();
+    let said = running.end().expect_code(0).stderr;
+    assert_eq!(said.matches("mlx5_0 is no longer active").count(), 6, "{said}");
+    assert!(said.contains(&format!("rdma-init: {omitted}.\n")), "{said}");
+}
+
+#[test]
 fn a_watcher_that_ended_early_is_in_the_account() {
     let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
     for options in [&["--state-dir", "/dev/state"][..], &["--log-format", "json"]] {
@@ -139,6 +168,10 @@ fn a_watcher_that_ended_early_is_in_the_account() {
                 let status = inside(&running, &["status", "--state-dir", "/dev/state"]);
                 status.contains("\nThe watcher has not looked for ").then_some(())
             });
+            // Nor does it show what the watcher has seen last.
+            host.port("counters/port_xmit_data", "786432");
+            let status = inside(&running, &["status", "--state-dir", "/dev/state"]);
+            assert!(status.contains("\nmlx5_0 sent 3 MiB and "), "{status}");
         }
         end();
         let said = running.end().expect_code(0).stderr;
