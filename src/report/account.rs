@@ -97,7 +97,7 @@ fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> (String, Idle) {
             if busy.len() > 1 { format!(", {range} each") } else { format!(", {range}") }
         }
     };
-    let idle: Vec<String> = idle.into_iter().map(|rail| name(rail)).collect();
+    let idle: Vec<String> = idle.into_iter().map(name).collect();
     let idle = match idle.is_empty() || busy.is_empty() {
         true => Idle::None,
         false => Idle::Some(condensed(&idle)),
