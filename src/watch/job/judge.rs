@@ -102,7 +102,7 @@ pub(super) struct Stall {
     /// The nodes that do not know what they move.
     pub unknown: Vec<String>,
     pub never: Vec<String>,
-    /// How many nodes that have stopped, and were not the first, have lost a device.
+    /// How many nodes that were not the first have lost a device.
     pub lost: usize,
 }
 
@@ -152,9 +152,10 @@ pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
     let first: &[String] = if let Order::First { names, .. } = &order { names } else { &[] };
     let is_first = |name: &String| first.contains(name);
     counted.sort_by_key(|(name, port)| std::cmp::Reverse((is_first(name), super::own::weight(port))));
-    let (lost, waiting): (Vec<&String>, Vec<&String>) =
-        stopped_names.iter().filter(|name| !is_first(name)).partition(|name| lost.contains(*name));
-    let (lost, waiting) = (lost.len(), waiting.len());
+    let waiting = stopped_names.iter().filter(|name| !is_first(name) && !lost.contains(*name)).count();
+    // What their ports tell is enough.
+    unknown.retain(|name| !lost.contains(name));
+    let lost = lost.iter().filter(|name| !is_first(name)).count();
     // By this time, a node had stopped, or all of them had if none was clearly the first.
     let have_stopped = if let Order::First { at, .. } = &order { *at } else { since };
     Verdict::Stalled(Box::new(Stall {

@@ -203,6 +203,11 @@ fn a_node_whose_devices_are_gone_is_named_once_and_does_not_wait() {
     nodes[0] = stopped("gpu-00", 605, &[gone("mlx5_0"), gone("mlx5_1"), gone("mlx5_2")]);
     let three = said(nodes.clone(), &[], 0);
     assert!(three.ends_with("; gpu-00's mlx5_0..mlx5_2 are gone; all others wait."), "{three}");
+    let state = State { moved: Moved::Unknown, ports: vec![gone("mlx5_0")] };
+    nodes[0].answer = Some(Answer::new(state, NOW, NOW));
+    let unknown = said(nodes.clone(), &[], 0);
+    assert!(unknown.ends_with("; gpu-00's mlx5_0 is gone; all others wait."), "{unknown}");
+    nodes[0] = stopped("gpu-00", 605, &[gone("mlx5_0"), gone("mlx5_1")]);
     let missing = said(nodes, &[], 5);
     assert!(missing.ends_with(" are gone; 2 other nodes wait; 5 nodes have never connected."), "{missing}");
 }
