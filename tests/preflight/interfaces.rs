@@ -113,7 +113,7 @@ fn a_node_on_its_loopback_interface_is_accused_and_not_the_path_to_it() {
     let said = "node1 has a loopback address on rail 0 (lo), which no other node can reach: 127.0.0.1";
     let ended: Vec<Ended> = started.into_iter().map(Node::end).collect();
     assert_eq!(ended[0].stdout.matches("FAILED  ").count(), 1, "{:#?}", ended[0]);
-    ended.into_iter().for_each(|ended| drop(ended.expect_code(1).expect(said)));
+    ended.into_iter().for_each(|ended| ended.expect_code(1).expect(said));
 }
 
 /// There is a route between the two subnets, as between the racks of a routed fabric.
