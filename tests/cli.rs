@@ -7,6 +7,7 @@ mod cli {
     mod changed;
     mod commands;
     mod compare;
+    mod compare_input;
     mod configuration;
     mod documents;
     mod environment;
@@ -23,6 +24,7 @@ mod cli {
     mod pair;
     mod pair_attacks;
     mod privilege;
+    mod profiles;
     mod ras;
     mod resolve;
     mod routing;

@@ -62,6 +62,17 @@ impl Holdings<'_> {
     fn has(&self, port: &Candidate) -> bool {
         self.has_claim_for(port) || self.given.iter().any(|device| is_given(device, port.hca))
     }
+
+    /// Returns a condition: the Pod holds this port as a rail. The front-end NIC, and a single NIC that a plugin has
+    /// given beside several GPUs, show nothing.
+    fn rails<'f>(&'f self, facts: &'f Facts) -> impl Fn(&Candidate) -> bool + 'f {
+        let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
+        let is_one = self.is_one_beside_gpus(facts);
+        move |port| {
+            let is_held = if is_one { self.has_claim_for(port) } else { self.has(port) };
+            is_held && !(port.port.link_layer == LinkLayer::Ethernet && carries_default_route(port))
+        }
+    }
 }
 
 /// Returns the ports of the Pod's own HCAs that the job leaves alone because HCAs of another link layer have more
@@ -74,30 +85,20 @@ pub(crate) fn of_other_link_layer<'a, 'b>(
     if ports.iter().any(|port| port.is_used() && holdings.has(port)) {
         return Vec::new();
     }
-    let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
-    let is_one = holdings.is_one_beside_gpus(facts);
-    let is_held = |port: &Candidate| if is_one { holdings.has_claim_for(port) } else { holdings.has(port) };
+    let is_rail = holdings.rails(facts);
     let is_idle = |port: &&Candidate| {
-        matches!(port.verdict, Verdict::LeftOut(SkipReason::OtherLinkLayer(..)))
-            && is_held(port)
-            && !(port.port.link_layer == LinkLayer::Ethernet && carries_default_route(port))
+        matches!(port.verdict, Verdict::LeftOut(SkipReason::OtherLinkLayer(..))) && is_rail(port)
     };
     ports.iter().filter(is_idle).collect()
 }
 
-/// Returns whether the Pod holds one of these ports as a rail, as far as that is known: the front-end NIC and a single
-/// NIC beside several GPUs show nothing.
+/// Returns whether the Pod holds one of these ports as a rail, as far as that is known.
 pub(crate) fn holds_rails_of<'a, 'b: 'a>(
     facts: &Facts,
     mut ports: impl Iterator<Item = &'a Candidate<'b>>,
 ) -> bool {
     let holdings = Holdings::of(facts);
-    let carries_default_route = default_route::wanted(facts, OnDefaultRoute::Used);
-    let is_one = holdings.is_one_beside_gpus(facts);
-    ports.any(|port| {
-        let is_held = if is_one { holdings.has_claim_for(port) } else { holdings.has(port) };
-        is_held && !(port.port.link_layer == LinkLayer::Ethernet && carries_default_route(port))
-    })
+    ports.any(holdings.rails(facts))
 }
 
 /// Returns the ports that the Pod holds and that have no link now.

@@ -99,6 +99,11 @@ impl Candidate<'_> {
         matches!(self.verdict, Verdict::LeftOut(SkipReason::NvSwitch(_)))
     }
 
+    /// Returns whether Kubernetes has given this port to another Pod, as far as is known.
+    pub fn is_of_others(&self) -> bool {
+        matches!(self.verdict, Verdict::LeftOut(SkipReason::NotClaimed | SkipReason::NotGiven))
+    }
+
     pub fn leave_out(&mut self, reason: SkipReason) {
         self.verdict = Verdict::LeftOut(reason);
     }

@@ -146,10 +146,7 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
 
 /// Returns whether the Pod holds only some of the machine's NICs, so that the machine's number says nothing.
 fn are_some_of_others(ports: &[Candidate]) -> bool {
-    let is_of_others = |port: &Candidate| {
-        matches!(port.verdict, Verdict::LeftOut(SkipReason::NotClaimed | SkipReason::NotGiven))
-    };
-    ports.iter().any(is_of_others)
+    ports.iter().any(Candidate::is_of_others)
 }
 
 /// The fix if more NICs are usable than the platform publishes.

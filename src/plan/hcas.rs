@@ -96,10 +96,7 @@ fn selects_exactly(pattern: &str, ports: &[Candidate], version: Version) -> bool
 /// Returns the Pod's own HCAs if none of them has a link and NCCL would take others. The list stays right when the
 /// links come up.
 fn held_without_link(context: &Context, ports: &[Candidate]) -> Option<Proposal> {
-    let is_of_others = |port: &&Candidate| {
-        visible(port.hca, port.port)
-            && matches!(port.verdict, Verdict::LeftOut(SkipReason::NotClaimed | SkipReason::NotGiven))
-    };
+    let is_of_others = |port: &&Candidate| visible(port.hca, port.port) && port.is_of_others();
     let others: Vec<String> = ports.iter().filter(is_of_others).map(Candidate::name).collect();
     if others.is_empty() {
         return None;
