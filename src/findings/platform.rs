@@ -1,6 +1,6 @@
 //! The platform's requirements for RDMA, compared with this host.
 
-use crate::fabric::{Candidate, SkipReason, Verdict, interface};
+use crate::fabric::{Candidate, interface};
 use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
 use crate::facts::secret::shown;

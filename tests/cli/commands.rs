@@ -1,4 +1,4 @@
-//! Tests the commands that print: inspect, plan, env, profiles.
+//! Tests the commands that print: inspect, plan, env.
 
 use std::fs;
 use std::path::Path;
