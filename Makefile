@@ -33,7 +33,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-admission test-custom test-podman test-nixl test-watch test-dist soak dist follow manual check bench bench-idle bench-kept order fuzz fuzz-corpus clean
+.PHONY: all setup build build-all image demo test test-arm64 test-arm64-build test-quick test-setup test-torch test-ray test-admission test-custom test-podman test-nixl test-watch test-dist soak dist follow manual check bench bench-idle bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -111,10 +111,13 @@ test: build test-setup
 
 # Runs the suites with the program for arm64, as far as QEMU can run them, on a machine of another
 # architecture. SUITES chooses some. On an arm64 machine, `make test` runs all of them.
-test-arm64:
-	@$(MAKE) build ARCHITECTURE=aarch64
+test-arm64: test-arm64-build
 	@test $(HERE) = aarch64 || sh tests/arm64/setup.sh
 	@test $(HERE) = aarch64 || sh tests/arm64/run.sh $(SUITES)
+
+test-arm64-build:
+	@$(MAKE) build ARCHITECTURE=aarch64
+	@test $(HERE) = aarch64 || sh tests/cross.sh aarch64 cargo test --locked --no-run --lib
 
 # Runs the tests that a code change breaks first; needs no Docker and no virtual machine, and downloads
 # nothing. It uses the debug profile, which builds in seconds, while the release takes minutes. Many of the
