@@ -9,6 +9,7 @@ mod attributes;
 pub(crate) mod coherent;
 pub(crate) mod counters;
 pub(crate) mod data_direct;
+pub(crate) mod device_identity;
 pub(crate) mod dmi;
 pub mod document;
 pub mod dra;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::device_identity::{DeviceIdentity, DeviceName};
 use super::gid::{GidType, LARGEST_INDEX, address};
 use super::net;
 use super::port_counters::Counters;
@@ -25,6 +26,9 @@ pub(crate) struct PortLook {
     pub rate: Option<String>,
     /// Where the GID of the job is, if the job uses one here.
     pub gid: Option<GidPlace>,
+    /// The name that its device has now, if it had another one at the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renamed: Option<String>,
 }
 
 impl PortLook {
@@ -86,7 +90,7 @@ pub(crate) fn read(
         before.is_some_and(|before| before.rate.as_ref() == Some(rate)) || errors.has_state(of.state())
     };
     let rate = of.rate().filter(is_sure);
-    PortLook { traffic, errors, rate, gid }
+    PortLook { traffic, errors, rate, gid, renamed: None }
 }
 
 /// A port to look at again.
@@ -95,6 +99,8 @@ pub(crate) struct KnownPort<'p> {
     pub hca: &'p str,
     pub port: u32,
     pub gid: Option<&'p UsedGid>,
+    /// What its device is recognized by under another name.
+    pub device: &'p DeviceIdentity,
     /// An earlier look at it.
     pub before: &'p PortLook,
 }
@@ -106,6 +112,8 @@ pub(crate) struct Looker {
     statistics: OnceCell<Option<Statistics>>,
     /// The directory of each port: the kernel makes another one for another device, whatever its name.
     folders: BTreeMap<PathBuf, Option<(u64, u64)>>,
+    /// Where each device is that was last seen under another name than at the start, or nowhere.
+    names: BTreeMap<String, DeviceName>,
     /// The last look at each port.
     last: Vec<PortLook>,
     looks: u32,
@@ -124,6 +132,7 @@ impl Looker {
             reader: Reader::keeping(root),
             statistics: OnceCell::new(),
             folders: BTreeMap::new(),
+            names: BTreeMap::new(),
             last: Vec::new(),
             looks: 0,
         }
@@ -136,15 +145,20 @@ impl Looker {
         }
         let is_whole = self.looks.is_multiple_of(WHOLE);
         self.looks += 1;
-        let known: Vec<bool> =
-            ports.clone().map(|known| self.is_known(known.hca, known.port) && !is_whole).collect();
+        let known: Vec<bool> = ports.clone().map(|known| self.is_known(known) && !is_whole).collect();
         let counters = Counters::with(&self.reader, std::mem::take(&mut self.statistics));
         let last = self.last.iter().zip(known).map(|(look, is_known)| is_known.then_some(look));
-        let look = |(KnownPort { hca, port, gid, before }, last): (_, Option<&PortLook>)| match last
-            .filter(|last| rests(&counters, hca, port, last))
-        {
-            Some(last) => last.clone(),
-            None => read(&self.reader, &counters, hca, port, gid, Some(before)),
+        let look = |(KnownPort { hca, port, gid, before, .. }, last): (_, Option<&PortLook>)| {
+            let (hca, renamed) = match self.names.get(hca) {
+                None | Some(DeviceName::Kept) => (hca, None),
+                Some(DeviceName::Changed(name)) => (name.as_str(), Some(name.clone())),
+                // Another device is not the job's.
+                Some(DeviceName::Taken) => return PortLook::default(),
+            };
+            match last.filter(|last| rests(&counters, hca, port, last)) {
+                Some(last) => last.clone(),
+                None => PortLook { renamed, ..read(&self.reader, &counters, hca, port, gid, Some(before)) },
+            }
         };
         let looks: Vec<PortLook> = ports.zip(last.chain(std::iter::repeat(None))).map(look).collect();
         self.statistics = counters.into_statistics();
@@ -152,17 +166,34 @@ impl Looker {
         looks
     }
 
-    /// Notices whether a port is another one than before, or gone, and returns whether it is the same.
-    fn is_known(&mut self, hca: &str, port: u32) -> bool {
-        let folder = self.reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
-        let now = std::fs::metadata(&folder).ok().map(|status| (status.dev(), status.ino()));
-        let is_known = self.folders.get(&folder) == Some(&now);
-        if !is_known {
-            self.reader.forget_below(&folder);
-            self.statistics = OnceCell::new();
-            self.folders.insert(folder, now);
+    /// Notices whether a port is another one than before, gone, or has another name, and returns whether it is the
+    /// same.
+    fn is_known(&mut self, known: KnownPort) -> bool {
+        let name = match self.names.get(known.hca) {
+            Some(DeviceName::Changed(name)) => name.as_str(),
+            _ => known.hca,
+        };
+        let (folder, now) = self.folder(name, known.port);
+        let is_taken = self.names.get(known.hca) == Some(&DeviceName::Taken);
+        if self.folders.get(&folder) == Some(&now) && now.is_some() && !is_taken {
+            return true;
         }
-        is_known
+        self.names.insert(known.hca.to_owned(), known.device.find(&self.reader, known.hca));
+        let (folder, now) = match self.names.get(known.hca) {
+            Some(DeviceName::Changed(name)) => self.folder(name, known.port),
+            _ => (folder, now),
+        };
+        self.reader.forget_below(&folder);
+        self.statistics = OnceCell::new();
+        self.folders.insert(folder, now);
+        false
+    }
+
+    /// Returns the directory of a port, and what the kernel knows it by.
+    fn folder(&self, hca: &str, port: u32) -> (PathBuf, Option<(u64, u64)>) {
+        let folder = self.reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
+        let status = std::fs::metadata(&folder).ok();
+        (folder, status.map(|status| (status.dev(), status.ino())))
     }
 }
 
@@ -214,9 +245,9 @@ mod tests {
             root.files(port, &[("state", state), ("counters/port_xmit_data", sent)]);
         };
         let mut looker = Looker::new(&root.path(""));
-        let before = PortLook::default();
+        let (before, device) = (PortLook::default(), DeviceIdentity::default());
         let mut look = || {
-            let known = KnownPort { hca: "x_0", port: 1, gid: None, before: &before };
+            let known = KnownPort { hca: "x_0", port: 1, gid: None, device: &device, before: &before };
             let look = looker.look(std::iter::once(known)).remove(0);
             (look.errors.state(), look.traffic.sent.bytes)
         };
@@ -237,16 +268,62 @@ mod tests {
     }
 
     #[test]
+    fn a_device_is_followed_to_another_name() {
+        let root = FakeRoot::new();
+        let class = "sys/class/infiniband";
+        let put = |hca: &str, sent: &str| {
+            let files = [("ports/1/state", "4: ACTIVE\n"), ("ports/1/counters/port_xmit_data", sent)];
+            root.files(&format!("{class}/{hca}"), &files);
+            root.file(&format!("{class}/{hca}/node_guid"), "b859:9f03:00aa:0001\n");
+        };
+        put("x_0", "1\n");
+        let device = DeviceIdentity { node_guid: Some("b859:9f03:00aa:0001".into()), pci_address: None };
+        let before = PortLook::default();
+        let mut looker = Looker::new(&root.path(""));
+        let mut look = || {
+            let known = KnownPort { hca: "x_0", port: 1, gid: None, device: &device, before: &before };
+            let look = looker.look(std::iter::once(known)).remove(0);
+            (look.errors.state(), look.traffic.sent.bytes, look.renamed)
+        };
+        let mv = |from: &str, to: &str| {
+            std::fs::rename(root.path(&format!("{class}/{from}")), root.path(&format!("{class}/{to}")))
+                .unwrap();
+        };
+        assert_eq!(look(), (Some(4), Some(4), None));
+        mv("x_0", "x_9");
+        let other = Some("x_9".to_owned());
+        // At once, or at the next look at least.
+        look();
+        assert_eq!(look(), (Some(4), Some(4), other.clone()));
+        // A made-up file is the same under its new name.
+        root.file(&format!("{class}/x_9/ports/1/counters/port_xmit_data"), "3\n");
+        for _ in 0..2 * LOOKS {
+            assert_eq!(look(), (Some(4), Some(12), other.clone()));
+        }
+        // Another device takes the name.
+        put("x_0", "5\n");
+        root.file(&format!("{class}/x_0/node_guid"), "b859:9f03:00aa:0002\n");
+        assert_eq!(look().2, other);
+        std::fs::rename(root.path(&format!("{class}/x_9")), root.path("away")).unwrap();
+        look();
+        assert_eq!(look(), (None, None, None), "the other device is not this one");
+        std::fs::rename(root.path(&format!("{class}/x_0")), root.path("away_2")).unwrap();
+        std::fs::rename(root.path("away"), root.path(&format!("{class}/x_0"))).unwrap();
+        look();
+        assert_eq!(look(), (Some(4), Some(12), None));
+    }
+
+    #[test]
     fn every_second_look_at_a_port_that_rests_shows_all_of_it() {
         let root = FakeRoot::new();
         let port = "sys/class/infiniband/x_0/ports/1";
         let mut looker = Looker::new(&root.path(""));
-        let before = PortLook::default();
+        let (before, device) = (PortLook::default(), DeviceIdentity::default());
         let mut shown = |sent: u64, downs: u64| {
             let [sent, downs] = [sent, downs].map(|count| format!("{count}\n"));
             let counters = [("counters/port_xmit_data", &*sent), ("counters/link_downed", &*downs)];
             root.files(port, &[&[("state", "4: ACTIVE\n")], &counters[..]].concat());
-            let known = KnownPort { hca: "x_0", port: 1, gid: None, before: &before };
+            let known = KnownPort { hca: "x_0", port: 1, gid: None, device: &device, before: &before };
             let look = looker.look(std::iter::once(known)).remove(0);
             let rises = look.errors.since(&zero());
             rises.first().map_or(0, |rise| rise.count)

@@ -46,8 +46,12 @@ fn text(ports: &[WatchedPort], looks: &[PortLook]) -> Vec<u8> {
     let reader = Reader::new(Path::new("/"));
     let counters = Counters::new(&reader);
     let there = ports.iter().zip(looks).filter(|(_, look)| !look.errors.is_gone());
-    let samples: Vec<PortSample> =
-        there.map(|(port, look)| with_all(&counters, &port.hca, port.port, look.clone())).collect();
+    let samples: Vec<PortSample> = there
+        .map(|(port, look)| {
+            let hca = look.renamed.as_deref().unwrap_or(&port.hca);
+            with_all(&counters, hca, port.port, look.clone())
+        })
+        .collect();
     let mut text = Vec::new();
     // Memory takes anything.
     let _ = metrics::write(&mut text, &samples, Exposition::Prometheus);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics_file::MetricsFile;
 use crate::config::{Config, TOKEN_VARIABLE, WatchOption};
+use crate::facts::device_identity::DeviceIdentity;
 use crate::facts::environment::Environment;
 use crate::facts::port_counters::Counters;
 use crate::facts::port_look::{self, KnownPort, Looker, PortLook, UsedGid};
@@ -57,6 +58,7 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
         .clone()
         .map(|port| {
             let gid = used_gid(plan, port);
+            let device = facts.rdma.iter().find(|hca| hca.name == port.hca);
             WatchedPort {
                 hca: port.hca.clone(),
                 port: port.port,
@@ -64,6 +66,7 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
                 is_infiniband: port.link_layer == LinkLayer::InfiniBand,
                 first: port_look::read(&reader, &counters, &port.hca, port.port, gid.as_ref(), None),
                 gid,
+                device: device.map(|hca| DeviceIdentity::of(hca, &facts.rdma)).unwrap_or_default(),
                 fails_over: failing_over.contains(&format!("{}:{}", port.hca, port.port)),
             }
         })
@@ -168,10 +171,11 @@ pub(super) fn looks(ports: &[WatchedPort]) -> Vec<PortLook> {
 }
 
 fn look_again(looker: &mut Looker, ports: &[WatchedPort]) -> Vec<PortLook> {
-    looker.look(ports.iter().map(|WatchedPort { hca, port, gid, first, .. }| KnownPort {
+    looker.look(ports.iter().map(|WatchedPort { hca, port, gid, device, first, .. }| KnownPort {
         hca,
         port: *port,
         gid: gid.as_ref(),
+        device,
         before: first,
     }))
 }

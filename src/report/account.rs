@@ -8,7 +8,7 @@ use crate::facts::port_errors::{Rise, Trouble};
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id};
 use crate::findings::port_name::port_name;
-use crate::text::{amount, condensed, counted, duration};
+use crate::text::{amount, condensed, counted, duration, visible};
 use crate::watch::account::{Account, Ago, Rail, Unit, Watched};
 
 /// When the account is given.
@@ -131,6 +131,11 @@ fn troubles(account: &Account, rail: &Rail, when: When) -> Vec<String> {
     if removals > usize::from(rail.is_gone) {
         told.push(format!("its device was gone {}", counted(removals, "time")));
     }
+    match &rail.renamed {
+        Some(name) => told.push(format!("its device came back as {}", visible(name))),
+        None if rail.was_renamed => told.push("its device had another name for some time".to_owned()),
+        None => {}
+    }
     let (downs, is_least) = rail.downs;
     if downs > 0 {
         let last = rail.down_ago.filter(|_| !rail.is_lost).map(|ago| last(ago, when)).unwrap_or_default();
@@ -234,6 +239,7 @@ struct RailDocument {
     gone: bool,
     downs: u64,
     removals: u32,
+    renamed: Option<String>,
     down_seconds_ago: Option<f64>,
     errors: Vec<ErrorDocument>,
 }
@@ -284,6 +290,7 @@ fn rail_document(account: &Account, rail: &Rail) -> RailDocument {
         gone: rail.is_gone,
         downs: rail.downs.0,
         removals: rail.removals,
+        renamed: rail.renamed.clone(),
         down_seconds_ago: rail.down_ago.map(|ago| ago.most.as_secs_f64()),
         errors: rail.rises.iter().map(error).collect(),
     }

@@ -40,6 +40,12 @@ struct SeenPort {
     losses: u32,
     removals: u32,
     down_at: Option<SeenDown>,
+    /// The name under which its device was last there, if that is not its name of the start, and whether it ever had
+    /// another one.
+    #[serde(default)]
+    renamed: Option<String>,
+    #[serde(default)]
+    was_renamed: bool,
     /// The IDs of the warnings and notes about it that the watcher has printed.
     said: BTreeSet<String>,
 }
@@ -54,7 +60,14 @@ struct SeenDown {
 impl SeenPort {
     fn add(&mut self, port: &WatchedPort, now: &PortLook) {
         self.moved = self.moved.plus(now.traffic.since(self.last.traffic));
-        self.errors.add(&now.errors.since(&self.last.errors));
+        let mut rises = now.errors.since(&self.last.errors);
+        if !now.errors.is_gone() && now.renamed != self.renamed {
+            self.renamed.clone_from(&now.renamed);
+            self.was_renamed = true;
+            // That its device went away is more than that its link went down.
+            rises.retain(|rise| rise.trouble != Trouble::LinkDown);
+        }
+        self.errors.add(&rises);
         self.is_lost = now.errors.is_lost_since(&port.first.errors);
         self.is_gone = now.errors.is_gone() && !port.first.errors.is_gone();
         self.last = now.clone().with_known(&self.last);
@@ -74,6 +87,8 @@ impl Seen {
             losses: 0,
             removals: 0,
             down_at: None,
+            renamed: None,
+            was_renamed: false,
             said: BTreeSet::new(),
         };
         Seen {
@@ -96,7 +111,8 @@ impl Seen {
                 _ => {}
             }
             let mut rises = now.errors.since(&seen.last.errors);
-            rises.retain(|rise| rise.trouble == Trouble::LinkDown);
+            let is_renamed = !now.errors.is_gone() && now.renamed != seen.renamed;
+            rises.retain(|rise| rise.trouble == Trouble::LinkDown && !is_renamed);
             if is_lost && !now.errors.is_gone() {
                 seen.down_at = Some(SeenDown { from: at, to: at });
             } else if !rises.is_empty() {
@@ -149,6 +165,10 @@ pub(crate) struct Rail {
     pub downs: (u64, bool),
     /// How often the watcher has found its device gone.
     pub removals: u32,
+    /// The name that its device has now, or had when it was last there, if that is not its name of the start; and whether it
+    /// ever had another one.
+    pub renamed: Option<String>,
+    pub was_renamed: bool,
     /// How long ago its link was down last, if the watcher knows.
     pub down_ago: Option<Ago>,
     /// The IDs of what the watcher has said about it.
@@ -310,6 +330,8 @@ impl Rail {
             is_gone: seen.is_gone,
             downs: (count.max(seen.losses.into()), is_least),
             removals: seen.removals,
+            renamed: seen.renamed,
+            was_renamed: seen.was_renamed,
             down_ago: seen.down_at.map(|SeenDown { from, to }| Ago {
                 least: ran.saturating_sub(to),
                 most: ran.saturating_sub(from),
@@ -350,14 +372,22 @@ impl Rail {
 
     /// Whether there is nothing to tell about it but what it has moved.
     pub(crate) fn is_well(&self, ran: Duration) -> bool {
-        !self.is_lost && self.removals == 0 && self.downs.0 == 0 && self.told(ran).next().is_none()
+        !self.is_lost
+            && self.removals == 0
+            && !self.was_renamed
+            && self.downs.0 == 0
+            && self.told(ran).next().is_none()
     }
 
     fn is_broken(&self) -> bool {
         let has_failed = |rise: &Rise| {
             matches!(rise.trouble, Trouble::NoAnswer | Trouble::NotReady | Trouble::FailedRequest)
         };
-        self.is_lost || self.removals > 0 || self.downs.0 > 0 || self.rises.iter().any(has_failed)
+        self.is_lost
+            || self.removals > 0
+            || self.was_renamed
+            || self.downs.0 > 0
+            || self.rises.iter().any(has_failed)
     }
 
     /// Returns what it has moved in both directions.

@@ -1,4 +1,4 @@
-//! Checks whether the job's GIDs are still where the job uses them. Pure.
+//! Checks whether the job's GIDs are still where the job uses them, and its devices under their names. Pure.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::WatchedPort;
 use crate::facts::gid::address;
 use crate::facts::port_look::{GidPlace, PortLook};
 use crate::finding::{Finding, Id};
-use crate::text::duration;
+use crate::text::{duration, visible};
 
 const FIX: &str = "Find out what changes the addresses of this interface. Restart the container: rdma-init then decides again.";
 
@@ -81,6 +81,32 @@ impl Identity {
         findings
     }
 }
+
+/// Returns what to report about a device that has another name than before: `name`, or its name of the start. `away`: for
+/// how long it was seen to be gone.
+pub(super) fn renamed(
+    port: &WatchedPort,
+    name: Option<&str>,
+    away: Option<Duration>,
+    is_lost: bool,
+) -> Finding {
+    let of_start = port.name();
+    let name = match name {
+        Some(name) => format!("under another name: it is {} now", visible(name)),
+        None => "under its name of the start".to_owned(),
+    };
+    let after = away.map(|away| format!(", after {}", duration(away))).unwrap_or_default();
+    let inactive = if is_lost { ", and is not active yet" } else { "" };
+    let same = match (&port.device.pci_address, &port.device.node_guid) {
+        (Some(pci), _) => format!(" (PCI function {pci})"),
+        (None, Some(guid)) => format!(" (node GUID {guid})"),
+        (None, None) => String::new(),
+    };
+    let message = format!("{of_start}{same} came back {name}{after}{inactive}.");
+    Finding::warning(Id::LinkDown, message).about_ports([port.id()]).with_fix(FIX_OF_NAME)
+}
+
+const FIX_OF_NAME: &str = "Restart the container: rdma-init then decides again. NCCL opens HCAs by their names at its start, and connections over this one have failed if its driver was loaded again.";
 
 #[cfg(test)]
 mod tests {

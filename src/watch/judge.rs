@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::balance::{Balance, Interval};
 use super::fold::Fold;
-use super::identity::Identity;
+use super::identity::{self, Identity};
 use super::link::Links;
 use super::windows::Windows;
+use crate::facts::device_identity::DeviceIdentity;
 use crate::facts::port_errors::Trouble;
 use crate::facts::port_look::{PortLook, UsedGid};
 use crate::finding::{Finding, Id};
@@ -30,6 +31,9 @@ pub(crate) struct WatchedPort {
     pub is_infiniband: bool,
     /// The GID that NCCL uses.
     pub gid: Option<UsedGid>,
+    /// What its device is recognized by under another name.
+    #[serde(default)]
+    pub device: DeviceIdentity,
     /// Whether NCCL may continue over another port of the NIC.
     #[serde(default)]
     pub fails_over: bool,
@@ -69,6 +73,8 @@ pub(super) struct Judge {
     /// Since when each port has been inactive or gone, and whether it was gone at the last reading.
     lost_since: Vec<Option<Duration>>,
     is_gone: Vec<bool>,
+    /// The name under which each device was last there, if that is not its name of the start.
+    renamed: Vec<Option<String>>,
     /// When data last moved.
     moved_at: Duration,
     has_ever_moved: bool,
@@ -86,6 +92,7 @@ impl Judge {
             last: ports.iter().map(|port| port.first.clone()).collect(),
             lost_since: vec![None; ports.len()],
             is_gone: vec![false; ports.len()],
+            renamed: vec![None; ports.len()],
             shown_at: vec![Duration::ZERO; ports.len()],
             rates: Links::new(ports.len()),
             identity: Identity::new(ports.len()),
@@ -108,9 +115,15 @@ impl Judge {
     /// Returns what to report after a reading of all ports, in their order, at this time since the start.
     pub(super) fn judge(&mut self, at: Duration, looks: Vec<PortLook>) -> Vec<Finding> {
         let was_lost: Vec<bool> = self.lost_since.iter().map(Option::is_some).collect();
-        let mut findings = self.links(at, &looks);
-        let is_sound = |(was_lost, since): (&bool, &Option<Duration>)| !was_lost && since.is_none();
-        let sound: Vec<bool> = was_lost.iter().zip(&self.lost_since).map(is_sound).collect();
+        let is_renamed =
+            |(name, look): (&Option<String>, &PortLook)| !look.errors.is_gone() && look.renamed != *name;
+        let renamed: Vec<bool> = self.renamed.iter().zip(&looks).map(is_renamed).collect();
+        let mut findings = self.names(at, &looks, &renamed);
+        findings.extend(self.links(at, &looks, &renamed));
+        let is_sound = |((was_lost, since), is_renamed): ((&bool, &Option<Duration>), &bool)| {
+            !was_lost && since.is_none() && !is_renamed
+        };
+        let sound: Vec<bool> = was_lost.iter().zip(&self.lost_since).zip(&renamed).map(is_sound).collect();
         findings.extend(self.rates.judge(at, &self.ports, &looks));
         findings.extend(self.identity.judge(at, &self.ports, &looks, &sound));
         findings.extend(self.counters(at, &looks, &sound));
@@ -140,15 +153,34 @@ impl Judge {
         self.has_told_rest
     }
 
-    /// Reports ports that are no longer active, are gone, or are active again.
-    fn links(&mut self, at: Duration, looks: &[PortLook]) -> Vec<Finding> {
+    /// Reports devices that have come back under another name.
+    fn names(&mut self, at: Duration, looks: &[PortLook], renamed: &[bool]) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let states = self.lost_since.iter().zip(&self.is_gone).zip(&mut self.renamed);
+        for ((port, look), (((since, was_gone), name), is_renamed)) in
+            self.ports.iter().zip(looks).zip(states.zip(renamed))
+        {
+            if *is_renamed {
+                name.clone_from(&look.renamed);
+                let away = since.filter(|_| *was_gone).map(|since| at.saturating_sub(since));
+                let is_lost = look.errors.is_lost_since(&port.first.errors);
+                findings.push(identity::renamed(port, look.renamed.as_deref(), away, is_lost));
+            }
+        }
+        findings
+    }
+
+    /// Reports ports that are no longer active, are gone, or are active again. Of those that have another name,
+    /// everything was said.
+    fn links(&mut self, at: Duration, looks: &[PortLook], renamed: &[bool]) -> Vec<Finding> {
         let (mut down, mut gone, mut back) = (Vec::new(), Vec::new(), Vec::new());
-        let states = self.lost_since.iter_mut().zip(&mut self.is_gone);
-        for ((port, look), (since, was_gone)) in self.ports.iter().zip(looks).zip(states) {
+        let states = self.lost_since.iter_mut().zip(&mut self.is_gone).zip(renamed);
+        for ((port, look), ((since, was_gone), is_renamed)) in self.ports.iter().zip(looks).zip(states) {
             let is_lost = look.errors.is_lost_since(&port.first.errors);
             let is_gone = is_lost && look.errors.is_gone();
             let was_gone = std::mem::replace(was_gone, is_gone);
             match *since {
+                _ if *is_renamed => {}
                 // Its link may have been down before.
                 _ if is_gone && !was_gone => gone.push(port),
                 None if is_lost => down.push(port),

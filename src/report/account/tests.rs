@@ -15,6 +15,8 @@ fn rail(hca: &str, bytes: u64) -> Rail {
         is_gone: false,
         downs: (0, false),
         removals: 0,
+        renamed: None,
+        was_renamed: false,
         down_ago: None,
         said: BTreeSet::new(),
     }
@@ -142,6 +144,16 @@ fn a_removed_device_is_no_link_that_went_down() {
     assert_eq!(gone(1, true), format!("{moved}: its device is gone"));
     assert_eq!(gone(2, true), format!("{moved}: its device is gone; its device was gone 2 times"));
     assert_eq!(gone(1, false), format!("{moved}: its device was gone 1 time"));
+    let renamed = |removals, renamed: Option<&str>| {
+        let renamed = renamed.map(str::to_owned);
+        said(vec![Rail { removals, renamed, was_renamed: true, ..rail("a_1", 0) }]).remove(0)
+    };
+    assert_eq!(renamed(0, Some("a_9")), format!("{moved}: its device came back as a_9"));
+    assert_eq!(
+        renamed(1, Some("a_9")),
+        format!("{moved}: its device was gone 1 time; its device came back as a_9")
+    );
+    assert_eq!(renamed(0, None), format!("{moved}: its device had another name for some time"));
 }
 
 #[test]

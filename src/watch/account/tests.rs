@@ -127,6 +127,22 @@ fn a_look_like_the_last_one_is_nothing_new() {
 }
 
 #[test]
+fn a_device_that_came_back_under_another_name_has_not_only_lost_its_link() {
+    let (host, ports) = start();
+    let called = |downs: &str| PortLook { renamed: Some("x_9".into()), ..host.look(&[(DOWNED, downs)]) };
+    let mut seen = Seen::new(&ports);
+    assert!(seen.watch(seconds(10), &ports, &[host.look(&[])]));
+    assert!(seen.watch(seconds(20), &ports, &[called("4")]));
+    assert!(!seen.watch(seconds(30), &ports, &[called("4")]));
+    let text = serde_json::to_string(&seen).unwrap();
+    assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), seen);
+    let account = given(&ports, Some(seen), &[called("5")], seconds(60));
+    let rail = &account.rails[0];
+    assert_eq!((rail.renamed.as_deref(), rail.downs, rail.removals), (Some("x_9"), (1, false), 0));
+    assert!(account.is_broken() && !rail.is_well(account.ran) && !rail.is_lost);
+}
+
+#[test]
 fn what_the_watcher_saw_counts_where_no_counter_does() {
     let host = Host(FakeRoot::new());
     let first = host.look(&[("state", "4: ACTIVE\n")]);

@@ -89,6 +89,38 @@ fn a_device_that_goes_after_its_link_is_told_as_well() {
     assert_eq!(said(&mut judge, 50, [up(5), up(0)]), ["mlx5_2 is active again, after 40s."]);
 }
 
+/// As recorded with soft-RoCE: the new device counts from zero, or goes on.
+#[test]
+fn a_device_that_comes_back_under_another_name_is_told_in_one_line() {
+    let device = DeviceIdentity { pci_address: Some("0000:17:00.0".into()), node_guid: None };
+    let judge = || {
+        let mut judge = judge(600);
+        judge.ports[1].device = device.clone();
+        judge
+    };
+    let called = |name: &str, state: &'static str, downed| PortLook {
+        renamed: Some(name.to_owned()),
+        ..look(Some(state), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", downed)])
+    };
+    let active = |name: &str| called(name, "4: ACTIVE\n", 1);
+    let line = |end: &str| format!("mlx5_2 (PCI function 0000:17:00.0) came back under {end}.");
+    // Between two looks.
+    let mut one = judge();
+    assert_eq!(said(&mut one, 10, [up(1), active("mlx5_9")]), [line("another name: it is mlx5_9 now")]);
+    assert!(said(&mut one, 20, [up(2), active("mlx5_9")]).is_empty());
+    assert_eq!(said(&mut one, 30, [up(3), look(None, &[])]), ["mlx5_2 is gone."]);
+    assert_eq!(said(&mut one, 40, [up(4), active("mlx5_9")]), ["mlx5_2 is active again, after 10s."]);
+    assert_eq!(said(&mut one, 50, [up(5), up(0)]), [line("its name of the start")]);
+    // After it was seen to be gone; and its link comes up later.
+    let mut two = judge();
+    assert_eq!(said(&mut two, 10, [up(1), look(None, &[])]), ["mlx5_2 is gone."]);
+    let inactive = || called("rocep9s0", "1: DOWN\n", 0);
+    let back = "another name: it is rocep9s0 now, after 20s, and is not active yet";
+    assert_eq!(said(&mut two, 30, [up(2), inactive()]), [line(back)]);
+    assert!(said(&mut two, 40, [up(3), inactive()]).is_empty());
+    assert_eq!(said(&mut two, 50, [up(4), active("rocep9s0")]), ["mlx5_2 is active again, after 40s."]);
+}
+
 #[test]
 fn each_of_two_ports_of_an_hca_has_its_number() {
     let port = |port| WatchedPort {
