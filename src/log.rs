@@ -129,8 +129,8 @@ impl Log {
         }
     }
 
-    /// Writes an object with fields of any type as a line of JSON, as an event of the level INFO: tracing has no arrays.
-    pub fn object(&self, event: &impl Serialize) {
+    /// Writes an object with fields of any type as a line of JSON, as an event of this level: tracing has no arrays.
+    pub fn object(&self, level: Level, event: &impl Serialize) {
         #[derive(Serialize)]
         struct Line<'a, T> {
             timestamp: String,
@@ -139,7 +139,13 @@ impl Log {
             event: &'a T,
         }
         let timestamp = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
-        self.stderr.put(&json::line(&Line { timestamp, level: "INFO", event }));
+        let level = match level {
+            Level::Error => "ERROR",
+            Level::Warn => "WARN",
+            Level::Info => "INFO",
+            Level::Debug => "DEBUG",
+        };
+        self.stderr.put(&json::line(&Line { timestamp, level, event }));
     }
 
     /// Writes everything in one piece, so that lines of several containers do not mix.

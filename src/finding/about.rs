@@ -14,6 +14,9 @@ pub struct About {
     /// Network interfaces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
+    /// Ranks of the job's NCCL, by their numbers in the largest communicator with a fault.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<u32>,
 }
 
 impl About {

@@ -166,8 +166,18 @@ fn trouble(rise: &Rise) -> String {
     let Rise { trouble, counter, count: number, is_least } = *rise;
     let counted = |thing: &str| count(number, is_least, thing);
     match trouble {
-        Trouble::NoAnswer => format!("{} failed without an answer from the peer", counted("queue pair")),
-        Trouble::NotReady => format!("{} failed because the peer was not ready", counted("queue pair")),
+        Trouble::NoAnswer => {
+            format!(
+                "{} failed without an answer from the peer (error 12 in NCCL's log)",
+                counted("queue pair")
+            )
+        }
+        Trouble::NotReady => {
+            format!(
+                "{} failed because the peer was not ready (error 13 in NCCL's log)",
+                counted("queue pair")
+            )
+        }
         Trouble::FailedRequest => format!("{} failed ({counter})", counted("request")),
         _ => format!(
             "{counter} rose by {}",

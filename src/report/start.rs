@@ -1,6 +1,7 @@
 //! Writes what a start reports on standard error, as text or as log events: the decision, the outcome of a
 //! self-test, and at the end the RDMA traffic.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use serde::Serialize;
@@ -9,7 +10,7 @@ use super::account::{self, Document, When};
 use super::forecast;
 use super::plan::{self, Detail, Memlock};
 use super::self_test;
-use crate::finding::{Finding, Severity};
+use crate::finding::{About, Finding, Severity};
 use crate::log::{Format, Level, Log};
 use crate::plan::{EnvPlugin, Fabric, Plan, SettingOutcome};
 use crate::self_test::report::Report;
@@ -18,7 +19,7 @@ use crate::watch::account::Account;
 /// Reports the decision and the findings.
 pub(crate) fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
     match log.format() {
-        Format::Json => events(plan, memlock),
+        Format::Json => events(log, plan, memlock),
         Format::Text => log.put(|out| {
             let shown = Plan {
                 findings: plan
@@ -49,20 +50,29 @@ pub(crate) fn self_test(log: &Log, report: &Report) {
 /// The account at the end of the job, and what is wrong with it. `is_cut_short`: the command failed, or was stopped.
 pub(crate) fn account(log: &Log, account: &Account, is_cut_short: bool) {
     let findings = account.findings(is_cut_short);
-    let shown = || findings.iter().filter(|finding| plan::shows(log.level(), finding.severity));
-    let is_told = log.level() >= Level::Info;
+    let has_lines = log.level() >= Level::Info;
     match log.format() {
         Format::Json => {
-            if is_told && !account.rails.is_empty() {
-                log.object(&AccountEvent { event: "account", account: Document::new(account, When::AtEnd) });
+            if has_lines && !account.rails.is_empty() {
+                let document = Document::new(account, When::AtEnd);
+                log.object(Level::Info, &AccountEvent { event: "account", account: document });
             }
-            shown().for_each(event);
+            // The watcher has given this event before.
+            let is_repeated = |finding: &&Finding| has_lines && account.was_said(finding);
+            findings.iter().filter(|finding| !is_repeated(finding)).for_each(|finding| event(log, finding));
         }
         Format::Text => log.put(|out| {
-            for line in account::lines(account, When::AtEnd, &findings).iter().filter(|_| is_told) {
+            // What the lines of the rails say, no finding says again. How to mend it, the watcher has said.
+            let (in_lines, apart): (Vec<&Finding>, Vec<&Finding>) =
+                findings.iter().partition(|finding| has_lines && Account::lines_have(finding));
+            for line in account::lines(account, When::AtEnd, &findings).iter().filter(|_| has_lines) {
                 writeln!(out, "rdma-init: {line}.")?;
             }
-            shown().try_for_each(|finding| write_alone(out, finding))
+            let unsaid = in_lines.into_iter().filter(|finding| !account.was_said(finding));
+            let fixes: BTreeSet<&str> = unsaid.filter_map(|finding| finding.fix.as_deref()).collect();
+            fixes.into_iter().try_for_each(|fix| write_fix(out, fix))?;
+            let shown = apart.into_iter().filter(|finding| plan::shows(log.level(), finding.severity));
+            shown.into_iter().try_for_each(|finding| write_alone(out, finding))
         }),
     }
 }
@@ -78,14 +88,18 @@ struct AccountEvent {
 pub(crate) fn finding(log: &Log, finding: &Finding) {
     match log.format() {
         _ if !plan::shows(log.level(), finding.severity) => {}
-        Format::Json => event(finding),
+        Format::Json => event(log, finding),
         Format::Text => log.put(|out| write_alone(out, finding)),
     }
 }
 
 fn write_alone(out: &mut Vec<u8>, finding: &Finding) -> std::io::Result<()> {
     writeln!(out, "rdma-init: {}: {}", finding.severity.as_str(), finding.message)?;
-    finding.fix.iter().try_for_each(|fix| writeln!(out, "      fix: {fix}"))
+    finding.fix.iter().try_for_each(|fix| write_fix(out, fix))
+}
+
+fn write_fix(out: &mut Vec<u8>, fix: &str) -> std::io::Result<()> {
+    writeln!(out, "      fix: {fix}")
 }
 
 /// Writes only the findings, below the first line with the program's name and the decision.
@@ -97,7 +111,7 @@ fn under_the_headline(out: &mut Vec<u8>, plan: &Plan) -> std::io::Result<()> {
     plan::write_findings(out, plan.findings.iter())
 }
 
-fn events(plan: &Plan, memlock: Option<&Memlock>) {
+fn events(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
     let profile = plan.profile.as_ref().map(|choice| choice.name.as_str());
     let used = plan.ports.iter().filter(|port| port.used).count();
     let (fabric, why_none) = match &plan.fabric {
@@ -153,14 +167,29 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
         let [before, after] = [memlock.before, memlock.after].map(|limit| plan::limit(limit.soft));
         tracing::info!(event = "memlock", before, after, pinning = memlock.pinning.word(), "memlock");
     }
-    plan.findings.iter().for_each(event);
+    plan.findings.iter().for_each(|finding| event(log, finding));
 }
 
-fn event(finding: &Finding) {
-    let (id, fix, message) = (finding.id.name(), finding.fix.as_deref(), &finding.message);
-    match finding.severity {
-        Severity::Error => tracing::error!(event = "finding", id, fix, "{message}"),
-        Severity::Warning => tracing::warn!(event = "finding", id, fix, "{message}"),
-        Severity::Info => tracing::info!(event = "finding", id, fix, "{message}"),
+#[derive(Serialize)]
+struct FindingEvent<'a> {
+    message: &'a str,
+    event: &'static str,
+    id: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<&'a str>,
+    #[serde(skip_serializing_if = "About::is_empty")]
+    about: &'a About,
+}
+
+fn event(log: &Log, finding: &Finding) {
+    let Finding { id, severity, message, fix, about } = finding;
+    let level = match severity {
+        Severity::Error => Level::Error,
+        Severity::Warning => Level::Warn,
+        Severity::Info => Level::Info,
+    };
+    if plan::shows(log.level(), *severity) {
+        let (id, fix) = (id.name(), fix.as_deref());
+        log.object(level, &FindingEvent { message, event: "finding", id, fix, about });
     }
 }

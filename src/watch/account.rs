@@ -11,6 +11,7 @@ use crate::facts::port_look::PortLook;
 use crate::facts::traffic::Traffic;
 use crate::finding::{Finding, Id, Severity};
 use crate::findings::port_errors::{self, PortRises, id_of, is_worth_reporting};
+use crate::findings::port_name::port_id;
 use crate::findings::traffic::{self, PortTraffic};
 
 /// What the looks at the ports have shown so far. The watcher saves it after each look that shows something new, so
@@ -291,6 +292,21 @@ impl Account {
             findings.extend(of_traffic.filter(|finding| !is_too_early(finding)));
         }
         findings
+    }
+
+    /// Whether the lines of the account say what this finding about the whole run says.
+    pub(crate) fn lines_have(finding: &Finding) -> bool {
+        matches!(finding.id, Id::LinkDown | Id::EndedQueuePairs | Id::LinkErrors | Id::LostPackets)
+    }
+
+    /// Whether the watcher has reported the same of each of these ports, and the account says it again.
+    pub(crate) fn was_said(&self, finding: &Finding) -> bool {
+        let ports = &finding.about.ports;
+        let is_of = |rail: &&Rail| ports.contains(&port_id(&rail.hca, rail.port));
+        Account::lines_have(finding) && {
+            let mut rails = self.rails.iter().filter(is_of);
+            rails.all(|rail| rail.said.contains(finding.id.name()))
+        }
     }
 
     /// Whether the fabric broke: a link went down, a queue pair failed, or an HCA is gone.

@@ -251,12 +251,13 @@ impl Judge {
     fn rest(&mut self, at: Duration, looks: &[PortLook], moved: Vec<PortTraffic>) -> Option<Finding> {
         let rested = at.saturating_sub(self.moved_at);
         if moved.iter().any(has_moved) {
-            let moving = moved.iter().filter(|port| has_moved(port));
+            let moving: Vec<&PortTraffic> = moved.iter().filter(|port| has_moved(port)).collect();
             let again = if self.has_ever_moved { " again" } else { "" };
             let goes_on = std::mem::take(&mut self.has_told_rest).then(|| {
-                let message =
-                    format!("Data moves over {}{again}, after {}.", names(moving), duration(rested));
-                Finding::info(Id::NoTraffic, message)
+                let ports = moving.iter().map(|port| port_id(&port.hca, port.port));
+                let over = names(moving.iter().copied());
+                let message = format!("Data moves over {over}{again}, after {}.", duration(rested));
+                Finding::info(Id::NoTraffic, message).about_ports(ports)
             });
             self.moved_at = at;
             self.has_ever_moved = true;

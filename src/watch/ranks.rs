@@ -19,6 +19,9 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// The most failures that are reported while nothing moves: a foreign program may say something else each time.
 const MOST_FAILURES: usize = 4;
 
+/// The most ranks that a finding lists.
+const MOST_RANKS: usize = 64;
+
 /// How long the name of the server may take to resolve. Looks at the ports wait for that, and for nothing else.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
@@ -106,10 +109,11 @@ fn said(before: Option<(&Answer, Duration)>, now: &Answer, names: &Names) -> Opt
         Some((answer, _)) => verdict.hangs || judge(None, answer).is_empty(),
     };
     let line = words::line(now, &verdict, before.map(|(_, apart)| apart), names);
-    let finding = match verdict.is_empty() {
+    let mut finding = match verdict.is_empty() {
         true => Finding::info(Id::StoppedRanks, line),
         false => Finding::warning(Id::StoppedRanks, line),
     };
+    finding.about.ranks = verdict.numbers().into_iter().take(MOST_RANKS).collect();
     is_news.then_some(finding)
 }
 
@@ -162,6 +166,8 @@ mod tests {
         let behind = answer(&[(Running, 7), (Running, 6)]);
         let (_, line) = told(None, &behind).unwrap();
         assert!(!line.contains("hangs") && line.contains("rank 1 of 2 is behind"), "{line}");
+        let about = |now: &Answer| said(None, now, &Names::default()).unwrap().about.ranks;
+        assert_eq!((about(&dead), about(&behind)), (vec![1], vec![1]));
         let (severity, line) = told(Some(&behind), &behind).unwrap();
         assert_eq!(severity, Severity::Warning);
         assert!(line.contains("the job hangs: in 1m, no rank has launched a collective"), "{line}");

@@ -121,6 +121,60 @@ fn what_the_watcher_saw_is_in_the_account_and_in_status() {
     assert!(said.contains(" before the end.\n"), "{said}");
 }
 
+/// The watcher says it when it happens, and the account at the end. No finding of the end says it again.
+#[test]
+fn each_trouble_is_told_once_while_the_job_runs_and_once_at_the_end() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    let finding = "Queue pairs failed in ";
+    let fix = "fix: Look in the other nodes' logs for a process that failed first.";
+    let in_account = ": 2 queue pairs failed without an answer from the peer (error 12 in NCCL's log).\n";
+    for options in [&[][..], &OFF] {
+        host.port(ENDED, "0");
+        let is_watched = options.is_empty();
+        let (mut running, end) = ends_with(&host, &place, options, 3);
+        host.port(ENDED, "2");
+        if is_watched {
+            running.wait_for_error(finding);
+        }
+        end();
+        let said = running.end().expect_code(3).stderr;
+        let count = |text: &str| said.matches(text).count();
+        assert_eq!((count(finding), count(in_account), count(fix)), (is_watched.into(), 1, 1), "{said}");
+    }
+    // Without lines of the account, the finding of the end is what there is.
+    let warn = [&OFF[..], &["--log-level", "warn"]].concat();
+    host.port(ENDED, "0");
+    let (running, end) = ends_with(&host, &place, &warn, 3);
+    host.port(ENDED, "2");
+    end();
+    let said = running.end().expect_code(3).stderr;
+    assert_eq!((said.matches(finding).count(), said.contains(in_account)), (1, false), "{said}");
+}
+
+/// With its ports, as in other documents.
+#[test]
+fn an_event_of_a_finding_says_what_it_is_about() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    for options in [&["--log-format", "json"][..], &["--log-format", "json", "--watch", "off"]] {
+        host.port(ENDED, "0");
+        let is_watched = options.len() == 2;
+        let (mut running, end) = ends_with(&host, &place, options, 3);
+        host.port(ENDED, "2");
+        if is_watched {
+            running.wait_for_error("ended-queue-pairs");
+        }
+        end();
+        let said = running.end().expect_code(3).stderr;
+        let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let events: Vec<Value> = events.filter(|event| event["id"] == "ended-queue-pairs").collect();
+        let [event] = &events[..] else { panic!("once, by the watcher or at the end: {said}") };
+        assert_eq!((&event["event"], &event["level"]), (&"finding".into(), &"WARN".into()), "{event}");
+        assert_eq!(event["about"], serde_json::json!({"ports": ["mlx5_0:1"]}));
+        assert!(event["message"].as_str().unwrap().starts_with("Queue pairs failed in "), "{event}");
+        assert!(event["fix"].is_string() && event["timestamp"].is_string(), "{event}");
+    }
+}
+
 #[test]
 fn lines_that_the_watcher_omitted_are_counted_at_the_end() {
     let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
@@ -255,7 +309,7 @@ fn kubernetes_gets_a_message_if_the_fabric_was_at_fault() {
             continue;
         }
         assert!(text.starts_with("rdma-init: sh ended with exit code 3 after "), "{text}");
-        let broken = ". mlx5_0 sent 0 bytes and received 0 bytes: 1 queue pair failed without an answer from the peer.\n";
+        let broken = ". mlx5_0 sent 0 bytes and received 0 bytes: 1 queue pair failed without an answer from the peer (error 12 in NCCL's log).\n";
         assert!(text.ends_with(broken), "{text}");
     }
 }

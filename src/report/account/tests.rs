@@ -104,7 +104,7 @@ fn each_rail_that_was_not_well_has_a_line() {
         removals: 1,
         ..rail("a_2", 0)
     };
-    let flaps = "its link went down 3 times, last seen down 4s before the end; 4 queue pairs failed without an answer from the peer";
+    let flaps = "its link went down 3 times, last seen down 4s before the end; 4 queue pairs failed without an answer from the peer (error 12 in NCCL's log)";
     assert_eq!(
         said(vec![rail("a_0", 6 * GIB), flapped.clone(), rail("a_3", 8 * GIB)]),
         [

@@ -53,6 +53,17 @@ impl Verdict<'_> {
         *self == Verdict::default()
     }
 
+    /// Returns the numbers of the ranks with a fault, in the largest communicator that has one.
+    pub(crate) fn numbers(&self) -> BTreeSet<u32> {
+        let failed = self.failed.iter().map(|(member, _)| member);
+        let behind = self.behind.iter().flat_map(|behind| &behind.ranks);
+        let all = self.dead.iter().chain(&self.missing).chain(failed).chain(&self.absent).chain(behind);
+        let all: Vec<&Member> = all.collect();
+        let largest = all.iter().map(|member| member.size).max();
+        let of_largest = all.into_iter().filter(|member| Some(member.size) == largest);
+        of_largest.map(|member| member.rank.number).collect()
+    }
+
     /// Returns whether a second answer, some time later, may show more.
     pub(crate) fn needs_second_look(&self) -> bool {
         !self.behind.is_empty() || !self.missing.is_empty() || !self.lost.is_empty()
