@@ -36,4 +36,4 @@ pub(crate) use orders::{
 pub(crate) use preparing::{IN_PLACE, WITH_WHAT_WAS_DECIDED};
 pub(crate) use signal_map::{Remap, Rewrite};
 pub(crate) use stages::{Alone, supervise};
-pub(crate) use supervisor::{AccountOutcome, AtEnd, Tasks};
+pub(crate) use supervisor::{AccountOutcome, AtEnd, Left, Tasks};

@@ -30,7 +30,7 @@ struct TextPlace {
 
 /// The decided environment as JSON. The kernel accepts no environment of this length. Every start
 /// leaves a decision, which is usually short, so it shares the first page with the lengths.
-const DECISION: TextPlace = TextPlace { length_at: 8, start: 56, longest: 16 * 1024 * 1024 };
+const DECISION: TextPlace = TextPlace { length_at: 8, start: 64, longest: 16 * 1024 * 1024 };
 
 /// The first look at the ports, in less than 1 KiB for each port.
 const PORTS: TextPlace = TextPlace { length_at: 0, start: END_OF_DECISION, longest: LONGEST_PORTS };
@@ -49,6 +49,9 @@ const LOOKED_AT: u64 = 40;
 
 /// Where it says how long the preparation took: in microseconds, plus 1; 0 before its end.
 const PREPARED_AT: u64 = 48;
+
+/// Where it says whether the watcher wants to know how the command ended: 1, or 0.
+const AWAITS_END_AT: u64 = 56;
 
 const END_OF_DECISION: u64 = DECISION.start + DECISION.longest as u64;
 const LONGEST_PORTS: usize = 64 * 1024;
@@ -117,6 +120,16 @@ impl HandoffMemory {
         {
             let _ = self.0.write_all_at(&(next as u64).to_le_bytes(), SEEN_NOW_AT);
         }
+    }
+
+    /// Leaves whether the watcher wants to know how the command ended.
+    pub(super) fn leave_awaits_end(&self, awaits: bool) {
+        let _ = self.0.write_all_at(&u64::from(awaits).to_le_bytes(), AWAITS_END_AT);
+    }
+
+    /// Returns whether the watcher wants to know how the command ended.
+    pub(super) fn awaits_end(&self) -> bool {
+        self.number(AWAITS_END_AT) == Some(1)
     }
 
     /// Returns the first look at the ports, if it was left.
@@ -215,6 +228,11 @@ mod tests {
         assert_eq!(note.seen(), last(5));
         assert_eq!((note.ports(), note.decision()), (None, None));
         assert_eq!(note.prepared(), Some(Duration::from_millis(61_500)));
+        assert!(!note.awaits_end());
+        for awaits in [true, false] {
+            note.leave_awaits_end(awaits);
+            assert_eq!((note.awaits_end(), note.seen()), (awaits, last(5)));
+        }
     }
 
     #[test]

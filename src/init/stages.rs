@@ -98,7 +98,9 @@ impl Supervisor {
     fn until_the_end(&mut self, watch: Watch) -> i32 {
         let ended = self.until_command_ends(watch);
         let at = Instant::now();
-        self.end_watcher();
+        self.end_watcher(
+            ended.as_ref().ok().filter(|(_, was_command)| *was_command).map(|(ended, _)| *ended),
+        );
         if self.reach == Reach::Descendants {
             // A shell that waits for this process gets its terminal back.
             terminal::hand_over(self.child, getpgrp());

@@ -23,7 +23,15 @@ use crate::sys::stdio::close_inherited;
 use crate::text::visible;
 
 /// Keeps for the account when the watcher looked, since the start, and what it has seen, if that is new.
-pub(crate) type Leave<'a> = &'a dyn Fn(Duration, Option<&[u8]>);
+pub(crate) type Leave<'a> = &'a dyn Fn(Left);
+
+/// What the watcher leaves in the memory that it shares with its supervisor.
+pub(crate) enum Left<'a> {
+    /// When it looked, since the start of the command, and what it has seen if that is new.
+    Looked(Duration, Option<&'a [u8]>),
+    /// Whether it wants to know how the command ended.
+    AwaitsEnd(bool),
+}
 
 /// Functions that higher modules pass down: what the supervisor's other child processes do, and what the
 /// supervisor reports when it refuses. While PID 1 supervises, only its children call the first four.

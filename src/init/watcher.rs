@@ -6,15 +6,18 @@ use nix::libc::{SIGKILL, SIGSTOP};
 use nix::sys::prctl::set_name;
 use nix::unistd::Pid;
 
-use super::supervisor::Supervisor;
+use super::note::HandoffMemory;
+use super::supervisor::{Left, Supervisor};
 use super::survivors::{Reach, kill_children_of};
 use crate::log::Level;
 use crate::state::run::WATCHER;
 use crate::sys::capabilities::keep_only;
-use crate::sys::fork;
+use crate::sys::farewell;
+use crate::sys::fork::{self, Ended};
 use crate::sys::signals;
 
-/// How long a supervisor that is not PID 1 waits for the end of a watcher that it has killed.
+/// How long a supervisor waits for the end of a watcher that it has told how the command ended, or, if it is not PID 1,
+/// that it has killed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Supervisor {
@@ -34,7 +37,10 @@ impl Supervisor {
             // The watcher needs no capabilities: all users may read what it reads.
             keep_only(&[]);
             if let Some(note) = memory.ports() {
-                watch(&note, started.elapsed(), &|at, seen| memory.leave_seen(at, seen));
+                watch(&note, started.elapsed(), &|left| match left {
+                    Left::Looked(at, seen) => memory.leave_seen(at, seen),
+                    Left::AwaitsEnd(awaits) => memory.leave_awaits_end(awaits),
+                });
             }
             0
         });
@@ -57,11 +63,19 @@ impl Supervisor {
         }
     }
 
-    /// Kills the watcher. When PID 1 exits, the kernel ends the watcher. Below another PID 1, which may not
+    /// Ends the watcher. One that wants to know how the command ended, because it tells that to the job's other nodes or has
+    /// started a command of its own, is told, and ends by itself within a moment. Otherwise, kills it. When PID 1 exits, the kernel ends the watcher. Below another PID 1, which may not
     /// reap anything, this process reaps it. The watcher may hang in a driver, so the wait is short.
-    pub(super) fn end_watcher(&mut self) {
+    pub(super) fn end_watcher(&mut self, ended: Option<Ended>) {
         self.reap_watcher();
         let Some(watcher) = self.watcher.take() else { return };
+        let awaits_end = self.preparation.note.as_deref().is_some_and(HandoffMemory::awaits_end);
+        if let Some(ended) = ended.filter(|_| awaits_end)
+            && farewell::tell(watcher, ended).is_ok()
+            && fork::reap_unseen(watcher, PATIENCE)
+        {
+            return;
+        }
         if self.reach == Reach::Descendants {
             // A command that root executes regains the capabilities that the watcher dropped, and the
             // kernel then clears its parent-death signal. A stopped watcher starts no more commands.

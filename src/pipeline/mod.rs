@@ -23,7 +23,7 @@ pub use not_run::exec_failed;
 pub use refuse::{
     last_words, leave_reason, refuse, refuse_with_public_reason, refusing, write_termination_log,
 };
-pub use traffic::watch;
+pub(crate) use traffic::watch;
 pub use under_way::UnderWay;
 
 use std::ffi::CString;

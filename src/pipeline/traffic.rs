@@ -1,7 +1,6 @@
 //! The watcher of the job's ports. What they show before the job is noted for the init of the command: for the watcher,
 //! and for the account when the command has ended.
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use crate::facts::start::SupervisedBy;
 use crate::facts::{Facts, Reader};
 use crate::finding::Finding;
 use crate::findings::port_name::has_several;
+use crate::init::Left;
 use crate::json;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::predict::GidUse;
@@ -30,7 +30,7 @@ use crate::state::run::Unwatched;
 use crate::sys::environ;
 use crate::watch::account::Seen;
 use crate::watch::job::JobOrders;
-use crate::watch::{self, WatchOrders, WatchedPort};
+use crate::watch::{self, Surroundings, WatchOrders, WatchedPort};
 
 /// What the command's init keeps until the end.
 #[derive(Serialize, Deserialize)]
@@ -119,50 +119,78 @@ fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
     Some(UsedGid { index: u32::try_from(*index).ok()?, gid: gid.gid, kind: gid.kind.clone(), is_searched })
 }
 
-/// Watches the ports of the note until this process is killed. `ran`: how long ago the supervisor was started;
-/// `leave` keeps what is seen for the account. Call this in a process of its own.
-pub fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Duration, Option<&[u8]>)) {
+/// Watches the ports of the note until the command ends, or this process is killed. `ran`: how long ago the supervisor was
+/// started; `leave` keeps what is seen for the account. Call this in a process of its own.
+pub(crate) fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Left)) {
     let Ok(Note { format, level, ports, watch, metrics }) = json::read(note) else { return };
-    let log = Log::start(format, level, Log::patient());
-    let began = Instant::now();
-    let seen = RefCell::new((Duration::ZERO, Seen::new(&ports)));
-    let mut file = metrics.map(MetricsFile::new);
-    let mut renew = |ports: &[WatchedPort], looks: &[PortLook]| {
-        let failed = file.as_mut().and_then(|file| file.renew(ports, looks));
-        failed.iter().for_each(|message| log.warn(message));
+    let mut watching = Watching {
+        log: Log::start(format, level, Log::patient()),
+        ran,
+        began: Instant::now(),
+        seen: Seen::new(&ports),
+        seen_at: Duration::ZERO,
+        looker: Looker::new(Path::new("/")),
+        metrics: metrics.map(MetricsFile::new),
+        ports: ports.clone(),
+        leave,
     };
     let first: Vec<PortLook> = ports.iter().map(|port| port.first.clone()).collect();
-    renew(&ports, &first);
-    let of_seen = ports.clone();
-    let mut looker = Looker::new(Path::new("/"));
-    let look = |ports: &[WatchedPort]| {
-        let looks = look_again(&mut looker, ports);
-        let (at, seen) = &mut *seen.borrow_mut();
-        *at = ran + began.elapsed();
-        let is_new = seen.watch(*at, ports, &looks);
-        leave(*at, is_new.then(|| json::line(seen)).as_deref());
-        renew(ports, &looks);
-        looks
-    };
+    watching.renew(&ports, &first);
     // The note is in memory that other processes of this user can read; the environment is this process's own.
     let environment = watch.job.as_ref().map(|_| Environment::new(&environ::entries()));
     let token =
         environment.as_ref().and_then(|environment| environment.get(TOKEN_VARIABLE)).unwrap_or_default();
-    let remember = |said: &[Finding], omitted: &[Finding]| {
-        let (at, seen) = &mut *seen.borrow_mut();
-        if seen.remember(&of_seen, said, omitted) {
-            leave(*at, Some(&json::line(seen)));
+    watch::run(ports, watch, token, &mut watching);
+}
+
+/// The process of a watcher.
+struct Watching<'l> {
+    log: Log,
+    ran: Duration,
+    began: Instant,
+    seen: Seen,
+    seen_at: Duration,
+    looker: Looker,
+    metrics: Option<MetricsFile>,
+    ports: Vec<WatchedPort>,
+    leave: &'l dyn Fn(Left),
+}
+
+impl Watching<'_> {
+    fn renew(&mut self, ports: &[WatchedPort], looks: &[PortLook]) {
+        let failed = self.metrics.as_mut().and_then(|file| file.renew(ports, looks));
+        failed.iter().for_each(|message| self.log.warn(message));
+    }
+}
+
+impl Surroundings for Watching<'_> {
+    fn look(&mut self, ports: &[WatchedPort]) -> Vec<PortLook> {
+        let looks = look_again(&mut self.looker, ports);
+        self.seen_at = self.ran + self.began.elapsed();
+        let is_new = self.seen.watch(self.seen_at, ports, &looks);
+        let seen = is_new.then(|| json::line(&self.seen));
+        (self.leave)(Left::Looked(self.seen_at, seen.as_deref()));
+        self.renew(ports, &looks);
+        looks
+    }
+
+    fn say(&self, finding: &Finding) {
+        start::finding(&self.log, finding);
+    }
+
+    fn remember(&mut self, said: &[Finding], omitted: &[Finding]) {
+        if self.seen.remember(&self.ports, said, omitted) {
+            (self.leave)(Left::Looked(self.seen_at, Some(&json::line(&self.seen))));
         }
-    };
-    watch::run(
-        ports,
-        watch,
-        token,
-        look,
-        |finding| start::finding(&log, finding),
-        remember,
-        |message| log.warn(message),
-    )
+    }
+
+    fn warn(&self, message: &str) {
+        self.log.warn(message);
+    }
+
+    fn await_end(&self, awaits: bool) {
+        (self.leave)(Left::AwaitsEnd(awaits));
+    }
 }
 
 /// Looks at the ports once.

@@ -11,6 +11,7 @@ mod deadline;
 pub(crate) mod directory;
 pub(crate) mod environ;
 pub(crate) mod exec;
+pub(crate) mod farewell;
 #[cfg(test)]
 pub(crate) mod filter;
 pub(crate) mod fork;

@@ -170,6 +170,29 @@ impl Received {
     }
 }
 
+impl Received {
+    /// Returns the value that this process has sent with it (sigqueue(3)).
+    pub(super) fn value_from(&self, sender: Pid) -> Option<i32> {
+        if self.info.si_code != libc::SI_QUEUE {
+            return None;
+        }
+        // SAFETY: a signal of this kind has a sender and a value.
+        let (process, value) = unsafe { (self.info.si_pid(), self.info.si_value()) };
+        // The value is a union of a pointer and an int.
+        (process == sender.as_raw()).then(|| value.sival_ptr.addr() as u32 as i32)
+    }
+}
+
+/// Sends a signal with a value.
+///
+/// # Errors
+/// Fails as [`kill`] does, and with EAGAIN if too many signals are queued.
+pub(super) fn queue(pid: Pid, signal: i32, value: i32) -> Result<(), Errno> {
+    let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value as u32 as usize) };
+    // SAFETY: sigqueue takes plain numbers; the value is not a pointer for either side.
+    Errno::result(unsafe { libc::sigqueue(pid.as_raw(), signal, value) }).map(drop)
+}
+
 /// The recipient of a signal.
 #[derive(Debug, Clone, Copy)]
 pub enum Target {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc::SIGKILL;
 use nix::sys::memfd::MFdFlags;
+use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{Resource, rlim_t, setrlimit};
 use nix::unistd::{Pid, dup2_stdin, dup2_stdout, setpgid};
 
@@ -21,6 +22,9 @@ use crate::text::{shortened, visible};
 
 /// The command is killed after this time.
 const LONGEST: Duration = Duration::from_secs(30);
+
+/// How long its end may take at the end of the job.
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// The most findings that wait for the command; later ones are dropped.
 const MOST: usize = 64;
@@ -36,6 +40,8 @@ pub(super) struct OnFinding {
     /// Where the process that is to become the command says why it cannot.
     not_executed: Option<File>,
     has_told: bool,
+    /// Whether this process adopts what the command leaves behind.
+    adopts: bool,
     /// The limits of open files that the command gets, if the watcher has raised its own.
     files: Option<(rlim_t, rlim_t)>,
 }
@@ -50,7 +56,41 @@ impl OnFinding {
             running: None,
             not_executed: None,
             has_told: false,
+            adopts: false,
             files,
+        }
+    }
+
+    /// Makes this process adopt the processes that the command leaves behind, so that PID 1 does not take them for orphans of
+    /// the job.
+    pub(super) fn adopt(&mut self) {
+        self.adopts = !self.command.is_empty() && set_child_subreaper(true).is_ok();
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Kills the command if it still runs, and reaps it if that takes no longer than a moment.
+    pub(super) fn end(&mut self) {
+        let Some((child, _)) = self.running else { return };
+        kill_group(child);
+        let until = Instant::now() + MOMENT;
+        while Instant::now() < until && !matches!(self.reap(child), Reaped::NoSuchChild | Reaped::Ended(..)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Reaps the command if it has ended, and what it has left behind.
+    fn reap(&self, child: Pid) -> Reaped {
+        if !self.adopts {
+            return fork::reap_child(child);
+        }
+        loop {
+            match fork::reap(false) {
+                Reaped::Ended(other, _) if other != child => {}
+                reaped => return reaped,
+            }
         }
     }
 
@@ -65,13 +105,11 @@ impl OnFinding {
     pub(super) fn go_on(&mut self, now: Instant) -> Option<String> {
         let mut failed = None;
         if let Some((child, until)) = self.running {
-            match fork::reap_child(child) {
+            match self.reap(child) {
                 Reaped::Running | Reaped::Stopped(..) => {
                     if now >= until {
                         failed = Some(format!("was killed after {} seconds", LONGEST.as_secs()));
-                        // The command leads a process group, unless it was not yet able to create it.
-                        let group = signals::kill(Pid::from_raw(-child.as_raw()), SIGKILL);
-                        let _ = group.or_else(|_| signals::kill(child, SIGKILL));
+                        kill_group(child);
                         // A driver may delay the end of the process, so this checks it again later.
                         self.running = Some((child, now + LONGEST));
                     }
@@ -90,6 +128,8 @@ impl OnFinding {
                 }
                 Reaped::NoSuchChild => self.running = None,
             }
+        } else if self.adopts {
+            while let Reaped::Ended(..) = fork::reap(false) {}
         }
         if self.running.is_none()
             && let Some(finding) = self.waiting.pop_front()
@@ -144,6 +184,12 @@ impl OnFinding {
             NOT_EXECUTED
         })
     }
+}
+
+/// Kills a command with its process group, which it leads unless it was not yet able to create it.
+fn kill_group(child: Pid) {
+    let group = signals::kill(Pid::from_raw(-child.as_raw()), SIGKILL);
+    let _ = group.or_else(|_| signals::kill(child, SIGKILL));
 }
 
 #[cfg(test)]

@@ -24,8 +24,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::port_look::PortLook;
 use crate::finding::Finding;
+use crate::sys::fork::Ended;
 use crate::sys::seccomp::refuse_what_is_never_called;
-use crate::sys::{memory, signals};
+use crate::sys::{farewell, memory, signals};
 use crate::wire::connection::timeout;
 use command::OnFinding;
 use job::{Job, JobOrders};
@@ -48,18 +49,26 @@ pub(crate) struct WatchOrders {
     pub job: Option<JobOrders>,
 }
 
-/// Looks at the ports after each interval, and says what it finds. `remember` gets, after each look, what was said, and
-/// what to say at the end about the lines that were omitted. Does not return: its process is killed when the
-/// job has ended. Signals must be blocked. `token` is what the nodes of the job know each other by.
+/// What the watcher needs from its process.
+pub(crate) trait Surroundings {
+    /// Looks at the ports.
+    fn look(&mut self, ports: &[WatchedPort]) -> Vec<PortLook>;
+    fn say(&self, finding: &Finding);
+    /// Gets, after each look, what was said, and what to say at the end about the lines that were omitted.
+    fn remember(&mut self, said: &[Finding], omitted: &[Finding]);
+    fn warn(&self, message: &str);
+    /// Whether the watcher is to be told how the command ended.
+    fn await_end(&self, awaits: bool);
+}
+
+/// Looks at the ports after each interval, and says what it finds. Returns when it is told how the command ended; one that
+/// is not is killed. Signals must be blocked. `token` is what the nodes of the job know each other by.
 pub(crate) fn run(
     ports: Vec<WatchedPort>,
     orders: WatchOrders,
     token: &str,
-    mut look: impl FnMut(&[WatchedPort]) -> Vec<PortLook>,
-    say: impl Fn(&Finding),
-    mut remember: impl FnMut(&[Finding], &[Finding]),
-    warn: impl Fn(&str),
-) -> ! {
+    surroundings: &mut impl Surroundings,
+) {
     let started = Instant::now();
     let mut judge = Judge::new(ports, orders.after);
     let mut ranks = orders.ras.map(Ranks::new);
@@ -70,53 +79,65 @@ pub(crate) fn run(
     let job = orders.job.filter(|_| !token.is_empty());
     let mut job = job.and_then(|job| Job::new(job, token, orders.interval, orders.after));
     let mut command = OnFinding::new(orders.on_finding, job.as_ref().and_then(|job| job.files));
+    command.adopt();
+    let mut awaits_end = false;
     loop {
         // A look needs megabytes of code and constants, which would count as this process's while it only waits.
         memory::forget_own_code();
         let next = Instant::now() + orders.interval;
         while Instant::now() < next {
-            command.go_on(Instant::now()).iter().for_each(|message| warn(message));
+            command.go_on(Instant::now()).iter().for_each(|message| surroundings.warn(message));
+            let awaits = command.is_running() || job.as_ref().is_some_and(Job::is_joined);
+            if std::mem::replace(&mut awaits_end, awaits) != awaits {
+                surroundings.await_end(awaits);
+            }
             // Without an answer, nothing more is called: what is called here stays in memory while it waits.
             if let Some(of_ranks) = ranks.as_mut().and_then(Ranks::go_on) {
                 for finding in judge.pass(started.elapsed(), vec![of_ranks]) {
-                    say(&finding);
+                    surroundings.say(&finding);
                     command.take(&finding);
                 }
             }
             let (answer, late) = ranks.as_ref().and_then(Ranks::awaited).unzip();
             let wake = command.wake_at().map_or(next, |at| at.min(next));
             let wake = late.map_or(wake, |at| at.min(wake));
-            // The end of the command comes as a signal.
-            match &mut job {
+            // The end of the command of `on-finding` comes as a signal, and so does that of the job's own.
+            let ended = match &mut job {
                 Some(job) => job.wait(wake, answer),
-                None => wait(wake, answer),
+                None => wait_until(wake, answer),
+            };
+            if let Some(ended) = ended {
+                job.iter_mut().for_each(|job| job.bye(ended));
+                command.end();
+                return;
             }
         }
         // The judge reports each change only once, so whatever is not said here is never said.
-        let looks = look(judge.ports());
+        let looks = surroundings.look(judge.ports());
         let of_job = job.as_mut().and_then(|job| job.look(judge.ports(), &looks));
         let of_ports = judge.judge(started.elapsed(), looks);
         for finding in &of_ports {
-            say(finding);
+            surroundings.say(finding);
             command.take(finding);
         }
         let of_ranks = ranks.as_mut().and_then(|ranks| ranks.ask(judge.rests()));
         for finding in judge.pass(started.elapsed(), of_ranks.into_iter().chain(of_job).collect()) {
-            say(&finding);
+            surroundings.say(&finding);
             command.take(&finding);
         }
-        remember(&of_ports, &judge.omitted());
+        surroundings.remember(&of_ports, &judge.omitted());
     }
 }
 
-/// Waits for a signal, for what `also` names, or until this time.
-fn wait(until: Instant, also: Option<PollFd>) {
+/// Waits for a signal, for what `also` names, or until this time. Returns how the command ended, if it has.
+fn wait_until(until: Instant, also: Option<PollFd>) -> Option<Ended> {
     let left = || until.saturating_duration_since(Instant::now());
     let Some(also) = also else {
-        if signals::wait(Some(until)).is_err() {
+        let received = signals::wait(Some(until));
+        if received.is_err() {
             sleep(left());
         }
-        return;
+        return received.ok().flatten().and_then(|received| farewell::told(&received));
     };
     let pending = signals::pending_fd().ok();
     let signals = pending.as_ref().map(|pending| PollFd::new(pending.as_fd(), PollFlags::POLLIN));
@@ -127,5 +148,14 @@ fn wait(until: Instant, also: Option<PollFd>) {
         // A filter, or a limit: the ports are watched all the same.
         Err(_) => sleep(left().min(Duration::from_secs(1))),
     }
-    while let Ok(Some(_)) = signals::take() {}
+    taken()
+}
+
+/// Takes all pending signals. Returns how the command ended, if one of them says that.
+fn taken() -> Option<Ended> {
+    let mut ended = None;
+    while let Ok(Some(received)) = signals::take() {
+        ended = ended.or_else(|| farewell::told(&received));
+    }
+    ended
 }

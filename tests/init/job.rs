@@ -174,6 +174,22 @@ fn nodes_that_have_gone_or_never_came_are_told() {
     nodes.into_iter().for_each(|node| drop(end(node)));
 }
 
+/// The connection closes in both cases: here, the watcher says before that how the command ended.
+#[test]
+fn how_the_command_of_a_node_ended_is_told() {
+    let job = Job::of(3, 3);
+    let mut nodes = job.start(&[]);
+    job.while_moving(|| {
+        job.move_all(&mut nodes);
+        end(nodes.remove(2));
+        job.until_connected(1);
+        (0..2).for_each(|node| job.set(node, false));
+        nodes[0].wait_for_error(" (node 2)'s command was killed by SIGTERM first, at ");
+        nodes[0].wait_for_error("; all others wait.");
+    });
+    nodes.into_iter().for_each(|node| drop(end(node)));
+}
+
 #[test]
 fn a_job_that_moves_on_one_node_is_not_stalled() {
     let job = Job::of(2, 2);

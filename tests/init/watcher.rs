@@ -331,6 +331,36 @@ fn a_command_gets_each_warning() {
     assert_eq!(said.matches("told:").count(), 1, "a note starts nothing: {said}");
 }
 
+/// Its processes are not the job's: PID 1 does not reap them.
+#[test]
+fn what_that_command_leaves_behind_is_no_orphan_of_the_job() {
+    let host = Host::new();
+    let place = tempfile::tempdir().unwrap();
+    let left = place.path().join("left");
+    let leaves = format!("(sleep 0.1; : >{}) &", left.display());
+    for lines in [leaves.as_str(), "exec sleep 1000"] {
+        host.port("state", "4: ACTIVE");
+        let mut running = host.job(&["--warn-on-reap", "--on-finding", &script(&place, lines)]);
+        let watcher = watcher(running.pid);
+        host.port("state", "1: DOWN");
+        running.wait_for_error("mlx5_0 is no longer active.");
+        if lines == leaves {
+            poll_until("the process that is left has ended", || left.exists().then_some(()));
+            poll_until("the watcher has reaped it", || children(watcher).is_empty().then_some(()));
+        } else {
+            poll_until("the command runs", || (!children(watcher).is_empty()).then_some(()));
+            let has_slept = || {
+                let of = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+                children(watcher).iter().map(of).any(|comm| comm == "sleep\n")
+            };
+            poll_until("it sleeps, and the watcher has said so", || has_slept().then_some(()));
+            running.rests();
+        }
+        let said = stop(running);
+        assert!(!said.contains("which is not the command"), "{lines}: {said}");
+    }
+}
+
 #[test]
 fn the_failure_of_that_command_is_told_once() {
     let host = Host::new();

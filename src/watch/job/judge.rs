@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::message::{Moved, PortCounts, PortState, State};
+use super::message::{End, Moved, PortCounts, PortState, State};
 use super::own::Between;
 
 /// What node 0 knows of a node of the job.
@@ -53,6 +53,9 @@ impl Answer {
 pub(super) struct Gone {
     pub name: String,
     pub at: Duration,
+    /// How its command ended, if its watcher has said so. Otherwise, its container, its machine, or the network failed, or
+    /// the watcher itself.
+    pub end: Option<End>,
 }
 
 /// All that node 0 knows at this time.

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::sys::fork::Ended;
 use crate::wire::Protocol;
 
-pub(super) const PROTOCOL: Protocol = Protocol { schema: "rdma-init/watch-job/1", command: "watcher" };
+pub(super) const PROTOCOL: Protocol = Protocol { schema: "rdma-init/watch-job/2", command: "watcher" };
 
 /// In bytes: the longest message. One of a node with [`PORTS`] ports has less than half of that.
 pub(super) const LONGEST: usize = 4096;
@@ -22,6 +23,26 @@ pub(super) enum ToZero {
     Join(Join),
     /// The answer to [`ToNode::Tell`].
     State(State),
+    /// Since its last answer, this node has begun to move data, or has come to rest. It says so once for each answer.
+    Changed,
+    /// The command of this node has ended, and its watcher ends as well.
+    Bye(End),
+}
+
+/// How the command of a node ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum End {
+    Exited { code: i32 },
+    Killed { signal: i32 },
+}
+
+impl From<Ended> for End {
+    fn from(ended: Ended) -> End {
+        match ended {
+            Ended::Exited(code) => End::Exited { code },
+            Ended::Killed(signal) => End::Killed { signal },
+        }
+    }
 }
 
 /// A node that has connected.
@@ -112,12 +133,15 @@ mod tests {
             state(Moved::Unknown, vec![port(PortState::AsBefore)]),
             state(Moved::Never, vec![port(PortState::Down)]),
             state(Moved::Ago { ms: 1, between_ms: 1 }, vec![port(PortState::Gone)]),
+            shape(ToZero::Changed),
+            shape(ToZero::Bye(End::Exited { code: 1 })),
+            shape(ToZero::Bye(End::Killed { signal: 9 })),
             shape(ToNode::Tell),
             shape(ToNode::Refused(String::new())),
         ];
         assert_eq!(
             (PROTOCOL.schema, all.join("\n").as_str()),
-            ("rdma-init/watch-job/1", include_str!("shapes.txt").trim_end()),
+            ("rdma-init/watch-job/2", include_str!("shapes.txt").trim_end()),
             "raise the number of the protocol, and write the new shapes here"
         );
     }

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::judge::WatchedPort;
 use crate::facts::port_look::PortLook;
 use crate::finding::Finding;
+use crate::sys::fork::Ended;
 use crate::sys::signals;
 use crate::wire::connection::timeout;
 use crate::wire::listen::allow_connections;
@@ -67,26 +68,44 @@ impl Job {
         let token = token.as_bytes().to_vec();
         let signals = signals::pending_fd().ok()?;
         let files = if orders.node == 0 { allow_connections(orders.nodes) } else { None };
+        let rest = (after / 10).max(3 * interval);
         let role = match orders.node {
-            0 => Role::Zero(Box::new(Zero::new(orders, token, interval, after)?)),
-            _ => Role::Node(Box::new(Node::new(orders, token, Duration::ZERO))),
+            0 => Role::Zero(Box::new(Zero::new(orders, token, rest, after)?)),
+            _ => Role::Node(Box::new(Node::new(orders, token, rest, Duration::ZERO))),
         };
         Some(Job { started: Instant::now(), signals, own: Own::default(), role, files })
     }
 
-    /// Waits for a signal, for what `also` names, or until this time, and meanwhile serves the other nodes.
-    pub(super) fn wait(&mut self, until: Instant, also: Option<PollFd>) {
+    /// Whether another node learns from this one how its command ended.
+    pub(super) fn is_joined(&self) -> bool {
+        matches!(&self.role, Role::Node(node) if node.is_joined())
+    }
+
+    /// Says that the command has ended.
+    pub(super) fn bye(&mut self, ended: Ended) {
+        if let Role::Node(node) = &mut self.role {
+            node.bye(ended.into());
+        }
+    }
+
+    /// Waits for a signal, for what `also` names, until this time, or until [`Job::is_joined`] is another, and meanwhile
+    /// serves the other nodes. Returns how the command ended, if it has.
+    pub(super) fn wait(&mut self, until: Instant, also: Option<PollFd>) -> Option<Ended> {
+        let was_joined = self.is_joined();
         while Instant::now() < until {
             let now = self.started.elapsed();
             match &mut self.role {
                 Role::Zero(zero) => zero.go_on(now),
                 Role::Node(node) => node.go_on(now, &self.own),
             }
+            if self.is_joined() != was_joined {
+                return None;
+            }
             if self.sleep(until, also.clone()) {
-                while let Ok(Some(_)) = signals::take() {}
-                return;
+                return super::taken();
             }
         }
+        None
     }
 
     /// Waits until something happens, and returns whether that is a signal, or what `also` names.
@@ -123,7 +142,13 @@ impl Job {
     pub(super) fn look(&mut self, ports: &[WatchedPort], looks: &[PortLook]) -> Option<Finding> {
         let now = self.started.elapsed();
         self.own.look(now, ports, looks);
-        let Role::Zero(zero) = &mut self.role else { return None };
+        let zero = match &mut self.role {
+            Role::Zero(zero) => zero,
+            Role::Node(node) => {
+                node.look(&self.own, now);
+                return None;
+            }
+        };
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         zero.look(&self.own, Clocks { now, wall })
     }

@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::JobOrders;
-use super::message::{Join, LONGEST, PROTOCOL, ToNode, ToZero};
-use super::own::Own;
+use super::message::{End, Join, LONGEST, PROTOCOL, ToNode, ToZero};
+use super::own::{Motion, Own};
 use super::zero::keep_alive;
 use crate::sys::random;
 use crate::text::{shortened, visible};
@@ -36,6 +36,10 @@ pub(super) struct Node {
     tries: usize,
     /// The questions since a time.
     questions: (u32, Duration),
+    /// What has not moved for this time has come to rest.
+    rest: Duration,
+    /// What this node did when it answered last, until it has said that this has changed.
+    answered: Option<Motion>,
 }
 
 enum Stage {
@@ -48,10 +52,34 @@ enum Stage {
 }
 
 impl Node {
-    pub(super) fn new(orders: JobOrders, token: Vec<u8>, now: Duration) -> Node {
+    pub(super) fn new(orders: JobOrders, token: Vec<u8>, rest: Duration, now: Duration) -> Node {
         // Node 0's watcher starts at about the same time.
         let stage = Stage::Pause { until: now + jittered(FIRST_PAUSE) };
-        Node { orders, token, stage, pause: FIRST_PAUSE, tries: 0, questions: (0, now) }
+        Node { orders, token, stage, pause: FIRST_PAUSE, tries: 0, questions: (0, now), rest, answered: None }
+    }
+
+    pub(super) fn is_joined(&self) -> bool {
+        matches!(self.stage, Stage::Joined(..))
+    }
+
+    /// To be called after each look at this node's own ports. If they have begun to move, or have come to rest, since
+    /// node 0 got its answer, node 0 is told: it asks no more often than that.
+    pub(super) fn look(&mut self, own: &Own, now: Duration) {
+        let has_changed = self.answered.is_some_and(|answered| answered != own.motion(now, self.rest));
+        if let Stage::Joined(channel, _) = &mut self.stage
+            && has_changed
+        {
+            self.answered = None;
+            // A connection that is lost shows when it is heard next.
+            let _ = channel.queue(&ToZero::Changed);
+        }
+    }
+
+    /// Says that the command has ended. Whether node 0 gets it does not matter to this node.
+    pub(super) fn bye(&mut self, end: End) {
+        if let Stage::Joined(channel, _) = &mut self.stage {
+            let _ = channel.queue(&ToZero::Bye(end));
+        }
     }
 
     pub(super) fn fd(&self) -> Option<(BorrowedFd<'_>, bool)> {
@@ -111,7 +139,8 @@ impl Node {
         Ok(Stage::Attempt(attempt))
     }
 
-    fn join(&self, mut channel: Channel, now: Duration) -> Result<Stage, Stranger> {
+    fn join(&mut self, mut channel: Channel, now: Duration) -> Result<Stage, Stranger> {
+        self.answered = None;
         keep_alive(&channel);
         let JobOrders { node, nodes, job, name, .. } = &self.orders;
         let join = Join { node: *node, nodes: *nodes, job: job.clone(), name: name.clone() };
@@ -135,6 +164,7 @@ impl Node {
                         return Err("it does not stop asking".to_owned());
                     }
                     channel.queue(&ToZero::State(own.state(now))).map_err(|why| why.to_string())?;
+                    self.answered = Some(own.motion(now, self.rest));
                 }
             }
         }

@@ -17,6 +17,15 @@ pub(super) struct Between {
     pub later: Duration,
 }
 
+/// What a node does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Motion {
+    Unknown,
+    Never,
+    Moves,
+    Rests,
+}
+
 #[derive(Default)]
 pub(super) struct Own {
     last: Vec<PortLook>,
@@ -59,6 +68,16 @@ impl Own {
             _ if !self.is_known => When::Unknown,
             None => When::Never,
             Some(between) => When::At(between),
+        }
+    }
+
+    /// Returns whether something moves, as far as this node knows. What has not moved for `rest` has come to rest.
+    pub(super) fn motion(&self, now: Duration, rest: Duration) -> Motion {
+        match self.when() {
+            When::Unknown => Motion::Unknown,
+            When::Never => Motion::Never,
+            When::At(between) if now.saturating_sub(between.later) < rest => Motion::Moves,
+            When::At(_) => Motion::Rests,
         }
     }
 

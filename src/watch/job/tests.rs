@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::message::{Join, Moved, PROTOCOL, State, ToNode, ToZero};
+use super::message::{End, Join, Moved, PROTOCOL, State, ToNode, ToZero};
 use super::*;
 use crate::facts::fake_root::FakeRoot;
 use crate::facts::port_counters::Counters;
@@ -11,6 +11,7 @@ use crate::wire::reach;
 
 const TOKEN: &str = "0123456789abcdef";
 const SECOND: Duration = Duration::from_secs(1);
+const REST: Duration = Duration::from_secs(60);
 
 fn look(sent: u64) -> Vec<PortLook> {
     let root = FakeRoot::new();
@@ -52,9 +53,10 @@ impl Nodes {
     fn new(nodes: u32, connected: u32) -> Nodes {
         let port = free_port();
         let token = || TOKEN.as_bytes().to_vec();
-        let zero = Zero::new(orders(0, nodes, port), token(), SECOND, 600 * SECOND).unwrap();
-        let others = (1..=connected)
-            .map(|node| (Node::new(orders(node, nodes, port), token(), Duration::ZERO), Own::default()));
+        let zero = Zero::new(orders(0, nodes, port), token(), REST, 600 * SECOND).unwrap();
+        let others = (1..=connected).map(|node| {
+            (Node::new(orders(node, nodes, port), token(), REST, Duration::ZERO), Own::default())
+        });
         Nodes { zero, own: Own::default(), others: others.collect(), port, started: Instant::now() }
     }
 
@@ -175,24 +177,81 @@ fn a_node_0_that_has_never_moved_data_is_told_and_that_the_others_move_again() {
     nodes.until_connected(2);
     let said = until_others_stop(&mut nodes, |_| look(0));
     assert!(said.ends_with("; gpu-0 has never moved data; all others wait."), "{said}");
-    // It is said once, and node 0 itself does not see that the others go on.
-    let mut asked = 0;
-    for more in [900, 1000] {
-        let later = more * SECOND;
-        nodes.until(later, |nodes, now| {
-            assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
-            asked += usize::from(nodes.zero.is_asking());
-            asked > 0 && !nodes.zero.is_asking()
-        });
+    // It is said once, and no node is asked again until one of them says that it goes on.
+    for more in [900, 1000, 1100] {
+        let now = nodes.go_on(more * SECOND);
+        nodes.others.iter_mut().for_each(|(node, own)| node.look(own, now));
+        assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+        assert!(!nodes.zero.is_asking());
     }
     let ports = ports();
     let mut again = None;
     nodes.until(2000 * SECOND, |nodes, now| {
-        nodes.others[0].1.look(now, &ports, &look(now.as_millis().try_into().unwrap()));
+        let (node, own) = &mut nodes.others[0];
+        own.look(now, &ports, &look(now.as_millis().try_into().unwrap()));
+        node.look(own, now);
         again = nodes.zero.look(&nodes.own, clocks(now));
         again.is_some()
     });
     assert!(again.unwrap().message.starts_with("The job moves data again, after 3"));
+}
+
+/// A job that runs on sockets: the rails of no node ever move.
+#[test]
+fn a_node_0_that_has_never_moved_asks_once_and_again_if_something_has_changed() {
+    let mut nodes = Nodes::new(3, 1);
+    nodes.until_connected(1);
+    let ports = ports();
+    let mut asked = 0;
+    // Ten times as long as it waits between two questions.
+    let mut for_ten_minutes = |nodes: &mut Nodes, from: u32| {
+        for more in (from..from + 600).step_by(20) {
+            let at = more * SECOND;
+            let mut was_asking = false;
+            nodes.until(at, |nodes, now| {
+                nodes.own.look(now, &ports, &look(0));
+                for (node, own) in &mut nodes.others {
+                    own.look(now, &ports, &look(0));
+                    node.look(own, now);
+                }
+                assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+                was_asking |= nodes.zero.is_asking();
+                !nodes.zero.is_asking()
+            });
+            asked += u32::from(was_asking);
+        }
+        std::mem::take(&mut asked)
+    };
+    assert_eq!(for_ten_minutes(&mut nodes, 0), 0, "it is early");
+    assert_eq!(for_ten_minutes(&mut nodes, 620), 1);
+    let token = TOKEN.as_bytes().to_vec();
+    let new = Node::new(orders(2, 3, nodes.port), token, REST, Duration::ZERO);
+    nodes.others.push((new, Own::default()));
+    nodes.until_connected(2);
+    assert_eq!(for_ten_minutes(&mut nodes, 1300), 1, "another node has come");
+}
+
+#[test]
+fn a_node_whose_command_ends_says_so_and_one_that_is_lost_does_not() {
+    let mut nodes = Nodes::new(4, 3);
+    nodes.until_connected(3);
+    nodes.others[0].0.bye(End::Exited { code: 3 });
+    nodes.until_connected(2);
+    // Whatever it says after that, it has left.
+    nodes.others.remove(0);
+    nodes.others.remove(0);
+    nodes.until_connected(1);
+    let ports = ports();
+    nodes.own.look(10 * SECOND, &ports, &look(1));
+    nodes.others[0].1.look(10 * SECOND, &ports, &look(1));
+    let mut said = None;
+    nodes.until(700 * SECOND, |nodes, now| {
+        said = nodes.zero.look(&nodes.own, clocks(now));
+        said.is_some()
+    });
+    let said = said.unwrap().message;
+    assert!(said.contains(" ago: gpu-1's command ended first, at 13:5"), "{said}");
+    assert!(said.contains(", with exit code 3, and 1 more node later; "), "{said}");
 }
 
 #[test]
@@ -234,17 +293,14 @@ fn that_all_other_nodes_have_left_is_told_once_and_as_no_stall() {
     nodes.own.look(1000 * SECOND, &ports, &look(9));
     said.extend(nodes.zero.look(&nodes.own, clocks(1000 * SECOND)));
     let [line] = &said[..] else { panic!("{said:?}") };
-    assert!(
-        line.message.starts_with("Both other nodes that were connected have disconnected: gpu-"),
-        "{line:?}"
-    );
+    assert!(line.message.starts_with("Both other nodes that were connected have left: gpu-"), "{line:?}");
 }
 
 #[test]
 fn a_node_connects_again_when_node_0_is_back() {
     let mut nodes = Nodes::new(2, 1);
     nodes.until_connected(1);
-    let new = Zero::new(orders(0, 2, nodes.port), TOKEN.as_bytes().to_vec(), SECOND, 600 * SECOND).unwrap();
+    let new = Zero::new(orders(0, 2, nodes.port), TOKEN.as_bytes().to_vec(), REST, 600 * SECOND).unwrap();
     nodes.zero = new;
     nodes.until_connected(1);
 }
@@ -266,6 +322,8 @@ fn only_a_node_of_this_job_that_is_not_there_may_join() {
         join(2, 3, Some("job"), "x"),
         join(2, 3, None, &long),
         ToZero::State(State { moved: Moved::Never, ports: Vec::new() }),
+        ToZero::Changed,
+        ToZero::Bye(End::Exited { code: 0 }),
     ];
     for message in wrong {
         let mut caller = nodes.caller(TOKEN).unwrap();
@@ -288,6 +346,12 @@ fn only_a_node_of_this_job_that_is_not_there_may_join() {
     nodes.until_connected(2);
     // Nodes are silent until they are asked.
     caller.send(&ToZero::State(State { moved: Moved::Never, ports: Vec::new() })).unwrap();
+    nodes.until_connected(1);
+    let mut caller = nodes.caller(TOKEN).unwrap();
+    caller.send(&join(2, 3, None, "x")).unwrap();
+    nodes.until_connected(2);
+    // What has not been told cannot change.
+    caller.send(&ToZero::Changed).unwrap();
     nodes.until_connected(1);
 }
 
@@ -313,7 +377,9 @@ fn invalid_peers_keep_no_node_out() {
         (0..300).map(|_| std::net::TcpStream::connect(to).unwrap()).collect::<Vec<_>>()
     });
     nodes.until(Duration::ZERO, |nodes, _| !nodes.zero.has_no_strangers());
-    nodes.others.push((Node::new(orders(1, 2, nodes.port), TOKEN.into(), Duration::ZERO), Own::default()));
+    nodes
+        .others
+        .push((Node::new(orders(1, 2, nodes.port), TOKEN.into(), REST, Duration::ZERO), Own::default()));
     nodes.until_connected(1);
     nodes.until(Duration::ZERO, |_, _| flood.is_finished());
     assert_eq!(flood.join().unwrap().len(), 300);

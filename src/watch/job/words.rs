@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::judge::{Gone, Order, Stall};
-use super::message::{PortCounts, PortState};
+use super::message::{End, PortCounts, PortState};
 use crate::finding::{Finding, Id};
+use crate::sys::signals;
 use crate::text::{condensed_to, counted, duration, visible};
 
 /// The most names in a row, and the most ports.
@@ -90,26 +91,57 @@ pub(super) fn stalled(stall: &Stall, clocks: Clocks) -> Finding {
     )
 }
 
-/// `gone`: the other nodes, in the order in which they disconnected. `since`: when node 0 moved last.
+/// `gone`: the other nodes, in the order in which they disconnected. `since`: when node 0 moved last. It is no fault if the
+/// commands of all of them have ended with success.
 pub(super) fn left(gone: &[Gone], since: Duration, strange: usize, clocks: Clocks) -> Option<Finding> {
     let (first, last) = (gone.first()?, gone.last()?);
-    let (first_name, at) = (visible(&first.name), clocks.time_of(first.at));
+    let have_succeeded = |gone: &Gone| gone.end == Some(End::Exited { code: 0 });
     let who = match gone.len() {
-        1 => format!("{first_name}, the only other node that was connected, disconnected at {at} UTC"),
+        1 => format!("The only other node that was connected has left: {}", departure(first, "", clocks)),
         count => format!(
-            "{} other nodes that were connected have disconnected: {first_name} first, at {at} UTC, and {} last, at {}",
+            "{} other nodes that were connected have left: {}; {}",
             if count == 2 { "Both".to_owned() } else { format!("All {count}") },
-            visible(&last.name),
-            clocks.time_of(last.at)
+            departure(first, " first,", clocks),
+            departure(last, " last,", clocks)
         ),
     };
+    // One that failed is named, whenever it did.
+    let failed = gone.iter().find(|gone| !have_succeeded(gone));
+    let named = failed.filter(|failed| **failed != *first && **failed != *last);
+    let named = named.map(|failed| format!("; {}", departure(failed, "", clocks))).unwrap_or_default();
     let never = if strange > 0 { format!("; {}", never_connected(strange)) } else { String::new() };
     let message = format!(
-        "{who}{never}. This node has moved no data since {}, which is usual if the other nodes have ended their part of the job.",
+        "{who}{named}{never} (times in UTC). This node has moved no data since {}.",
         clocks.time_of(since)
     );
-    let fix = format!("If the other nodes were to go on, look first in the log of {first_name}.");
-    Some(Finding::info(Id::StalledJob, message).with_fix(fix))
+    let Some(failed) = failed else { return Some(Finding::info(Id::StalledJob, message)) };
+    let name = visible(&failed.name);
+    let fix = match failed.end {
+        Some(_) => {
+            format!("Look first in the log of {name}. This node may wait for the others until it is stopped.")
+        }
+        None => format!(
+            "{name} did not say that its command has ended: its container, its machine or the network failed, or its watcher alone. Look there first."
+        ),
+    };
+    Some(Finding::warning(Id::StalledJob, message).with_fix(fix))
+}
+
+/// How a node left the job, and when. `order` is ` first,`, ` last,`, or empty.
+fn departure(gone: &Gone, order: &str, clocks: Clocks) -> String {
+    let (name, at) = (visible(&gone.name), clocks.time_of(gone.at));
+    match gone.end {
+        None => format!("{name} disconnected{order} at {at}"),
+        Some(End::Exited { code }) if order.is_empty() => {
+            format!("{name}'s command ended at {at} with exit code {code}")
+        }
+        Some(End::Exited { code }) => {
+            format!("{name}'s command ended{order} at {at}, with exit code {code}")
+        }
+        Some(End::Killed { signal }) => {
+            format!("{name}'s command was killed by {}{order} at {at}", signals::name(signal))
+        }
+    }
 }
 
 fn never_connected(count: usize) -> String {
@@ -185,15 +217,15 @@ fn missing(stall: &Stall, clocks: Clocks) -> Vec<String> {
     parts
 }
 
-/// Which node disconnected first; `None` if all are connected.
+/// Which node left first; `None` if all are connected.
 fn disconnected(stall: &Stall, clocks: Clocks) -> Option<String> {
     let [first, rest @ ..] = &stall.gone[..] else { return None };
     let more = match rest.len() {
         0 => String::new(),
         more => format!(", and {} later", counted(more, "more node")),
     };
-    let is_first = if stall.is_gone_first { "first, at" } else { "at" };
-    Some(format!("{} disconnected {is_first} {}{more}", visible(&first.name), clocks.time_of(first.at)))
+    let order = if stall.is_gone_first { " first," } else { "" };
+    Some(format!("{}{more}", departure(first, order, clocks)))
 }
 
 fn shown(names: &[String]) -> String {

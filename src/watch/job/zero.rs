@@ -9,7 +9,9 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use super::JobOrders;
 use super::judge::{Answer, Gone, Report, Reports, Verdict, When, judge};
-use super::message::{Join, LONGEST, LONGEST_NAME, LONGEST_PORT, PORTS, PROTOCOL, State, ToNode, ToZero};
+use super::message::{
+    End, Join, LONGEST, LONGEST_NAME, LONGEST_PORT, PORTS, PROTOCOL, State, ToNode, ToZero,
+};
 use super::own::Own;
 use super::words::{self, Clocks};
 use crate::finding::Finding;
@@ -61,6 +63,8 @@ pub(super) struct Zero {
     epoll: Epoll,
     question: Option<Question>,
     ask_at: Duration,
+    /// Whether something may be other than when the nodes were asked last: one has come, has left, or says so.
+    has_changed: bool,
     /// Since when the job has stalled, if that was said.
     told: Option<Duration>,
     /// Whether it was said that all other nodes have left, and none has come again.
@@ -73,6 +77,8 @@ struct Member {
     /// When it was asked, until it answers.
     asked: Option<Duration>,
     answer: Option<Answer>,
+    /// Whether it has answered, and has not said since that something has changed.
+    may_change: bool,
 }
 
 /// All nodes were asked, and may answer until a time.
@@ -84,17 +90,12 @@ struct Question {
 
 impl Zero {
     /// `None` if the kernel gives no descriptor.
-    pub(super) fn new(
-        orders: JobOrders,
-        token: Vec<u8>,
-        interval: Duration,
-        after: Duration,
-    ) -> Option<Zero> {
+    pub(super) fn new(orders: JobOrders, token: Vec<u8>, rest: Duration, after: Duration) -> Option<Zero> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok()?;
         Some(Zero {
             token,
             after,
-            rest: (after / 10).max(3 * interval),
+            rest,
             listener: None,
             strangers_at: Duration::ZERO,
             guests: PendingConnections::new(&PROTOCOL, PATIENCE, MOST_GUESTS),
@@ -105,6 +106,7 @@ impl Zero {
             epoll,
             question: None,
             ask_at: Duration::ZERO,
+            has_changed: true,
             told: None,
             has_told_left: false,
             orders,
@@ -208,7 +210,7 @@ impl Zero {
                 return;
             }
             Ok(Some(ToZero::Join(join))) => join,
-            Ok(Some(ToZero::State(_))) | Err(_) => return,
+            Ok(Some(ToZero::State(_) | ToZero::Changed | ToZero::Bye(_))) | Err(_) => return,
         };
         if let Some(why) = self.objection(&join) {
             tracing::debug!("the job's watchers: rejected {}: {why}", channel.address());
@@ -221,7 +223,9 @@ impl Zero {
             tracing::debug!("the job's watchers: node {} is connected", join.node);
             self.gone.remove(&join.node);
             self.has_told_left = false;
-            let member = Member { channel, name: visible(&join.name), asked: None, answer: None };
+            self.has_changed = true;
+            let name = visible(&join.name);
+            let member = Member { channel, name, asked: None, answer: None, may_change: false };
             self.members.insert(join.node, member);
             // What it has said already is heard now.
             self.hear(join.node, now);
@@ -240,7 +244,7 @@ impl Zero {
         self.members.contains_key(&join.node).then(|| format!("node {} is connected already", join.node))
     }
 
-    /// Takes the answer of a node. It may say nothing else.
+    /// Takes what a node says: its answer, once after it that something has changed, and that its command has ended.
     fn hear(&mut self, node: u32, now: Duration) {
         let Some(member) = self.members.get_mut(&node) else { return };
         loop {
@@ -250,16 +254,24 @@ impl Zero {
                 (Ok(Some(ToZero::State(state))), Some(asked)) if is_possible(&state) => {
                     member.asked = None;
                     member.answer = Some(Answer::new(state, asked, now));
+                    member.may_change = true;
                 }
-                (Ok(Some(_)) | Err(_), _) => break self.leaves(node, now),
+                (Ok(Some(ToZero::Changed)), _) if member.may_change => {
+                    member.may_change = false;
+                    self.has_changed = true;
+                }
+                (Ok(Some(ToZero::Bye(end))), _) => break self.leaves(node, now, Some(end)),
+                (Ok(Some(_)) | Err(_), _) => break self.leaves(node, now, None),
             }
         }
     }
 
-    fn leaves(&mut self, node: u32, now: Duration) {
+    /// `end`: how its command ended, if it has said so.
+    fn leaves(&mut self, node: u32, now: Duration, end: Option<End>) {
         if let Some(member) = self.members.remove(&node) {
-            tracing::debug!("the job's watchers: node {node} has disconnected");
-            self.gone.insert(node, Gone { name: member.name, at: now });
+            tracing::debug!("the job's watchers: node {node} has disconnected: {end:?}");
+            self.has_changed = true;
+            self.gone.insert(node, Gone { name: member.name, at: now, end });
         }
     }
 
@@ -284,8 +296,9 @@ impl Zero {
             let is_over = now >= question.until || self.members.values().all(|member| member.asked.is_none());
             return is_over.then(|| self.verdict(clocks)).flatten();
         }
-        // That the job moves again shows here, unless this node has no part in what moves.
-        let is_open = self.told.is_none() || !has_moved;
+        // That the job moves again shows here, unless this node has no part in what moves. Then the others say when it is
+        // time to ask again: a job that runs on sockets never moves anything.
+        let is_open = if has_moved { self.told.is_none() } else { self.has_changed };
         if is_open && !self.has_told_left && now >= self.ask_at {
             self.ask(own, now);
         }
@@ -294,6 +307,7 @@ impl Zero {
 
     fn ask(&mut self, own: &Own, now: Duration) {
         let [least, most] = ASK_AGAIN;
+        self.has_changed = false;
         self.ask_at = now + (self.after / 10).clamp(least, most);
         let own = Answer { when: own.when(), ports: own.ports().to_vec() };
         self.question = Some(Question { until: now + PATIENCE, own });
@@ -308,7 +322,7 @@ impl Zero {
                 }
             }
         }
-        lost.into_iter().for_each(|node| self.leaves(node, now));
+        lost.into_iter().for_each(|node| self.leaves(node, now, None));
     }
 
     fn verdict(&mut self, clocks: Clocks) -> Option<Finding> {
@@ -320,7 +334,7 @@ impl Zero {
             nodes.push(Report { name: names.of(&member.name, *node), answer: member.answer.take() });
         }
         let gone =
-            self.gone.iter().map(|(node, gone)| Gone { name: names.of(&gone.name, *node), at: gone.at });
+            self.gone.iter().map(|(node, gone)| Gone { name: names.of(&gone.name, *node), ..gone.clone() });
         let gone: Vec<Gone> = gone.collect();
         let known = nodes.len() + gone.len();
         let strange = usize::try_from(self.orders.nodes).unwrap_or_default().saturating_sub(known);

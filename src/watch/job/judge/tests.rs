@@ -1,6 +1,6 @@
 use super::*;
 use crate::watch::job::message::PortState;
-use crate::watch::job::words::{Clocks, left, moves_again, stalled};
+use crate::watch::job::words::{self, Clocks, moves_again, stalled};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -26,8 +26,11 @@ fn gpu(numbers: std::ops::Range<u32>, ago: u64) -> Vec<Report> {
 }
 
 fn judged(nodes: Vec<Report>, gone: &[(&str, u64)], strange: usize) -> Verdict {
-    let gone =
-        gone.iter().map(|(name, ago)| Gone { name: (*name).to_owned(), at: NOW - Duration::from_secs(*ago) });
+    let gone = gone.iter().map(|(name, ago)| Gone {
+        name: (*name).to_owned(),
+        at: NOW - Duration::from_secs(*ago),
+        end: None,
+    });
     judge(Reports { now: NOW, nodes, gone: gone.collect(), strange }, 60 * SECOND)
 }
 
@@ -116,34 +119,63 @@ fn node_0_alone_says_nothing_of_the_job() {
     assert!(hangs.ends_with(" ago: 1 node waits; gpu-01 does not answer."), "{hangs}");
 }
 
-/// The other nodes end in order, and node 0 writes a last checkpoint.
+/// The other nodes end in order, and node 0 writes a last checkpoint; or some of them fail, or are lost.
 #[test]
 fn a_job_whose_other_nodes_have_all_left_is_not_stalled() {
-    let said = |gone: &[(&str, u64)], strange| match judged(gpu(0..1, 600), gone, strange) {
-        Verdict::Left { gone, since, strange } => left(&gone, since, strange, CLOCKS).unwrap(),
-        verdict => panic!("{verdict:?}"),
+    let of = |gone: &[(&str, u64, Option<End>)], strange| {
+        let named: Vec<(&str, u64)> = gone.iter().map(|(name, ago, _)| (*name, *ago)).collect();
+        let Verdict::Left { gone: mut left, since, strange } = judged(gpu(0..1, 600), &named, strange) else {
+            panic!("{gone:?}");
+        };
+        for one in &mut left {
+            one.end = gone.iter().find(|(name, ..)| *name == one.name).and_then(|(.., end)| *end);
+        }
+        words::left(&left, since, strange, CLOCKS).unwrap()
     };
-    let all = said(&[("gpu-02", 605), ("gpu-01", 612), ("gpu-03", 606)], 2);
+    let exited = |code| Some(End::Exited { code });
+    let sound = of(&[("gpu-02", 605, exited(0)), ("gpu-01", 612, exited(0)), ("gpu-03", 606, exited(0))], 2);
     assert_eq!(
-        all.message,
-        "All 3 other nodes that were connected have disconnected: gpu-01 first, at 14:03:38 UTC, and gpu-02 last, at \
-         14:03:45; 2 nodes have never connected. This node has moved no data since 14:03:50, which is usual if the other \
-         nodes have ended their part of the job."
+        sound.message,
+        "All 3 other nodes that were connected have left: gpu-01's command ended first, at 14:03:38, with exit code 0; \
+         gpu-02's command ended last, at 14:03:45, with exit code 0; 2 nodes have never connected (times in UTC). \
+         This node has moved no data since 14:03:50."
     );
-    assert_eq!(all.severity, crate::finding::Severity::Info);
-    assert_eq!(
-        all.fix.as_deref(),
-        Some("If the other nodes were to go on, look first in the log of gpu-01.")
-    );
-    let one = said(&[("gpu-01", 612)], 0).message;
+    assert_eq!((sound.severity, sound.fix), (crate::finding::Severity::Info, None));
+    let failed = of(&[("gpu-02", 605, exited(0)), ("gpu-01", 612, exited(0)), ("gpu-03", 606, exited(1))], 0);
     assert!(
-        one.starts_with(
-            "gpu-01, the only other node that was connected, disconnected at 14:03:38 UTC. This node"
-        ),
-        "{one}"
+        failed.message.contains("; gpu-03's command ended at 14:03:44 with exit code 1 (times"),
+        "{failed:?}"
     );
-    // One that is still there waits.
+    assert_eq!(failed.severity, crate::finding::Severity::Warning);
+    assert!(failed.fix.unwrap().starts_with("Look first in the log of gpu-03."));
+    let killed = of(&[("gpu-01", 612, Some(End::Killed { signal: 9 }))], 0);
+    assert!(
+        killed.message.starts_with(
+            "The only other node that was connected has left: gpu-01's command was killed by SIGKILL at 14:03:38 (times in UTC). This node"
+        ),
+        "{killed:?}"
+    );
+    let lost = of(&[("gpu-01", 612, None), ("gpu-02", 605, exited(0))], 0);
+    assert!(lost.message.starts_with(
+        "Both other nodes that were connected have left: gpu-01 disconnected first, at 14:03:38; gpu-02's "
+    ));
+    assert_eq!(lost.severity, crate::finding::Severity::Warning);
+    assert!(lost.fix.unwrap().starts_with("gpu-01 did not say that its command has ended: "));
+    // In a stall, the same is said of the first one that left.
     let mut nodes = gpu(0..2, 600);
+    let Verdict::Stalled(mut stall) = judged(nodes.clone(), &[("gpu-02", 612), ("gpu-03", 611)], 0) else {
+        panic!()
+    };
+    assert!(
+        stalled(&stall, CLOCKS)
+            .message
+            .contains(": gpu-02 disconnected first, at 14:03:38, and 1 more node later; ")
+    );
+    stall.gone[0].end = exited(1);
+    let message = stalled(&stall, CLOCKS).message;
+    let first = ": gpu-02's command ended first, at 14:03:38, with exit code 1, and 1 more node later; ";
+    assert!(message.contains(first), "{message}");
+    // One that is still there waits.
     assert!(matches!(judged(nodes.clone(), &[("gpu-02", 605)], 0), Verdict::Stalled(_)));
     nodes[1].answer = None;
     assert!(matches!(judged(nodes, &[("gpu-02", 605)], 0), Verdict::Stalled(_)));
