@@ -5,6 +5,8 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
+use nix::errno::Errno;
+
 use super::attributes::AttributeFolder;
 use super::rdma_statistics::Statistics;
 use super::reader::Reader;
@@ -86,12 +88,21 @@ impl PortCounters<'_> {
 
     /// `enum ib_port_state` of `rdma/ib_verbs.h`; `None` if the port is not there.
     pub(crate) fn state(&self) -> Option<u64> {
-        self.number_before_colon("state")
+        self.readable_state().ok().flatten()
+    }
+
+    /// Does the same, and tells an error, or a text that is not a state, from a port that is not there.
+    pub(crate) fn readable_state(&self) -> Result<Option<u64>, Errno> {
+        match self.attribute("state") {
+            Ok(text) => before_colon(&text).map(Some).ok_or(Errno::EBADMSG),
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV) => Ok(None),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// `enum ib_port_phys_state` of `rdma/ib_verbs.h`, likewise.
     pub(crate) fn physical_state(&self) -> Option<u64> {
-        self.number_before_colon("phys_state")
+        self.text("phys_state").and_then(|text| before_colon(&text))
     }
 
     /// `200 Gb/sec (4X HDR)`.
@@ -99,14 +110,14 @@ impl PortCounters<'_> {
         self.text("rate")
     }
 
-    fn number_before_colon(&self, name: &str) -> Option<u64> {
-        self.text(name)?.split(':').next()?.trim().parse().ok()
-    }
-
     /// Returns an attribute of the port itself.
     fn text(&self, name: &str) -> Option<String> {
+        self.attribute(name).ok()
+    }
+
+    fn attribute(&self, name: &str) -> Result<String, Errno> {
         let reader = self.looked.reader;
-        reader.attribute(&reader.path(format!("{}/{name}", self.folder))).ok()
+        reader.attribute(&reader.path(format!("{}/{name}", self.folder)))
     }
 
     /// Returns all counters of `counters`, by the kernel's names.
@@ -128,6 +139,11 @@ impl PortCounters<'_> {
             false => self.looked.told(&self.hca, self.port),
         })
     }
+}
+
+/// Of `4: ACTIVE`.
+fn before_colon(text: &str) -> Option<u64> {
+    text.split(':').next()?.trim().parse().ok()
 }
 
 fn count(folder: &AttributeFolder, name: &str) -> Option<u64> {

@@ -91,6 +91,13 @@ pub(crate) struct PortErrors {
     state: Option<u64>,
     /// In the order of [`COUNTERS`].
     counts: Vec<Option<u64>>,
+    /// Whether the port has a state that cannot be read.
+    #[serde(default, skip_serializing_if = "is_false")]
+    is_hidden: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 const ACTIVE: u64 = 4;
@@ -109,7 +116,7 @@ pub(crate) struct Rise {
 /// Returns the counts of a port since its driver was loaded.
 pub(crate) fn read(counters: &PortCounters) -> PortErrors {
     let counts = COUNTERS.iter().map(|counter| counter.read(counters)).collect();
-    PortErrors { state: counters.state(), counts }
+    PortErrors::new(counters, counts)
 }
 
 /// As [`read`], but without the counters that an earlier look at the port did not show: most of them are those of other
@@ -120,7 +127,7 @@ pub(crate) fn read_again(counters: &PortCounters, before: &PortErrors) -> PortEr
     }
     let known = COUNTERS.iter().zip(&before.counts);
     let count = |(counter, before): (&Counter, &Option<u64>)| before.and_then(|_| counter.read(counters));
-    PortErrors { state: counters.state(), counts: known.map(count).collect() }
+    PortErrors::new(counters, known.map(count).collect())
 }
 
 impl Counter {
@@ -133,6 +140,16 @@ impl Counter {
 }
 
 impl PortErrors {
+    fn new(counters: &PortCounters, counts: Vec<Option<u64>>) -> PortErrors {
+        let state = counters.readable_state();
+        PortErrors { is_hidden: state.is_err(), state: state.ok().flatten(), counts }
+    }
+
+    /// Whether the port is there, or may be, but its state cannot be read: it proves nothing.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.is_hidden
+    }
+
     /// Returns what was counted since an earlier look. A counter that one of the two does not show is left
     /// out.
     pub(crate) fn since(&self, before: &PortErrors) -> Vec<Rise> {
@@ -182,7 +199,7 @@ impl PortErrors {
 
     /// Whether the port shows nothing at all.
     pub(crate) fn is_gone(&self) -> bool {
-        self.state.is_none() && self.counts.iter().all(Option::is_none)
+        self.state.is_none() && !self.is_hidden && self.counts.iter().all(Option::is_none)
     }
 }
 
@@ -320,6 +337,22 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_cannot_be_read_proves_nothing() {
+        let root = FakeRoot::new();
+        let port = "sys/class/infiniband/x_0/ports/1";
+        let look = || read(&Counters::new(&root.reader()).of("x_0", 1));
+        assert!(look().is_gone() && !look().is_hidden());
+        // Reading a directory fails.
+        root.folder(&format!("{port}/state"));
+        let hidden = look();
+        assert!(hidden.is_hidden() && !hidden.is_gone() && !hidden.is_active());
+        let text = serde_json::to_string(&hidden).unwrap();
+        assert_eq!(serde_json::from_str::<PortErrors>(&text).unwrap(), hidden);
+        root.file("sys/class/infiniband/y_0/ports/1/state", "?\n");
+        assert!(read(&Counters::new(&root.reader()).of("y_0", 1)).is_hidden());
+    }
+
+    #[test]
     fn a_later_look_reads_what_the_first_one_has_shown() {
         let root = FakeRoot::new();
         let look = |files: &[(&str, &str)], before: &PortErrors| {
@@ -338,7 +371,8 @@ mod tests {
 
     #[test]
     fn the_counters_of_many_ports_fit_into_a_note() {
-        let full = PortErrors { state: Some(4), counts: vec![Some(1 << 40); COUNTERS.len()] };
+        let full =
+            PortErrors { state: Some(4), counts: vec![Some(1 << 40); COUNTERS.len()], is_hidden: false };
         assert!(serde_json::to_string(&full).unwrap().len() < 400);
     }
 }

@@ -34,9 +34,15 @@ impl MetricsFile {
         let is_first = !std::mem::replace(&mut self.has_told, true);
         is_first.then(|| {
             let path = visible(&self.path.display().to_string());
+            let why = match (why, folder(&self.path)) {
+                (Errno::ENOENT, folder) if !folder.exists() => {
+                    let folder = visible(&folder.display().to_string());
+                    format!("the directory {folder} does not exist in this container. Mount it, or name another file")
+                }
+                (errno, _) => describe(errno),
+            };
             format!(
-                "cannot write the metrics to {path} (watch-metrics): {}. rdma-init tries again at each look, and does not repeat this message.",
-                describe(why)
+                "cannot write the metrics to {path} (watch-metrics): {why}. rdma-init tries again at each look, and does not repeat this message."
             )
         })
     }
@@ -59,12 +65,16 @@ fn text(ports: &[WatchedPort], looks: &[PortLook]) -> Vec<u8> {
 }
 
 fn write(path: &Path, text: &[u8]) -> Result<(), Errno> {
-    let folder = match path.parent() {
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or(Errno::EINVAL)?;
+    Folder::shared(folder(path))?.write(name, text, MODE)
+}
+
+/// Returns the directory of a file.
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
-    let name = path.file_name().and_then(|name| name.to_str()).ok_or(Errno::EINVAL)?;
-    Folder::shared(folder)?.write(name, text, MODE)
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +105,7 @@ mod tests {
         let mut file = MetricsFile::new("/no/such/folder/rdma.prom".into());
         let message = file.renew(&[], &[]).unwrap();
         assert!(
-            message.starts_with("cannot write the metrics to /no/such/folder/rdma.prom (watch-metrics): "),
+            message.starts_with("cannot write the metrics to /no/such/folder/rdma.prom (watch-metrics): the directory /no/such/folder does not exist in this container. Mount it, or name another file. rdma-init tries again"),
             "{message}"
         );
         assert_eq!(file.renew(&[], &[]), None);

@@ -69,8 +69,10 @@ impl SeenPort {
             rises.retain(|rise| rise.trouble != Trouble::LinkDown);
         }
         self.errors.add(&rises);
-        self.is_lost = now.errors.is_lost_since(&port.first.errors);
-        self.is_gone = now.errors.is_gone() && !port.first.errors.is_gone();
+        if !now.errors.is_hidden() {
+            self.is_lost = now.errors.is_lost_since(&port.first.errors);
+            self.is_gone = now.errors.is_gone() && !port.first.errors.is_gone();
+        }
         self.last = now.clone().with_known(&self.last);
     }
 }
@@ -105,7 +107,8 @@ impl Seen {
     pub(crate) fn watch(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) -> bool {
         let mut is_new = !std::mem::replace(&mut self.has_begun, true);
         for ((seen, port), now) in self.ports.iter_mut().zip(ports).zip(looks) {
-            let is_lost = now.errors.is_lost_since(&port.first.errors);
+            let is_hidden = now.errors.is_hidden();
+            let is_lost = if is_hidden { seen.is_lost } else { now.errors.is_lost_since(&port.first.errors) };
             match is_lost && now.errors.is_gone() {
                 true if !seen.is_gone => seen.removals = seen.removals.saturating_add(1),
                 false if is_lost && !seen.is_lost => seen.losses = seen.losses.saturating_add(1),
@@ -114,7 +117,7 @@ impl Seen {
             let mut rises = now.errors.since(&seen.last.errors);
             let is_renamed = !now.errors.is_gone() && now.renamed != seen.renamed;
             rises.retain(|rise| rise.trouble == Trouble::LinkDown && !is_renamed);
-            if is_lost && !now.errors.is_gone() {
+            if is_lost && !is_hidden && !now.errors.is_gone() {
                 seen.down_at = Some(SeenDown { from: at, to: at });
             } else if !rises.is_empty() {
                 seen.down_at = Some(SeenDown { from: self.looked_at, to: at });

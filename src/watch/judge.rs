@@ -127,6 +127,7 @@ impl Judge {
         findings.extend(self.rates.judge(at, &self.ports, &looks));
         findings.extend(self.identity.judge(at, &self.ports, &looks, &sound));
         findings.extend(self.counters(at, &looks, &sound));
+        findings.extend(self.rates.full(&self.ports, &looks));
         findings.extend(self.movement(at, &looks, &sound));
         for ((last, shown_at), look) in self.last.iter_mut().zip(&mut self.shown_at).zip(looks) {
             if !look.errors.is_gone() {
@@ -176,6 +177,10 @@ impl Judge {
         let (mut down, mut gone, mut back) = (Vec::new(), Vec::new(), Vec::new());
         let states = self.lost_since.iter_mut().zip(&mut self.is_gone).zip(renamed);
         for ((port, look), ((since, was_gone), is_renamed)) in self.ports.iter().zip(looks).zip(states) {
+            // A state that cannot be read is no other state than before.
+            if look.errors.is_hidden() {
+                continue;
+            }
             let is_lost = look.errors.is_lost_since(&port.first.errors);
             let is_gone = is_lost && look.errors.is_gone();
             let was_gone = std::mem::replace(was_gone, is_gone);

@@ -22,8 +22,9 @@ impl Links {
         Links(vec![Told::default(); ports])
     }
 
+    /// Returns what to report about rates.
     pub(super) fn judge(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) -> Vec<Finding> {
-        let (mut slow, mut back, mut full) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut slow, mut back) = (Vec::new(), Vec::new());
         for ((port, look), told) in ports.iter().zip(looks).zip(&mut self.0) {
             // The rate of a link that is down means nothing.
             if let (Some((first, at_first)), Some((now, value))) = (rate(&port.first), rate(look)) {
@@ -40,11 +41,6 @@ impl Links {
                 }
                 told.slow_since = is_slow.then(|| told.slow_since.unwrap_or(at));
             }
-            let counters: Vec<&str> = look.errors.full().collect();
-            if !counters.is_empty() && !told.is_full {
-                told.is_full = true;
-                full.push((counters.join(", "), port.id()));
-            }
         }
         let runs = |(rate, ids): (String, Vec<String>), finding: fn(Id, String) -> Finding| {
             let verb = if ids.len() == 1 { "runs" } else { "run" };
@@ -55,6 +51,19 @@ impl Links {
         let mut findings: Vec<Finding> =
             grouped(slow).into_iter().map(|group| runs(group, warning)).collect();
         findings.extend(grouped(back).into_iter().map(|group| runs(group, Finding::info)));
+        findings
+    }
+
+    /// Returns notes about counters that are full. They belong below what these counters have counted.
+    pub(super) fn full(&mut self, ports: &[WatchedPort], looks: &[PortLook]) -> Vec<Finding> {
+        let mut full = Vec::new();
+        for ((port, look), told) in ports.iter().zip(looks).zip(&mut self.0) {
+            let mut counters = look.errors.full().peekable();
+            if counters.peek().is_some() && !std::mem::replace(&mut told.is_full, true) {
+                full.push((counters.collect::<Vec<_>>().join(", "), port.id()));
+            }
+        }
+        let mut findings = Vec::new();
         for (counters, ids) in grouped(full) {
             let message = format!(
                 "Counters of {} have reached their maximum and no longer count: {counters}.",
@@ -108,7 +117,8 @@ mod tests {
         let mut links = Links::new(2);
         let mut all = Vec::new();
         for (number, looks) in (1..).zip(looks) {
-            let found = links.judge(Duration::from_secs(number * 10), &ports, looks);
+            let mut found = links.judge(Duration::from_secs(number * 10), &ports, looks);
+            found.extend(links.full(&ports, looks));
             all.extend(found.into_iter().map(|one| (number, one.severity, one.message)));
         }
         all

@@ -79,6 +79,36 @@ fn a_device_that_goes_and_comes_back_with_new_counters_is_no_error() {
 }
 
 #[test]
+fn a_state_that_cannot_be_read_changes_nothing() {
+    let mut judge = judge(600);
+    let hidden = || look(Some("?\n"), &[]);
+    assert!(said(&mut judge, 10, [up(1), hidden()]).is_empty());
+    assert!(said(&mut judge, 20, [up(2), up(0)]).is_empty());
+    assert_eq!(said(&mut judge, 30, [up(3), look(None, &[])]), ["mlx5_2 is gone."]);
+    assert!(said(&mut judge, 40, [up(4), hidden()]).is_empty());
+    assert_eq!(said(&mut judge, 50, [up(5), up(0)]), ["mlx5_2 is active again, after 20s."]);
+}
+
+/// What the counter has counted is said first.
+#[test]
+fn that_a_counter_is_full_is_told_below_its_warning() {
+    let mlx5 = |downs: &str| {
+        let root = crate::facts::fake_root::FakeRoot::new();
+        let files = [("state", "4: ACTIVE\n"), ("counters/link_downed", downs)];
+        root.files("sys/class/infiniband/x_0/ports/1", &files);
+        let reader = root.reader();
+        read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
+    };
+    let mut judge = judge(600);
+    judge.ports[1].first = mlx5("3\n");
+    judge.last[1] = mlx5("3\n");
+    let told = said(&mut judge, 10, [up(1), mlx5("255\n")]);
+    let [down, full] = &told[..] else { panic!("{told:?}") };
+    assert!(down.starts_with("The link went down within 10s: mlx5_2, at least 252 times"), "{told:?}");
+    assert!(full.starts_with("Counters of mlx5_2 have reached their maximum"), "{told:?}");
+}
+
+#[test]
 fn a_device_that_goes_after_its_link_is_told_as_well() {
     let mut judge = judge(600);
     let down = || look(Some("1: DOWN\n"), &[("link_downed", 1)]);

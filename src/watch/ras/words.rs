@@ -144,6 +144,10 @@ fn behind(all: &[Behind], names: &Names) -> Vec<String> {
         let collective = visible(&shortened(collective.name()));
         let times = match times {
             0 => format!("no {collective}"),
+            // NCCL before 2.26 counts all kinds together.
+            times if collective == "collective" => {
+                counted(usize::try_from(*times).unwrap_or(usize::MAX), "collective")
+            }
             times => format!("{times} x {collective}"),
         };
         let who = match behind.ranks.is_empty() {

@@ -99,6 +99,9 @@ fn ranks_that_do_not_answer_are_named() {
             "{release}"
         );
     }
+    // It counts all kinds of collectives together.
+    let behind = says("2.25.1", Some("behind"), "behind");
+    assert!(behind.ends_with(" is behind: it has launched 16 collectives, others 17."), "{behind}");
     assert_eq!(
         says("2.25.1", None, "stopped"),
         "RAS: rank 2 of 3 does not answer RAS; RAS does not reach process PID on gpu-17."
