@@ -25,9 +25,25 @@ const MOST: u64 = 512;
 const PART: u64 = 4;
 
 pub(super) struct KeptFiles {
-    /// Each file by its path, or why there is none. A path itself is compared part by part, which takes most of a look.
-    files: RefCell<BTreeMap<OsString, Result<File, Errno>>>,
+    /// The place of each file by its path, or why there is none. A path itself is compared part by part, which takes most
+    /// of a look.
+    paths: RefCell<BTreeMap<OsString, Result<usize, Errno>>>,
+    open: RefCell<Vec<Option<OpenFile>>>,
+    recording: RefCell<Option<Recording>>,
     most: usize,
+}
+
+struct OpenFile {
+    file: File,
+    /// What it contained when it was read last.
+    text: Vec<u8>,
+}
+
+/// The files that are read meanwhile.
+struct Recording {
+    places: Vec<usize>,
+    /// Whether these are all of them, and none of them has changed since it was read before.
+    is_sound: bool,
 }
 
 impl KeptFiles {
@@ -37,7 +53,7 @@ impl KeptFiles {
     }
 
     fn at_most(most: usize) -> KeptFiles {
-        KeptFiles { files: RefCell::default(), most }
+        KeptFiles { paths: RefCell::default(), open: RefCell::default(), recording: RefCell::default(), most }
     }
 
     /// Returns the text of the attribute at this path; see [`super::Reader::attribute`]. `open` opens it.
@@ -47,35 +63,93 @@ impl KeptFiles {
         open: impl FnOnce() -> Result<File, Errno>,
     ) -> Result<String, Errno> {
         let path = path.into_os_string();
-        let mut files = self.files.borrow_mut();
-        match files.get(&path) {
-            Some(Ok(file)) => match short_text(file) {
+        let mut paths = self.paths.borrow_mut();
+        let mut files = self.open.borrow_mut();
+        match paths.get(&path).copied() {
+            Some(Ok(place)) => match self.read_again(&mut files, place) {
                 // The device is gone, or another one has its name.
-                Err(Errno::ENODEV) => drop(files.remove(&path)),
+                Err(Errno::ENODEV) => {
+                    files.get_mut(place).and_then(Option::take);
+                    paths.remove(&path);
+                }
                 text => return text,
             },
-            Some(Err(errno)) => return Err(*errno),
+            Some(Err(errno)) => return Err(errno),
             None => {}
         }
         let file = match open() {
             Ok(file) => file,
             Err(errno) => {
                 if errno == Errno::ENOENT && !may_come_back(Path::new(&path)) {
-                    files.insert(path, Err(errno));
+                    paths.insert(path, Err(errno));
+                } else {
+                    self.record(None);
                 }
                 return Err(errno);
             }
         };
         let text = short_text(&file);
-        if files.len() < self.most {
-            files.insert(path, Ok(file));
+        self.record(None);
+        if files.iter().flatten().count() < self.most {
+            // A place that is free stays free: a list of places may still contain it.
+            let place = files.len();
+            files.push(Some(OpenFile { file, text: text.clone().unwrap_or_default() }));
+            paths.insert(path, Ok(place));
         }
-        text
+        text.map(clean)
+    }
+
+    fn read_again(&self, files: &mut [Option<OpenFile>], place: usize) -> Result<String, Errno> {
+        let known = files.get_mut(place).and_then(Option::as_mut).ok_or(Errno::ENODEV)?;
+        let text = short_text(&known.file).inspect_err(|_| self.record(None))?;
+        if text == known.text {
+            self.record(Some(place));
+        } else {
+            known.text.clone_from(&text);
+            self.record(None);
+        }
+        Ok(clean(text))
+    }
+
+    /// Notes that a file was read that has not changed; `None` for any other one.
+    fn record(&self, place: Option<usize>) {
+        if let Some(recording) = self.recording.borrow_mut().as_mut() {
+            recording.places.extend(place);
+            recording.is_sound &= place.is_some();
+        }
+    }
+
+    /// Returns the places of the files that `work` reads. `None` if one of them is not kept or cannot be read, or if one
+    /// has changed.
+    pub(super) fn read_by(&self, work: impl FnOnce()) -> Option<Vec<usize>> {
+        *self.recording.borrow_mut() = Some(Recording { places: Vec::new(), is_sound: true });
+        work();
+        let recording = self.recording.borrow_mut().take()?;
+        recording.is_sound.then_some(recording.places)
+    }
+
+    /// Returns whether these files contain what they did when they were read last. This takes one system call for each, and
+    /// no memory.
+    pub(super) fn are_unchanged(&self, places: &[usize]) -> bool {
+        let files = self.open.borrow();
+        let mut buffer = [0; LONGEST];
+        places.iter().all(|place| {
+            let Some(Some(known)) = files.get(*place) else { return false };
+            let length = known.file.read_at(&mut buffer, 0);
+            length.is_ok_and(|length| buffer.get(..length) == Some(known.text.as_slice()))
+        })
     }
 
     /// Closes what is below this directory.
     pub(super) fn forget_below(&self, folder: &Path) {
-        self.files.borrow_mut().retain(|path, _| !Path::new(path).starts_with(folder));
+        let mut files = self.open.borrow_mut();
+        self.paths.borrow_mut().retain(|path, place| {
+            let stays = !Path::new(path).starts_with(folder);
+            if let (false, Ok(place)) = (stays, place) {
+                files.get_mut(*place).and_then(Option::take);
+            }
+            stays
+        });
     }
 }
 
@@ -102,7 +176,7 @@ impl Reader {
     ) -> Result<String, Errno> {
         match &self.kept {
             Some(kept) => kept.text(path(), open),
-            None => short_text(&open()?),
+            None => short_text(&open()?).map(clean),
         }
     }
 }
@@ -116,11 +190,11 @@ fn may_come_back(path: &Path) -> bool {
         || path.parent().is_some_and(|folder| is_named(folder, &["gids", "types", "ndevs"]))
 }
 
-/// Returns the text of an attribute from its start, wherever the last reading has ended.
-fn short_text(file: &File) -> Result<String, Errno> {
+/// Returns the bytes of an attribute from its start, wherever the last reading has ended.
+fn short_text(file: &File) -> Result<Vec<u8>, Errno> {
     let mut buffer = [0; LONGEST];
     let length = file.read_at(&mut buffer, 0).map_err(errno)?;
-    Ok(clean(buffer.get(..length).unwrap_or_default().to_vec()))
+    Ok(buffer.get(..length).unwrap_or_default().to_vec())
 }
 
 #[cfg(test)]
@@ -170,6 +244,36 @@ mod tests {
     }
 
     #[test]
+    fn files_are_compared_with_what_they_contained() {
+        let root = FakeRoot::new();
+        let kept = KeptFiles::at_most(3);
+        let read = |name: &str| {
+            let _ = kept.text(root.path(name), || File::open(root.path(name)).map_err(errno));
+        };
+        let both = || kept.read_by(|| ["a", "b"].iter().for_each(|name| read(name)));
+        root.file("a", "1");
+        root.file("b", "22");
+        assert_eq!(both(), None, "they were not read before");
+        let places = both().unwrap();
+        assert_eq!((places.len(), kept.are_unchanged(&places)), (2, true));
+        for text in ["2", "222", "22\n"] {
+            root.file("b", text);
+            assert!(!kept.are_unchanged(&places) && !kept.are_unchanged(&places), "{text}");
+            assert_eq!(both(), None, "one has changed");
+            assert_eq!((both().as_ref(), kept.are_unchanged(&places)), (Some(&places), true));
+        }
+        // One that may be there later, and one that is not kept open.
+        assert_eq!(kept.read_by(|| read("port/state")), None);
+        root.file("c", "3");
+        root.file("d", "4");
+        let all = || kept.read_by(|| ["a", "c", "d"].iter().for_each(|name| read(name)));
+        assert_eq!((all(), all()), (None, None));
+        assert_eq!(kept.read_by(|| read("no_counter")), Some(Vec::new()), "another driver's");
+        kept.forget_below(&root.path("a"));
+        assert!(!kept.are_unchanged(&places) && kept.are_unchanged(&places[1..]));
+    }
+
+    #[test]
     fn what_every_port_has_is_looked_for_again() {
         let root = FakeRoot::new();
         let kept = KeptFiles::new();
@@ -201,7 +305,7 @@ mod tests {
                 assert_eq!(kept.text(root.path(name), open), Ok(text.to_owned()));
             }
         }
-        assert_eq!(kept.files.borrow().len(), 2);
+        assert_eq!(kept.open.borrow().iter().flatten().count(), 2);
         assert!(KeptFiles::new().most as u64 <= MOST && open_files() > 0);
     }
 }

@@ -2,7 +2,7 @@
 //! reports those of the hardware in a network namespace that shares the HCAs of the host's, where /sys has
 //! none.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 
 use nix::errno::Errno;
@@ -21,6 +21,7 @@ const OF_HARDWARE: &str = "hw_counters";
 pub(crate) struct Counters<'a> {
     reader: &'a Reader,
     statistics: OnceCell<Option<Statistics>>,
+    has_asked: Cell<bool>,
 }
 
 impl<'a> Counters<'a> {
@@ -30,7 +31,12 @@ impl<'a> Counters<'a> {
 
     /// Does the same with a socket of RDMA netlink that is open already, or could not be opened.
     pub(super) fn with(reader: &'a Reader, statistics: OnceCell<Option<Statistics>>) -> Counters<'a> {
-        Counters { reader, statistics }
+        Counters { reader, statistics, has_asked: Cell::new(false) }
+    }
+
+    /// Returns whether RDMA netlink was asked for the counters of a port.
+    pub(super) fn has_asked(&self) -> bool {
+        self.has_asked.get()
     }
 
     pub(super) fn into_statistics(self) -> OnceCell<Option<Statistics>> {
@@ -57,6 +63,7 @@ impl<'a> Counters<'a> {
     fn told(&self, hca: &str, port: u32) -> BTreeMap<String, u64> {
         let open = || self.reader.is_of_this_machine().then(|| Statistics::open().ok()).flatten();
         let statistics = self.statistics.get_or_init(open).as_ref();
+        self.has_asked.set(statistics.is_some());
         statistics.and_then(|statistics| statistics.of(hca, port).ok()).unwrap_or_default()
     }
 }

@@ -2,7 +2,6 @@
 //! system calls.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -105,22 +104,35 @@ pub(crate) struct KnownPort<'p> {
     pub before: &'p PortLook,
 }
 
-/// Looks at the same ports again and again, with few system calls: what it reads stays open.
+/// Looks at the same ports again and again, with few system calls: what it reads stays open, and what has not changed is
+/// not read out again.
 pub(crate) struct Looker {
     root: PathBuf,
     reader: Reader,
     statistics: OnceCell<Option<Statistics>>,
-    /// The directory of each port: the kernel makes another one for another device, whatever its name.
-    folders: BTreeMap<PathBuf, Option<(u64, u64)>>,
-    /// Where each device is that was last seen under another name than at the start, or nowhere.
-    names: BTreeMap<String, DeviceName>,
-    /// The last look at each port.
-    last: Vec<PortLook>,
+    /// In the order of the ports.
+    ports: Vec<LookedAt>,
     looks: u32,
 }
 
+/// A port, and what the last look at it needs to be compared with the next one.
+struct LookedAt {
+    /// Its directory, and what the kernel knows that by: it makes another one for another device, whatever its name.
+    folder: PathBuf,
+    id: Option<(u64, u64)>,
+    name: DeviceName,
+    last: Option<PortLook>,
+    /// The files that show whether it rests, and all others; `None` if files alone do not show that.
+    files: Option<[Vec<usize>; 2]>,
+    /// How often these files were looked for.
+    tries: u32,
+}
+
+/// The most tries: a file that cannot be read is not read better the next time.
+const TRIES: u32 = 3;
+
 /// After so many looks, all files are opened anew, so that a look shows in the end what the paths say.
-const LOOKS: u32 = 6;
+const LOOKS: u32 = 30;
 
 /// Of so many looks, one shows all of a port that is at rest: the others only show whether it still is.
 const WHOLE: u32 = 2;
@@ -131,70 +143,136 @@ impl Looker {
             root: root.to_owned(),
             reader: Reader::keeping(root),
             statistics: OnceCell::new(),
-            folders: BTreeMap::new(),
-            names: BTreeMap::new(),
-            last: Vec::new(),
+            ports: Vec::new(),
             looks: 0,
         }
     }
 
     /// Looks at these ports now.
-    pub(crate) fn look<'p>(&mut self, ports: impl Iterator<Item = KnownPort<'p>> + Clone) -> Vec<PortLook> {
+    pub(crate) fn look<'p>(&mut self, ports: impl Iterator<Item = KnownPort<'p>>) -> Vec<PortLook> {
         if self.looks == LOOKS {
             *self = Looker::new(&self.root);
         }
         let is_whole = self.looks.is_multiple_of(WHOLE);
         self.looks += 1;
-        let known: Vec<bool> = ports.clone().map(|known| self.is_known(known) && !is_whole).collect();
+        let mut looked_at = std::mem::take(&mut self.ports).into_iter();
+        let mut next = Vec::with_capacity(looked_at.len());
+        for known in ports {
+            let mut port = looked_at.next().unwrap_or_else(LookedAt::new);
+            if !(port.last.is_some() && self.is_unchanged(&port, is_whole)) {
+                self.read(&mut port, known, is_whole);
+            }
+            next.push(port);
+        }
+        self.ports = next;
+        self.ports.iter().map(|port| port.last.clone().unwrap_or_default()).collect()
+    }
+
+    /// Returns whether the files of a port contain what they did at the last look. Its directory is looked up only with all of
+    /// them: the files of a device that is gone say so.
+    fn is_unchanged(&self, port: &LookedAt, is_whole: bool) -> bool {
+        let (Some([resting, others]), Some(kept)) = (&port.files, &self.reader.kept) else { return false };
+        kept.are_unchanged(resting)
+            && (!is_whole || (id(&port.folder) == port.id && kept.are_unchanged(others)))
+    }
+
+    fn read(&mut self, port: &mut LookedAt, known: KnownPort, is_whole: bool) {
+        let is_known = self.is_known(port, &known);
+        if !is_known {
+            (port.files, port.tries) = (None, 0);
+        }
+        let (hca, renamed) = match &port.name {
+            DeviceName::Kept => (known.hca, None),
+            DeviceName::Changed(name) => (name.as_str(), Some(name.clone())),
+            // Another device is not the job's.
+            DeviceName::Taken => return port.last = Some(PortLook::default()),
+        };
         let counters = Counters::with(&self.reader, std::mem::take(&mut self.statistics));
-        let last = self.last.iter().zip(known).map(|(look, is_known)| is_known.then_some(look));
-        let look = |(KnownPort { hca, port, gid, before, .. }, last): (_, Option<&PortLook>)| {
-            let (hca, renamed) = match self.names.get(hca) {
-                None | Some(DeviceName::Kept) => (hca, None),
-                Some(DeviceName::Changed(name)) => (name.as_str(), Some(name.clone())),
-                // Another device is not the job's.
-                Some(DeviceName::Taken) => return PortLook::default(),
-            };
-            match last.filter(|last| rests(&counters, hca, port, last)) {
-                Some(last) => last.clone(),
-                None => PortLook { renamed, ..read(&self.reader, &counters, hca, port, gid, Some(before)) },
+        let look = match port.last.take() {
+            Some(last) if is_known && !is_whole && rests(&counters, hca, known.port, &last) => last,
+            last => {
+                let KnownPort { port: number, gid, before, .. } = known;
+                let look = || read(&self.reader, &counters, hca, number, gid, Some(before));
+                let look = PortLook { renamed, ..look() };
+                // What the kernel reports otherwise is in no file.
+                let is_in_files = look.traffic.is_amount_known()
+                    && look.errors.state().is_some()
+                    && !matches!(look.gid, Some(GidPlace::Gone { .. }))
+                    && !counters.has_asked();
+                if !is_in_files {
+                    port.files = None;
+                } else if port.files.is_none() && port.tries < TRIES && last.as_ref() == Some(&look) {
+                    port.tries += 1;
+                    port.files = files(&self.reader, &counters, hca, known);
+                }
+                look
             }
         };
-        let looks: Vec<PortLook> = ports.zip(last.chain(std::iter::repeat(None))).map(look).collect();
+        port.last = Some(look);
         self.statistics = counters.into_statistics();
-        self.last.clone_from(&looks);
-        looks
     }
 
     /// Notices whether a port is another one than before, gone, or has another name, and returns whether it is the
     /// same.
-    fn is_known(&mut self, known: KnownPort) -> bool {
-        let name = match self.names.get(known.hca) {
-            Some(DeviceName::Changed(name)) => name.as_str(),
-            _ => known.hca,
-        };
-        let (folder, now) = self.folder(name, known.port);
-        let is_taken = self.names.get(known.hca) == Some(&DeviceName::Taken);
-        if self.folders.get(&folder) == Some(&now) && now.is_some() && !is_taken {
+    fn is_known(&mut self, port: &mut LookedAt, known: &KnownPort) -> bool {
+        let now = id(&port.folder);
+        if port.id == now && now.is_some() && port.name != DeviceName::Taken {
             return true;
         }
-        self.names.insert(known.hca.to_owned(), known.device.find(&self.reader, known.hca));
-        let (folder, now) = match self.names.get(known.hca) {
-            Some(DeviceName::Changed(name)) => self.folder(name, known.port),
-            _ => (folder, now),
+        // Everything is below no path at all.
+        if !port.folder.as_os_str().is_empty() {
+            self.reader.forget_below(&port.folder);
+        }
+        port.name = known.device.find(&self.reader, known.hca);
+        let name = match &port.name {
+            DeviceName::Changed(name) => name.as_str(),
+            DeviceName::Kept | DeviceName::Taken => known.hca,
         };
-        self.reader.forget_below(&folder);
+        port.folder = self.reader.path(format!("/sys/class/infiniband/{name}/ports/{}", known.port));
+        port.id = id(&port.folder);
+        self.reader.forget_below(&port.folder);
         self.statistics = OnceCell::new();
-        self.folders.insert(folder, now);
         false
     }
+}
 
-    /// Returns the directory of a port, and what the kernel knows it by.
-    fn folder(&self, hca: &str, port: u32) -> (PathBuf, Option<(u64, u64)>) {
-        let folder = self.reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
-        let status = std::fs::metadata(&folder).ok();
-        (folder, status.map(|status| (status.dev(), status.ino())))
+impl LookedAt {
+    fn new() -> LookedAt {
+        LookedAt {
+            folder: PathBuf::new(),
+            id: None,
+            name: DeviceName::Kept,
+            last: None,
+            files: None,
+            tries: 0,
+        }
     }
+}
+
+/// Returns what the kernel knows a directory by.
+fn id(folder: &Path) -> Option<(u64, u64)> {
+    let status = (!folder.as_os_str().is_empty()).then(|| std::fs::metadata(folder).ok()).flatten();
+    status.map(|status| (status.dev(), status.ino()))
+}
+
+/// Returns the files that show whether a port rests, and the others that a look at it reads. The packets are not among
+/// them if bytes are counted: one goes with the other.
+fn files(reader: &Reader, counters: &Counters, hca: &str, known: KnownPort) -> Option<[Vec<usize>; 2]> {
+    let kept = reader.kept.as_ref()?;
+    let KnownPort { port, gid, before, .. } = known;
+    let resting = kept.read_by(|| {
+        let of = counters.of(hca, port);
+        of.state();
+        traffic::least(&of);
+    })?;
+    let traffic = kept.read_by(|| {
+        traffic::read(&counters.of(hca, port));
+    })?;
+    let mut others = kept.read_by(|| drop(read(reader, counters, hca, port, gid, Some(before))))?;
+    others.retain(|place| !resting.contains(place) && !traffic.contains(place));
+    others.sort_unstable();
+    others.dedup();
+    Some([resting, others])
 }
 
 /// Returns whether a port has the state of the last look, and has moved nothing since.
@@ -264,7 +342,7 @@ mod tests {
         std::fs::remove_file(root.path(&format!("{port}/state"))).unwrap();
         files("2: INIT\n", "8\n");
         assert_eq!(look(), (Some(4), Some(32)));
-        assert!((0..LOOKS).any(|_| look() == (Some(2), Some(32))));
+        assert!((0..=LOOKS).any(|_| look() == (Some(2), Some(32))));
     }
 
     #[test]
@@ -332,6 +410,52 @@ mod tests {
         assert_eq!(rests, [1, 1, 3, 3, 5, 5, 7, 7]);
         let moves: Vec<u64> = (9..13).map(|downs| shown(downs, downs)).collect();
         assert_eq!(moves, [9, 10, 11, 12]);
+    }
+
+    #[test]
+    fn the_files_of_a_port_at_rest_are_only_compared() {
+        let root = FakeRoot::new();
+        let port = "sys/class/infiniband/x_0/ports/1";
+        let file = |name: &str, text: &str| root.file(&format!("{port}/{name}"), text);
+        let (sent, downs) = ("counters/port_xmit_data", "counters/link_downed");
+        for (name, text) in [
+            ("state", "4: ACTIVE\n"),
+            ("rate", "200 Gb/sec (4X HDR)\n"),
+            (sent, "1\n"),
+            ("counters/port_xmit_packets", "1\n"),
+            (downs, "0\n"),
+        ] {
+            file(name, text);
+        }
+        let (before, device) = (PortLook::default(), DeviceIdentity::default());
+        let mut looker = Looker::new(&root.path(""));
+        let mut look = |count: usize| {
+            let mut shown = None;
+            for _ in 0..count {
+                let known = KnownPort { hca: "x_0", port: 1, gid: None, device: &device, before: &before };
+                let look = looker.look(std::iter::once(known)).remove(0);
+                let rises = look.errors.since(&zero());
+                shown = Some((
+                    look.errors.state(),
+                    look.traffic.sent.bytes,
+                    rises.first().map(|rise| rise.count),
+                ));
+            }
+            let files = looker.ports[0].files.as_ref().map(|files| files.each_ref().map(Vec::len));
+            (shown.unwrap(), files)
+        };
+        // The state and the bytes; all others but the packets.
+        let files = Some([2, 2]);
+        assert_eq!(look(5), ((Some(4), Some(4), None), files));
+        file(downs, "3\n");
+        assert_eq!(look(2), ((Some(4), Some(4), Some(3)), files));
+        file("state", "1: DOWN\n");
+        assert_eq!(look(1), ((Some(1), Some(4), Some(3)), files));
+        file(sent, "2\n");
+        assert_eq!(look(1), ((Some(1), Some(8), Some(3)), files));
+        assert_eq!(look(LOOKS as usize * 2), ((Some(1), Some(8), Some(3)), files));
+        std::fs::rename(root.path("sys/class/infiniband/x_0"), root.path("away")).unwrap();
+        assert_eq!(look(2), ((None, None, None), None));
     }
 
     /// No counter has counted anything.

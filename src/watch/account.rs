@@ -107,6 +107,10 @@ impl Seen {
     pub(crate) fn watch(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) -> bool {
         let mut is_new = !std::mem::replace(&mut self.has_begun, true);
         for ((seen, port), now) in self.ports.iter_mut().zip(ports).zip(looks) {
+            // A port that rests has nothing new to add.
+            if *now == seen.last && !seen.is_lost && !now.errors.is_lost_since(&port.first.errors) {
+                continue;
+            }
             let is_hidden = now.errors.is_hidden();
             let is_lost = if is_hidden { seen.is_lost } else { now.errors.is_lost_since(&port.first.errors) };
             match is_lost && now.errors.is_gone() {

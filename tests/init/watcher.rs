@@ -225,7 +225,7 @@ fn counters_that_cannot_be_believed_give_no_line() {
     let mut running = host.job(&[]);
     let port = host.folder.path().join("sys/class/infiniband/mlx5_0/ports/1");
     // A file that is open stays open for some looks.
-    let (two, all_anew) = (2, 8);
+    let (two, all_anew) = (2, 32);
     let is_seen = |looks: u64| {
         // A look after this moment has seen what is there now.
         let watcher = watcher(running.pid);
