@@ -92,14 +92,17 @@ fn value<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     from.deserialize_str(Quoted)
 }
 
-/// Reads an array of tables. The error for a single table says what to write.
+/// What an array of tables is, in the error for a single table. `explain` replaces it by what to write.
+pub(super) const DOUBLE_BRACKETS: &str = "any number of tables, with the name of each in double brackets";
+
+/// Reads an array of tables.
 fn tables<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Vec<T>, D::Error> {
     struct Tables<T>(PhantomData<T>);
     impl<'de, T: DeserializeOwned> Visitor<'de> for Tables<T> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            f.write_str("any number of tables: write the name of each in double brackets, such as [[auto]]")
+            f.write_str(DOUBLE_BRACKETS)
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {

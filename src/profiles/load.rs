@@ -6,11 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use nix::errno::Errno;
-use toml::de::{DeTable, DeValue};
-
-use super::check::{Step, Wrong, check};
+use super::check::{Wrong, check};
 use super::embedded::{EMBEDDED, OUTLINES};
+use super::explain::{located, of_parser};
 use super::format::{Profile, fits};
 use super::{Outline, resolve};
 use crate::facts::reader::{Links, ReadFailure, read_regular};
@@ -57,13 +55,13 @@ impl Profiles {
             let name = profile.name.clone();
             if let Some((other, _)) = sources.get(&name) {
                 let why = format!("{other} has the name {name:?} as well, and only one of them can count");
-                return Err(located(&file, &text, &Wrong::at("name", why)));
+                return Err(ProfileError(located(&file, &text, &Wrong::at("name", why))));
             }
             profiles.insert(name.clone(), profile);
             sources.insert(name, (file, text));
         }
         let whole = complete(profiles).map_err(|(name, why)| match sources.get(&name) {
-            Some((file, text)) => located(file, text, &Wrong::at("extends", why)),
+            Some((file, text)) => ProfileError(located(file, text, &Wrong::at("extends", why))),
             // A user's profile may replace the one that an embedded profile extends.
             None => ProfileError(format!("profile {name}: key \"extends\": {why}")),
         })?;
@@ -124,48 +122,10 @@ fn embedded() -> ByName {
 }
 
 fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
-    let profile: Profile = toml::from_str(text).map_err(|error| ProfileError(explain(file, text, &error)))?;
-    check(&profile).map_err(|wrong| located(file, text, &wrong))?;
+    let profile: Profile =
+        toml::from_str(text).map_err(|error| ProfileError(of_parser(file, text, &error)))?;
+    check(&profile).map_err(|wrong| ProfileError(located(file, text, &wrong)))?;
     Ok(profile)
-}
-
-/// Returns the error for a value in the text of a file: `FILE:LINE: key "KEY": MESSAGE`.
-fn located(file: &str, text: &str, wrong: &Wrong) -> ProfileError {
-    let line = start_of(text, &wrong.place).map(|start| format!(":{}", line_of(text, start)));
-    let key = wrong.place.iter().find_map(|step| match step {
-        Step::Key(key) => Some(key),
-        Step::Item(_) => None,
-    });
-    let key = key.map(|key| format!("key {key:?}: ")).unwrap_or_default();
-    ProfileError(format!("{file}{}: {key}{}", line.unwrap_or_default(), wrong.why))
-}
-
-/// Returns the position of the value, or of the deepest table above it in the text.
-fn start_of(text: &str, place: &[Step]) -> Option<usize> {
-    let root = DeTable::parse(text).ok()?;
-    let mut value = DeValue::Table(root.into_inner());
-    let mut start = None;
-    for step in place.iter().rev() {
-        let inner = match (step, value) {
-            (Step::Key(key), DeValue::Table(table)) => {
-                let found = table.into_iter().find(|(name, _)| name.get_ref() == key);
-                found.map(|(name, inner)| (name.span().start, inner))
-            }
-            (Step::Item(number), DeValue::Array(items)) => {
-                items.into_iter().nth(*number).map(|inner| (inner.span().start, inner))
-            }
-            _ => None,
-        };
-        let Some((at, inner)) = inner else { break };
-        start = Some(at);
-        value = inner.into_inner();
-    }
-    start
-}
-
-/// Returns the line number, counted from 1.
-fn line_of(text: &str, start: usize) -> usize {
-    text.get(..start).unwrap_or(text).matches('\n').count() + 1
 }
 
 /// Merges each profile with the profiles that it extends. On failure, returns the name of the profile that
@@ -233,20 +193,6 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
     }
     files.sort();
     Ok(files)
-}
-
-/// Formats a parser's error: `FILE:LINE: key "KEY": MESSAGE`.
-fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
-    let message = error.message().trim().replace('\n', " ");
-    let Some(span) = error.span() else { return format!("{file}: {message}") };
-    let number = line_of(text, span.start);
-    let before = text.get(..span.start).unwrap_or(text);
-    // If a value is wrong, the error points behind the key, and its message does not name the key.
-    let line = before.rsplit('\n').next().unwrap_or(before);
-    match line.split_once('=').map(|(key, _)| key.trim()) {
-        Some(key) => format!("{file}:{number}: key \"{key}\": {message}"),
-        None => format!("{file}:{number}: {message}"),
-    }
 }
 
 /// Entry point for the fuzzers; see [`crate::fuzz`].
@@ -365,23 +311,6 @@ mod tests {
     #[test]
     fn a_broken_profile_is_named_with_line_and_key() {
         let error = |text: &str| load(&[("site.toml", &format!("{HEAD}{text}"))]).unwrap_err();
-        assert!(
-            error("colour = 1").starts_with("site.toml:4: unknown field `colour`"),
-            "{}",
-            error("colour = 1")
-        );
-        let wrong = error("priority = \"high\"");
-        assert!(wrong.starts_with("site.toml:4: key \"priority\": invalid type"), "{wrong}");
-        let number = error("[variables]\nNCCL_IB_TC = 106");
-        assert_eq!(
-            number,
-            "site.toml:5: key \"NCCL_IB_TC\": invalid type: integer `106`, expected a text in quotes, such as \"106\""
-        );
-        let table = error("[auto]\nhca-name = \"a\"");
-        assert!(table.starts_with("site.toml:4: ") && table.contains("double brackets"), "{table}");
-        let hca = error("[[auto]]\nhca = \"mlx5*\"");
-        assert!(hca.ends_with("expected a table such as { driver = \"mlx5*\", name = \"mlx5_*\" }"), "{hca}");
-        assert!(error("[variables").starts_with("site.toml:4:"), "{}", error("[variables"));
         let every_host = "a table without a condition other than \"not\" would match every host";
         let interface = "must be the whole name of an interface, without \"*\"";
         for (text, wanted) in [

@@ -3,6 +3,7 @@
 
 mod check;
 mod embedded;
+mod explain;
 mod format;
 mod load;
 mod outline;
