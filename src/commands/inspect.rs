@@ -17,7 +17,7 @@ pub(super) fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let mut facts = super::facts(host, &read::profiles(config)?, config, environment)?;
+    let mut facts = super::facts(host, &super::profiles(config)?, config, environment)?;
     if json {
         if host.facts.is_none() {
             // A self-test on another host reads these facts with --facts.

@@ -22,6 +22,7 @@ use crate::env_plugin::copies;
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::json;
+use crate::log::say;
 use crate::pipeline::{self, read};
 use crate::plan::Plan;
 use crate::profiles::Profiles;
@@ -98,7 +99,7 @@ fn decide(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<PlannedHost> {
-    let profiles = read::profiles(config)?;
+    let profiles = profiles(config)?;
     let mut facts = facts(host, &profiles, config, environment)?;
     if config.asks_anew {
         facts.settings = facts.settings.of_user();
@@ -109,6 +110,15 @@ fn decide(
         Some(_) => pipeline::decide(&facts, &profiles, config),
     };
     Ok(PlannedHost { profiles, facts, plan })
+}
+
+/// Returns all profiles, and says on standard error if the user's directory contains none.
+fn profiles(config: &Config) -> anyhow::Result<Profiles> {
+    let profiles = read::profiles(config)?;
+    if let Some(sentence) = read::no_profile_in_folder(config, &profiles) {
+        say(&sentence);
+    }
+    Ok(profiles)
 }
 
 /// Returns the facts of this container, or those captured on another host.

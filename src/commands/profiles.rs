@@ -23,7 +23,7 @@ pub(super) fn run(
     json: bool,
     config: &Config,
 ) -> anyhow::Result<()> {
-    let profiles = read::profiles(config)?;
+    let profiles = super::profiles(config)?;
     let Some(name) = name else {
         if json {
             return write_json(out, profiles.iter().collect());

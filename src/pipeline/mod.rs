@@ -87,6 +87,9 @@ pub fn prepare(
 ) -> anyhow::Result<Prepared> {
     let mut known = Environment::new(&inherited);
     let profiles = read::profiles(config)?;
+    if let Some(sentence) = read::no_profile_in_folder(config, &profiles) {
+        log.warn(&sentence);
+    }
     let under_way = UnderWay::of(config);
     // If rdma-init's own init is PID 1, this is the container's start.
     let mut filled = match keeper {

@@ -48,6 +48,15 @@ pub fn profiles(config: &Config) -> anyhow::Result<Profiles> {
     Ok(profiles)
 }
 
+/// Returns a sentence if the directory of the user's profiles contains none.
+pub fn no_profile_in_folder(config: &Config, profiles: &Profiles) -> Option<String> {
+    let folder = config.profile_dir.as_ref().filter(|_| profiles.is_folder_empty())?;
+    Some(format!(
+        "{} (profile-dir) contains no profile: it has no file *.toml, so only the built-in profiles count.",
+        folder.display()
+    ))
+}
+
 /// Returns text with the profile that the user may have meant, if there is one, and all profiles. `also`
 /// contains other words that the user may have meant.
 pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> String {

@@ -21,6 +21,8 @@ pub struct Profiles {
     whole: OnceCell<ByName>,
 }
 
+    /// Whether the user's directory contains no profile.
+    is_folder_empty: bool,
 type ByName = BTreeMap<String, Profile>;
 
 /// A profile that cannot be used. The text names the file, the line, and the key.
@@ -46,7 +48,8 @@ impl Profiles {
     /// The first file that cannot be read or is not a profile.
     pub fn load(folder: Option<&Path>) -> Result<Profiles, ProfileError> {
         let Some(folder) = folder else {
-            return Ok(Profiles { outlines: Cow::Borrowed(&OUTLINES), whole: OnceCell::new() });
+            let whole = OnceCell::new();
+            return Ok(Profiles { outlines: Cow::Borrowed(&OUTLINES), whole, is_folder_empty: false });
         };
         let mut profiles = embedded();
         let mut sources: BTreeMap<String, (String, String)> = BTreeMap::new();
@@ -65,7 +68,13 @@ impl Profiles {
             // A user's profile may replace the one that an embedded profile extends.
             None => ProfileError(format!("profile {name}: key \"extends\": {why}")),
         })?;
-        Ok(Profiles { outlines: whole.values().map(Outline::from).collect(), whole: whole.into() })
+        let outlines = whole.values().map(Outline::from).collect();
+        Ok(Profiles { outlines, whole: whole.into(), is_folder_empty: sources.is_empty() })
+    }
+
+    /// Returns whether the user named a directory of profiles, and it contains none.
+    pub fn is_folder_empty(&self) -> bool {
+        self.is_folder_empty
     }
 
     pub fn get(&self, name: &str) -> Option<&Profile> {

@@ -92,6 +92,24 @@ fn a_profile_that_is_shown_can_be_used_again() {
 }
 
 #[test]
+fn a_folder_without_a_profile_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("site.toml.bak"), "no profile").unwrap();
+    let flags = ["--profile-dir", folder.path().to_str().unwrap()];
+    let says = |arguments: &[&str]| {
+        let ran = run(rdma_init(flags.iter().chain(arguments))).expect_code(0);
+        let count = ran.stderr.matches("(profile-dir) contains no profile").count();
+        assert_eq!(count, 1, "{arguments:?} {ran:#?}");
+    };
+    says(&["profiles"]);
+    says(&["plan", "--facts", "demo:cce-roce"]);
+    says(&["--", "true"]);
+    fs::write(folder.path().join("site.toml"), "name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n").unwrap();
+    let ran = run(rdma_init(flags.iter().chain(&["profiles"]))).expect_code(0);
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
 fn a_broken_profile_is_named_with_file_line_and_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("site.toml");
