@@ -45,6 +45,7 @@ mod platform;
 pub(crate) mod port_errors;
 pub(crate) mod port_name;
 mod ports;
+mod profile_names;
 pub mod routes;
 mod script;
 mod secrets;
@@ -92,6 +93,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(gid_changed::finding(&decided));
     findings.extend(libraries::findings(&decided));
     findings.extend(master::finding(facts));
+    findings.extend(profile_names::findings(plan.library, profile));
     findings.extend(image::findings(facts, user, plan));
     findings.extend(hang::finding(facts, user));
     findings.extend(failover::finding(plan));

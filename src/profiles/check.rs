@@ -6,8 +6,8 @@ use crate::facts::environment::is_variable_name;
 use crate::facts::secret::is_secret;
 use crate::image::flavor::Flavor;
 use crate::libraries::nccl::number::{is_as_it_shows, strtoll};
-use crate::libraries::nccl::ranges;
 use crate::libraries::nccl::version::NEWEST;
+use crate::libraries::nccl::{level, ranges};
 
 /// A fault, and its location.
 #[derive(Debug, PartialEq, Eq)]
@@ -112,6 +112,8 @@ pub enum WrongConstant {
     Misread(String),
     /// With the range.
     OutOfRange(String),
+    /// NCCL ignores it; with the values that it accepts.
+    NotAccepted(String),
 }
 
 impl std::fmt::Display for WrongConstant {
@@ -122,9 +124,17 @@ impl std::fmt::Display for WrongConstant {
                 write!(f, "must be a number without a leading 0 and without anything after it: {range}")
             }
             WrongConstant::OutOfRange(range) => write!(f, "is out of range: it can be {range}"),
+            WrongConstant::NotAccepted(values) => {
+                write!(f, "is a value that NCCL does not know: it can be {values}")
+            }
         }
     }
 }
+
+/// The variables that accept two words (`src/misc/socket.cc`, `src/transport/net_ib`).
+const FAMILIES: [&str; 2] = ["NCCL_SOCKET_FAMILY", "NCCL_IB_ADDR_FAMILY"];
+/// The variables that accept a distance (`src/graph/paths.cc`, `ncclGetLevel`).
+const LEVELS: [&str; 2] = ["NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"];
 
 /// Checks the value of a constant, of a profile or of a platform's variable.
 ///
@@ -134,7 +144,17 @@ pub(crate) fn constant(variable: &str, value: &str) -> Result<(), WrongConstant>
     if value.contains('\0') {
         return Err(WrongConstant::NulByte);
     }
-    let Some(number) = ranges::find(variable).filter(|_| !value.is_empty()) else { return Ok(()) };
+    if value.is_empty() {
+        return Ok(());
+    }
+    if FAMILIES.contains(&variable) && !["AF_INET", "AF_INET6"].contains(&value) {
+        return Err(WrongConstant::NotAccepted("AF_INET or AF_INET6".to_owned()));
+    }
+    if LEVELS.contains(&variable) && level::parse(value, NEWEST).is_none() {
+        let names = level::names(NEWEST).join(", ");
+        return Err(WrongConstant::NotAccepted(format!("one of {names}, or 0 to 4")));
+    }
+    let Some(number) = ranges::find(variable) else { return Ok(()) };
     let range = || number.range(NEWEST, Flavor::Nccl);
     if !is_as_it_shows(value) {
         return Err(WrongConstant::Misread(range()));

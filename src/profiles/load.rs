@@ -365,6 +365,14 @@ mod tests {
                 "7: key \"NCCL_IB_TIMEOUT\": \"022\" must be a number without a leading 0 and without anything after it: 0 to 31 (the field has 5 bits)",
             ),
             (
+                "[variables]\nNCCL_NET_GDR_LEVEL = \"pix\"",
+                "5: key \"NCCL_NET_GDR_LEVEL\": \"pix\" is a value that NCCL does not know: it can be one of LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB, SYS, or 0 to 4",
+            ),
+            (
+                "[variables]\nNCCL_IB_ADDR_FAMILY = \"IPv6\"",
+                "5: key \"NCCL_IB_ADDR_FAMILY\": \"IPv6\" is a value that NCCL does not know: it can be AF_INET or AF_INET6",
+            ),
+            (
                 "[[auto]]\nhca-name = \"a\"\nnot = [\n  { link-layer = \"RoCE\" }\n]",
                 "7: key \"link-layer\": \"RoCE\" must be \"InfiniBand\" or \"Ethernet\"",
             ),

@@ -12,7 +12,7 @@ mod hcas;
 mod interfaces;
 mod levels;
 mod lists;
-mod names;
+pub(super) mod names;
 mod network;
 mod numbers;
 mod plugin;

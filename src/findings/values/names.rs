@@ -112,6 +112,31 @@ fn odd(subject: &Subject) -> Option<Finding> {
     Some(Finding::info(Id::VariableName, message).with_fix(fix))
 }
 
+/// What is known about the name of a variable.
+pub(in crate::findings) enum Name {
+    /// A program reads it, or it resembles no name that one reads.
+    Known,
+    /// No library reads it; this is the name that was probably meant.
+    Misspelt(&'static str),
+    /// It looks like one of NCCL's, and no NCCL reads it.
+    Unknown,
+}
+
+/// Judges a name that is not the user's setting, such as one in a profile.
+pub(in crate::findings) fn judge(name: &str) -> Name {
+    if name.starts_with("NCCL_") {
+        if is_of_others(name) || variables::find(name).is_some() {
+            return Name::Known;
+        }
+        return variables::nearest(name).map_or(Name::Unknown, Name::Misspelt);
+    }
+    if name.starts_with("RCCL_") {
+        let meant = if rccl::knows(name) { None } else { rccl::nearest(name) };
+        return meant.map_or(Name::Known, Name::Misspelt);
+    }
+    known::meant(name).map_or(Name::Known, Name::Misspelt)
+}
+
 fn is_of_others(name: &str) -> bool {
     (OTHERS.contains(&name) && variables::find(name).is_none())
         || OTHERS_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
