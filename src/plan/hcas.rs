@@ -6,6 +6,7 @@ use super::remark::Remark;
 use super::rule::{Rule, RuleEvidence, Trial};
 use super::setting::Proposal;
 use super::{Context, Fabric, Notes};
+use crate::fabric::distance::{Distance, of_hca};
 use crate::fabric::{Candidate, SkipReason, Verdict, claims, near};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::devices::visible;
@@ -54,6 +55,33 @@ pub(super) fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes)
     };
     notes.tried(VARIABLE, Trial::NamesOfHcas(list.clone()));
     vec![Proposal::from_facts(VARIABLE, list, rule).because(evidence)]
+}
+
+/// Skips the HCAs that a profile of the user leaves out, unless the facts show that one of them is a rail: it is near a
+/// GPU that no HCA of the list is near.
+pub(super) fn leave_out_by_profile(context: &Context, ports: &mut [Candidate]) -> Option<Trial> {
+    let Context { profile, facts, .. } = context;
+    let list = profile.variables.get(VARIABLE).filter(|_| profile.lists_own_hcas)?;
+    if !context.uses_verbs() || context.leaves_alone(VARIABLE) {
+        return None;
+    }
+    let pattern = Pattern::of_hcas(list, context.version());
+    let is_named = |port: &Candidate| pattern.selects(&port.hca.name, Some(port.port.number));
+    let used = || ports.iter().filter(|port| port.is_used());
+    let is_near = |gpu, port: &Candidate| of_hca(gpu, port.hca).is_some_and(Distance::is_near);
+    let loses_its_rail = facts.gpu.devices.iter().any(|gpu| {
+        let near = || used().filter(|port| is_near(gpu, port));
+        near().next().is_some() && !near().any(is_named)
+    });
+    if loses_its_rail || !used().any(is_named) {
+        return None;
+    }
+    let left_out: Vec<String> = used().filter(|port| !is_named(port)).map(Candidate::name).collect();
+    let by = format!("profile {}", profile.name);
+    for port in ports.iter_mut().filter(|port| port.is_used() && !is_named(port)) {
+        port.leave_out(SkipReason::NotNamed { by: by.clone() });
+    }
+    (!left_out.is_empty()).then(|| Trial::OwnProfile { profile: profile.name.clone(), left_out })
 }
 
 /// Returns `NCCL_IB_DISABLE=1` if NCCL would otherwise use devices that it must not use. Either NCCL cannot

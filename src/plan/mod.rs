@@ -63,6 +63,7 @@ use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
 use crate::image::flavor::Flavor;
 use crate::libraries::LibraryFinding;
+use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::predict::{PortUse, Transport};
 use crate::libraries::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
@@ -203,6 +204,9 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     let mut notes = Notes { remarks, ..Notes::default() };
 
     notes.steps(choose(facts, &mut ports, &wanted::wanted(&context)));
+    if let Some(trial) = hcas::leave_out_by_profile(&context, &mut ports) {
+        notes.tried(LIST, trial);
+    }
     let gid = gid::choose(&context, &mut ports, &mut notes);
     let fabric = fabric::find(&context, &ports);
 

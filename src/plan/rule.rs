@@ -157,6 +157,11 @@ pub enum Trial {
     },
     /// The published list, and whether it selects exactly the HCAs to use.
     PublishedHcas {
+    /// Use only the HCAs that the user's own profile names, and skip these ports.
+    OwnProfile {
+        profile: String,
+        left_out: Vec<String>,
+    },
         list: String,
         fits: bool,
     },

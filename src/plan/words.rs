@@ -154,6 +154,7 @@ impl Trial {
                 format!("the published {list}, if it selects exactly the HCAs to use")
             }
             Trial::NamesOfHcas(_) => "the whole names of the HCAs to use".to_owned(),
+            Trial::OwnProfile { profile, .. } => format!("only the HCAs that your profile {profile} names"),
             Trial::PublishedSlot { index, .. } => {
                 format!("the published {index}, if it is right on every HCA")
             }
@@ -200,6 +201,7 @@ impl Trial {
                 format!("skips {}", condensed(left_out))
             }
             Trial::DefaultRoute { left_out, kept } => {
+            | Trial::OwnProfile { left_out, .. }
                 let named = [("skips", left_out), ("keeps", kept)].into_iter();
                 let named = named.filter(|(_, names)| !names.is_empty());
                 let named: Vec<String> =

@@ -63,6 +63,12 @@ pub struct Profile {
     /// Evidence for this profile: any one of these is enough, and each requires all of its conditions.
     #[serde(default, rename = "auto", deserialize_with = "tables", skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Condition>,
+    /// Whether the profile comes from a file of the user, and not from this program.
+    #[serde(skip)]
+    pub is_of_user: bool,
+    /// Whether a file of the user names the HCAs in `NCCL_IB_HCA`.
+    #[serde(skip)]
+    pub lists_own_hcas: bool,
 }
 
 /// The value of a variable, which TOML would also take as a number or a Boolean.

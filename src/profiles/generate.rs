@@ -183,6 +183,8 @@ structure!(Profile {
     only,
     constraints,
     evidence,
+    is_of_user,
+    lists_own_hcas,
 });
 structure!(Constraints {
     cards,

@@ -12,6 +12,8 @@ use super::explain::{located, of_parser};
 use super::format::{Profile, fits};
 use super::{Outline, resolve};
 use crate::facts::reader::{Links, ReadFailure, read_regular};
+use crate::libraries::nccl::devices::LIST;
+use nix::errno::Errno;
 
 /// All profiles, by name.
 #[derive(Debug, Clone)]
@@ -19,10 +21,10 @@ pub struct Profiles {
     outlines: Cow<'static, [Outline]>,
     /// Each profile merged with the profiles that it extends; created on first use.
     whole: OnceCell<ByName>,
-}
-
     /// Whether the user's directory contains no profile.
     is_folder_empty: bool,
+}
+
 type ByName = BTreeMap<String, Profile>;
 
 /// A profile that cannot be used. The text names the file, the line, and the key.
@@ -55,6 +57,8 @@ impl Profiles {
         let mut sources: BTreeMap<String, (String, String)> = BTreeMap::new();
         for (file, text) in read_folder(folder)? {
             let profile = parse(&file, &text)?;
+            let lists_own_hcas = profile.may_fill().any(|variable| variable == LIST);
+            let profile = Profile { is_of_user: true, lists_own_hcas, ..profile };
             let name = profile.name.clone();
             if let Some((other, _)) = sources.get(&name) {
                 let why = format!("{other} has the name {name:?} as well, and only one of them can count");
@@ -361,16 +365,16 @@ mod tests {
                 "6: key \"NCCL_IB_RETRY_CNT\": \"10\" is out of range: it can be 0 to 7 (the field has 3 bits)",
             ),
             (
-                "[[only]]\nnccl-min = \"2.27\"\n[only.variables]\nNCCL_IB_TIMEOUT = \"022\"",
-                "7: key \"NCCL_IB_TIMEOUT\": \"022\" must be a number without a leading 0 and without anything after it: 0 to 31 (the field has 5 bits)",
-            ),
-            (
                 "[variables]\nNCCL_NET_GDR_LEVEL = \"pix\"",
                 "5: key \"NCCL_NET_GDR_LEVEL\": \"pix\" is a value that NCCL does not know: it can be one of LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB, SYS, or 0 to 4",
             ),
             (
                 "[variables]\nNCCL_IB_ADDR_FAMILY = \"IPv6\"",
                 "5: key \"NCCL_IB_ADDR_FAMILY\": \"IPv6\" is a value that NCCL does not know: it can be AF_INET or AF_INET6",
+            ),
+            (
+                "[[only]]\nnccl-min = \"2.27\"\n[only.variables]\nNCCL_IB_TIMEOUT = \"022\"",
+                "7: key \"NCCL_IB_TIMEOUT\": \"022\" must be a number without a leading 0 and without anything after it: 0 to 31 (the field has 5 bits)",
             ),
             (
                 "[[auto]]\nhca-name = \"a\"\nnot = [\n  { link-layer = \"RoCE\" }\n]",

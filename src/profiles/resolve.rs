@@ -40,6 +40,7 @@ pub(super) fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
             of_base.chain(profile.only.iter().cloned()).filter(|only| !only.variables.is_empty()).collect()
         },
         hint: profile.hint.clone().or(base.hint.clone()),
+        lists_own_hcas: profile.lists_own_hcas || base.lists_own_hcas,
         variables,
         constraints: super::Constraints {
             cards: first_filled(constraints.cards, base_constraints.cards),
