@@ -164,7 +164,8 @@ fn used_nics<'a>(ports: &'a [Candidate]) -> Vec<&'a str> {
 /// Compares the NICs with the number that the platform publishes for machines with these GPUs. A container
 /// with only some of the GPUs may have only some of the NICs.
 fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding> {
-    let has_model = |row: &&GpuRow| facts.gpu.models.iter().any(|model| profiles::fits(&row.model, model));
+    let has_model =
+        |row: &&GpuRow| facts.gpu.models.iter().any(|model| profiles::fits_model(&row.model, model));
     let row = profile.constraints.gpus.iter().find(has_model)?;
     let names = used_nics(ports);
     if facts.gpu.count != Some(row.count) || names.is_empty() || are_some_of_others(ports) {

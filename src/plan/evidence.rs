@@ -8,7 +8,7 @@ use crate::facts::Facts;
 use crate::facts::rdma::Hca;
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::Version;
-use crate::profiles::{AttributeEvidence, Condition, HcaEvidence, Only, Profile, Profiles, fits};
+use crate::profiles::{AttributeEvidence, Condition, HcaEvidence, Only, Profile, Profiles, fits, fits_model};
 
 /// One thing that a condition requires.
 #[derive(Debug, Clone, Copy)]
@@ -191,7 +191,8 @@ impl Asked<'_> {
             Asked::DmiProduct(pattern) => text("DMI product", pattern, facts.dmi.product.as_deref()),
             Asked::DmiAssetTag(pattern) => text("DMI asset tag", pattern, facts.dmi.asset_tag.as_deref()),
             Asked::GpuModel(pattern) => {
-                facts.gpu.models.iter().find_map(|model| text("GPU", pattern, Some(model)))
+                let found = facts.gpu.models.iter().find(|model| fits_model(pattern, model));
+                found.map(|model| Sign::Text { what: "GPU", found: model.clone() })
             }
             Asked::GpuVendor(pattern) => {
                 let make = facts.gpu.count.and_then(|_| facts.gpu.make.name());

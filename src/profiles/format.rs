@@ -357,7 +357,72 @@ pub fn fits(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use super::{fits, fits_model};
+
+    #[test]
+    fn a_gpu_model_matches_whole_words() {
+        for (pattern, model) in [
+            ("*H200*", "NVIDIA H200"),
+            ("*H200*", "NVIDIA H200 NVL"),
+            ("*H100*", "NVIDIA H100 80GB HBM3"),
+            ("*A100*80GB*", "NVIDIA A100-SXM4-80GB"),
+            ("*A100*", "A100-SXM4-40GB"),
+            ("*B200", "NVIDIA B200"),
+            ("*GB200*", "NVIDIA GB200"),
+            ("*MI300X*", "AMD Instinct MI300X"),
+            ("NVIDIA*", "NVIDIA GH200 480GB"),
+            ("*H200*", "NVIDIA GH200 with H200"),
+            ("*", "NVIDIA L4"),
+            ("*", ""),
+            ("NVIDIA L4", "NVIDIA L4"),
+            ("* *", "NVIDIA L4"),
+        ] {
+            assert!(fits_model(pattern, model), "{pattern} {model}");
+        }
+        for (pattern, model) in [
+            ("*H200*", "NVIDIA GH200 480GB"),
+            ("*B200*", "NVIDIA GB200"),
+            ("*B200", "NVIDIA GB200"),
+            ("*B300*", "NVIDIA GB300"),
+            ("*B200", "NVIDIA B200 SXM"),
+            ("NVIDIA L4", "NVIDIA L40"),
+            ("*H100*", ""),
+            ("AMD*", "NVIDIA H100"),
+        ] {
+            assert!(!fits_model(pattern, model), "{pattern} {model}");
+        }
+    }
+/// Does the same for the model of a GPU, where a word after `*` matches only the beginning of a word: `*H200*` is an
+/// `NVIDIA H200`, but not an `NVIDIA GH200`.
+pub fn fits_model(pattern: &str, model: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    if !model.starts_with(first) {
+        return false;
+    }
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return model == first;
+    }
+    let is_word = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let begins_word = |at: usize, part: &str| {
+        let before = model.get(..at).and_then(|before| before.chars().next_back());
+        !(is_word(part.chars().next()) && is_word(before))
+    };
+    let mut start = first.len();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        let fits_at = |at: usize| begins_word(at, part) && (!is_last || at + part.len() == model.len());
+        let rest = model.get(start..).unwrap_or_default();
+        let mut found = rest.match_indices(part).map(|(at, _)| start + at);
+        match found.find(|at| fits_at(*at)) {
+            Some(at) => start = at + part.len(),
+            None => return false,
+        }
+    }
+    true
+}
+
 
     #[test]
     fn stars_stand_for_any_text() {

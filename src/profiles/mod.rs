@@ -13,7 +13,7 @@ pub use check::WrongConstant;
 pub(crate) use check::{constant as check_constant, range_of};
 pub use format::{
     AttributeEvidence, Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile,
-    Script, Text, fits,
+    Script, Text, fits, fits_model,
 };
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::fuzz;
