@@ -37,6 +37,10 @@ pub struct Hca {
     /// The vendor and device ID of the PCI function, such as `15b3:101e`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_id: Option<String>,
+    /// Whether the kernel shows the physical function that this PCI function belongs to (`physfn`). In a virtual
+    /// machine, it shows none: [`Hca::is_virtual_function`] also goes by the ID.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_physical_function: bool,
     /// -1 if the firmware does not report it.
     pub numa_node: Option<i32>,
     pub node_type: NodeType,
@@ -52,6 +56,18 @@ pub struct Hca {
     /// The character device through which programs use the HCA.
     pub uverbs: Option<Uverbs>,
     pub ports: Vec<Port>,
+}
+
+/// The IDs of mlx5's virtual functions (`mlx5_core_pci_table` in `drivers/net/ethernet/mellanox/mlx5/core/main.c`,
+/// `MLX5_PCI_DEV_IS_VF`).
+const VIRTUAL_FUNCTIONS: [&str; 8] =
+    ["15b3:1012", "15b3:1014", "15b3:1016", "15b3:1018", "15b3:101a", "15b3:101c", "15b3:101e", "15b3:a2d3"];
+
+impl Hca {
+    /// Returns whether this is a virtual function (SR-IOV), as far as the kernel or its ID shows.
+    pub fn is_virtual_function(&self) -> bool {
+        self.has_physical_function || self.pci_id.as_deref().is_some_and(|id| VIRTUAL_FUNCTIONS.contains(&id))
+    }
 }
 
 /// `node_type` (`drivers/infiniband/core/sysfs.c`, `node_type_show`).
@@ -247,6 +263,8 @@ fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String,
     Hca {
         driver: reader.link_name(format!("{folder}/device/driver")),
         pci_id: pci_address.as_ref().and_then(|_| pci::id(&device)),
+        has_physical_function: pci_address.is_some()
+            && reader.link_name(format!("{folder}/device/physfn")).is_some(),
         pci_address,
         pci_path: reader.resolved(format!("{folder}/device")),
         pci_link: pci::read(&device),
@@ -347,6 +365,31 @@ mod tests {
         let places: Vec<Option<&str>> = found.iter().map(|hca| hca.pci_path.as_deref()).collect();
         assert_eq!(places, [Some(format!("/sys/{device}").as_str()), None]);
         assert_eq!(found[0].pci_address.as_deref(), Some("0000:01:00.0"));
+    }
+
+    #[test]
+    fn a_virtual_function_is_shown_by_the_kernel_or_by_its_id() {
+        let root = FakeRoot::new();
+        for (hca, address, id) in [
+            ("bnxt_re0", "0000:01:00.0", ("0x14e4", "0x1750")),
+            ("bnxt_re1", "0000:01:00.1", ("0x14e4", "0x1819")),
+            ("mlx5_0", "0000:02:00.0", ("0x15b3", "0x1017")),
+            ("mlx5_1", "0000:02:00.1", ("0x15b3", "0x1018")),
+        ] {
+            let device = format!("sys/devices/pci0000:00/{address}");
+            root.file(&format!("{device}/vendor"), id.0);
+            root.file(&format!("{device}/device"), id.1);
+            root.folder(&format!("sys/class/infiniband/{hca}"));
+            root.link(
+                format!("../../../devices/pci0000:00/{address}"),
+                &format!("sys/class/infiniband/{hca}/device"),
+            );
+        }
+        root.link("../0000:01:00.0", "sys/devices/pci0000:00/0000:01:00.1/physfn");
+        let found = read(&root.reader(), &Looked::default());
+        let virtual_ones: Vec<&str> =
+            found.iter().filter(|hca| hca.is_virtual_function()).map(|hca| hca.name.as_str()).collect();
+        assert_eq!(virtual_ones, ["bnxt_re1", "mlx5_1"]);
     }
 
     #[test]

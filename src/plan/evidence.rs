@@ -224,10 +224,13 @@ impl Asked<'_> {
 impl fmt::Display for Asked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let (key, value) = match self {
-            Asked::Hca(HcaEvidence { driver, name, pci }) => {
+            Asked::Hca(HcaEvidence { driver, name, pci, virtual_function }) => {
                 write!(f, "hca = {{ driver = {driver:?}, name = {name:?}")?;
                 if let Some(pci) = pci {
                     write!(f, ", pci = {pci:?}")?;
+                }
+                if let Some(virtual_function) = virtual_function {
+                    write!(f, ", virtual = {virtual_function}")?;
                 }
                 return f.write_str(" }");
             }
@@ -359,6 +362,7 @@ mod tests {
             ("file = \"/etc/site\"", "/etc/site"),
             (
                 "claimed-attribute = { name = \"azure.dra.net/vmSize\", value = \"Standard_ND*\" }",
+            ("hca = { driver = \"mlx5*\", name = \"x\", virtual = true }", "HCA ibp0 (driver mlx5_core)"),
                 "claimed device with azure.dra.net/vmSize = Standard_ND96isr_H100_v5",
             ),
             ("claimed-attribute = { name = \"dra.net/*\" }", "claimed device with dra.net/rdma = true"),
@@ -370,13 +374,15 @@ mod tests {
             let neither = format!("{text}\nnot = [{{ no-hca = true }}, {{ interface = \"eth*\" }}]");
             assert_eq!(held(&host, &neither), None, "{text}");
         }
-        let wrong = "hca = { driver = \"mlx5*\", name = \"x\", pci = \"15b3:1021\" }";
-        assert_eq!(held(&host, wrong), None);
+        for other in ["pci = \"15b3:1021\"", "virtual = false"] {
+            let wrong = format!("hca = {{ driver = \"mlx5*\", name = \"x\", {other} }}");
+            assert_eq!(held(&host, &wrong), None);
+        }
     }
 
     #[test]
     fn a_condition_is_shown_as_a_profile_has_it() {
-        let text = "hca = { driver = \"a\", name = \"b\", pci = \"c\" }\nfile = \"/d\"\nclaimed-attribute = { name = \"f\", value = \"g\" }\nnot = [{ no-hca = true, gpu-model = \"e\" }]";
+        let text = "hca = { driver = \"a\", name = \"b\", pci = \"c\", virtual = true }\nfile = \"/d\"\nclaimed-attribute = { name = \"f\", value = \"g\" }\nnot = [{ no-hca = true, gpu-model = \"e\" }]";
         let shown: Vec<String> = asked(&condition(text)).map(|asked| asked.to_string()).collect();
         assert_eq!(condition(&shown.join("\n")), condition(text));
         assert_eq!(shown.join("\n"), text);

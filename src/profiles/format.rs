@@ -323,6 +323,9 @@ pub struct HcaEvidence {
     /// The vendor and device ID of the PCI function, such as `15b3:101e`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<Text>,
+    /// Whether the HCA is a virtual function.
+    #[serde(default, rename = "virtual", skip_serializing_if = "Option::is_none")]
+    pub virtual_function: Option<bool>,
 }
 
 /// An attribute that a DRA driver sets for a device, such as `azure.dra.net/vmSize`.
@@ -349,6 +352,37 @@ pub fn fits(pattern: &str, text: &str) -> bool {
         }
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Does the same for the model of a GPU, where a word after `*` matches only the beginning of a word: `*H200*` is an
+/// `NVIDIA H200`, but not an `NVIDIA GH200`.
+pub fn fits_model(pattern: &str, model: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    if !model.starts_with(first) {
+        return false;
+    }
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return model == first;
+    }
+    let is_word = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let begins_word = |at: usize, part: &str| {
+        let before = model.get(..at).and_then(|before| before.chars().next_back());
+        !(is_word(part.chars().next()) && is_word(before))
+    };
+    let mut start = first.len();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        let fits_at = |at: usize| begins_word(at, part) && (!is_last || at + part.len() == model.len());
+        let rest = model.get(start..).unwrap_or_default();
+        let mut found = rest.match_indices(part).map(|(at, _)| start + at);
+        match found.find(|at| fits_at(*at)) {
+            Some(at) => start = at + part.len(),
             None => return false,
         }
     }
@@ -392,37 +426,6 @@ mod tests {
             assert!(!fits_model(pattern, model), "{pattern} {model}");
         }
     }
-/// Does the same for the model of a GPU, where a word after `*` matches only the beginning of a word: `*H200*` is an
-/// `NVIDIA H200`, but not an `NVIDIA GH200`.
-pub fn fits_model(pattern: &str, model: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    if !model.starts_with(first) {
-        return false;
-    }
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return model == first;
-    }
-    let is_word = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let begins_word = |at: usize, part: &str| {
-        let before = model.get(..at).and_then(|before| before.chars().next_back());
-        !(is_word(part.chars().next()) && is_word(before))
-    };
-    let mut start = first.len();
-    while let Some(part) = parts.next() {
-        let is_last = parts.peek().is_none();
-        let fits_at = |at: usize| begins_word(at, part) && (!is_last || at + part.len() == model.len());
-        let rest = model.get(start..).unwrap_or_default();
-        let mut found = rest.match_indices(part).map(|(at, _)| start + at);
-        match found.find(|at| fits_at(*at)) {
-            Some(at) => start = at + part.len(),
-            None => return false,
-        }
-    }
-    true
-}
-
 
     #[test]
     fn stars_stand_for_any_text() {

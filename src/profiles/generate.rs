@@ -219,5 +219,5 @@ structure!(Condition {
     claimed_attribute,
     not,
 });
-structure!(HcaEvidence { driver, name, pci });
+structure!(HcaEvidence { driver, name, pci, virtual_function });
 structure!(AttributeEvidence { name, value });
