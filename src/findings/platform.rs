@@ -15,11 +15,19 @@ pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) 
     let Context { facts, profile, .. } = context;
     let mut findings = Vec::new();
     findings.extend(cards(facts, profile));
-    for name in &profile.constraints.interfaces_up {
-        // If the fabric's own interface is missing, `no-fabric` reports it.
-        let is_fabric = profile.fabric == Some(profiles::Fabric::Interface(name.clone()));
-        if !is_fabric || fabric.is_there() {
-            findings.extend(interface_up(facts, profile, name));
+    match &profile.fabric {
+        Some(profiles::Fabric::PluginOverInterfaces(_)) => {
+            // If the plugin has no interface at all, `no-usable-hca` reports it.
+            findings.extend(interfaces_of_plugin(facts, profile).filter(|_| fabric.is_there()));
+        }
+        of_profile => {
+            for name in &profile.constraints.interfaces_up {
+                // If the fabric's own interface is missing, `no-fabric` reports it.
+                let is_fabric = *of_profile == Some(profiles::Fabric::Interface(name.clone()));
+                if !is_fabric || fabric.is_there() {
+                    findings.extend(interface_up(facts, profile, name));
+                }
+            }
         }
     }
     findings.extend(nics(context, ports).or_else(|| nics_of_gpus(facts, ports, profile)));
@@ -105,6 +113,31 @@ fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding>
         Some(hint) => finding.with_fix(hint.clone()),
         None => finding,
     })
+}
+
+/// Reports the interfaces that a net plugin needs and cannot use, in one finding.
+fn interfaces_of_plugin(facts: &Facts, profile: &Profile) -> Option<Finding> {
+    let wanted = &profile.constraints.interfaces_up;
+    let unusable = wanted.iter().filter_map(|name| Some((name.as_str(), interface::obstacle(facts, name)?)));
+    let (names, obstacles): (Vec<&str>, Vec<_>) = unusable.unzip();
+    if names.is_empty() {
+        return None;
+    }
+    let all: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let why: Vec<String> =
+        names.iter().zip(obstacles).map(|(name, obstacle)| format!("{name} {obstacle}")).collect();
+    let message = format!(
+        "The net plugin of profile {} uses {}, but {}: the job has {} of {} NICs.",
+        profile.name,
+        condensed(&all),
+        why.join(", "),
+        wanted.len() - names.len(),
+        wanted.len()
+    );
+    let finding = Finding::warning(Id::InterfaceMissing, message).about_interfaces(all);
+    Some(finding.with_fix(
+        "Give the container all of the machine's networks (in Kubernetes, the Pod's annotation for its interfaces), and check on the node that each NIC is up.",
+    ))
 }
 
 fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
