@@ -25,7 +25,7 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
         !ports.is_empty() && reasons.all(is)
     };
     if let NoRdmaReason::OtherNamespace(node) = why {
-        return vec![elsewhere(node)];
+        return if asks_for_tcp(context) { Vec::new() } else { vec![elsewhere(node)] };
     }
     let turned_off =
         ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(SkipReason::TurnedOff { .. })));
@@ -116,6 +116,12 @@ fn elsewhere(node: &str) -> Finding {
     let message = format!(
         "/dev/infiniband/{node} exists, but its RDMA device is in another network namespace (`rdma system` of the node: netns exclusive): no library can open the device, and the job will run on TCP."
     );
+/// Returns whether the user keeps NCCL from all RDMA devices.
+fn asks_for_tcp(context: &Context) -> bool {
+    let is_socket = |setting: &UserSetting| setting.value.eq_ignore_ascii_case("Socket");
+    context.user.ib_disabled().is_some() || context.user.get("NCCL_NET").is_some_and(is_socket)
+}
+
     Finding::error(Id::RdmaNamespace, message).with_fix(
         "Move the RDMA device into the container along with its interface. Kubernetes: add the RDMA CNI plugin (rdma) to the network's chain, or use a DRA driver such as DRANET. Docker: `rdma dev set NAME netns PID` on the node. Or let all containers see it: `rdma system set netns shared` on the node, before it has containers.",
     )
