@@ -202,7 +202,7 @@ pub enum Need {
 /// Reads everything. On a host without RDMA, reads the network and the image only if they are needed: `need`
 /// decides that from the settings, the platform, the GPUs, and the names of the network devices. Never fails;
 /// see [`Facts::unreadable`].
-pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> Facts {
+pub fn read(sources: Sources, need_of: impl Fn(&Facts, &[String]) -> Need) -> Facts {
     let reader = Reader::new(sources.root);
     let may_have_rdma = rdma::may_be_there(&reader);
     let gpu = gpu::read(&reader, may_have_rdma);
@@ -220,17 +220,22 @@ pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> F
         conf_files: there,
         conf_lines: odd,
         platform: platform::read(&reader, sources.start, sources.is_marker, sources.files),
+        dmi: dmi::read(&reader),
         gpu,
         ..Facts::default()
     };
     let devices = if may_have_rdma { None } else { net::devices(&reader) };
-    let need = devices.map(|devices| need(&known, &devices));
+    let mut need = devices.map(|devices| need_of(&known, &devices));
     let net = match need {
         Some(Need::Nothing) => net::Net::default(),
         _ => net::read(&reader, (sources.addresses)(), sources.routing),
     };
     let looked = rdma::Looked::for_gids(&net, highest_gid_index(&known, sources.start.environment));
     let mut rdma = rdma::read(&reader, &looked);
+    // The driver of RDMA is loaded, but has no device for this container.
+    if rdma.is_empty() && need.is_none() {
+        need = net::devices(&reader).map(|devices| need_of(&known, &devices));
+    }
     let alone = if rdma.is_empty() { rdma_namespace::node_alone(&reader, sources.rdma_mode) } else { None };
     let rdma_elsewhere = alone.and_then(|(node, is_elsewhere)| {
         if !is_elsewhere {
@@ -271,7 +276,6 @@ pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> F
         // A command such as `plan` does not forward signals.
         parent: sources.start.command.and_then(|_| parent::read(&reader, sources.start.keeper)),
         shm: shm::read(&reader),
-        dmi: dmi::read(&reader),
         dra: dra::read(&reader),
         given: given::read(&reader, environment),
         unreadable: reader.into_unreadable(),

@@ -51,7 +51,8 @@ ids! {
     /// There are RDMA devices, but none of their ports can be used.
     NoUsableHca = "no-usable-hca", "Check the lines `skip` of the report, and the other findings: they say what is wrong with each port.";
     /// The job has several nodes with GPUs, and this container has no RDMA device, so NCCL
-    /// runs on TCP between the nodes.
+    /// runs on TCP between the nodes. Or the firmware shows a machine with EFA devices, the image has
+    /// their net plugin, and this container was given none of them.
     NoRdma = "no-rdma", "Request the RDMA devices: the resource of the RDMA device plugin in Kubernetes, `--device /dev/infiniband` in Docker. If the nodes have no RDMA, set `NCCL_NET=Socket`, which requests TCP.";
     /// The container has the uverbs node of an RDMA device, but the device itself is in another
     /// network namespace: the node's RDMA subsystem is in exclusive mode.

@@ -1,5 +1,7 @@
 //! Whether there is a fabric for the job, and if not, why.
 
+use std::path::Path;
+
 use crate::fabric::{Candidate, SkipReason, Verdict};
 use crate::facts::Facts;
 use crate::facts::settings::UserSetting;
@@ -49,7 +51,10 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
         return vec![
             Finding::warning(Id::NotAllotted, "The host has RDMA devices, but none is allotted to this container: the job will run on TCP.")
                 .about_ports(ports.iter().map(Candidate::name))
-                .with_fix("Request RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband."),
+                .with_fix(match &profile.hint {
+                    Some(hint) => format!("{hint} Docker: --device /dev/infiniband."),
+                    None => "Request RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband.".to_owned(),
+                }),
         ];
     }
     let not_selected =
@@ -111,17 +116,17 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
     }]
 }
 
-/// Reports a device that the container was given but cannot use.
-fn elsewhere(node: &str) -> Finding {
-    let message = format!(
-        "/dev/infiniband/{node} exists, but its RDMA device is in another network namespace (`rdma system` of the node: netns exclusive): no library can open the device, and the job will run on TCP."
-    );
 /// Returns whether the user keeps NCCL from all RDMA devices.
 fn asks_for_tcp(context: &Context) -> bool {
     let is_socket = |setting: &UserSetting| setting.value.eq_ignore_ascii_case("Socket");
     context.user.ib_disabled().is_some() || context.user.get("NCCL_NET").is_some_and(is_socket)
 }
 
+/// Reports a device that the container was given but cannot use.
+fn elsewhere(node: &str) -> Finding {
+    let message = format!(
+        "/dev/infiniband/{node} exists, but its RDMA device is in another network namespace (`rdma system` of the node: netns exclusive): no library can open the device, and the job will run on TCP."
+    );
     Finding::error(Id::RdmaNamespace, message).with_fix(
         "Move the RDMA device into the container along with its interface. Kubernetes: add the RDMA CNI plugin (rdma) to the network's chain, or use a DRA driver such as DRANET. Docker: `rdma dev set NAME netns PID` on the node. Or let all containers see it: `rdma system set netns shared` on the node, before it has containers.",
     )
@@ -164,6 +169,24 @@ fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
     Some(Finding::warning(Id::NoRdma, message).with_fix(format!(
         "{REQUEST} If these nodes have no RDMA, set NCCL_NET=Socket: it requests TCP and silences this warning."
     )))
+}
+
+/// Reports a machine with devices for a net plugin that the image has, none of which this container was given.
+pub(super) fn devices_missing(
+    profile: &str,
+    hint: Option<&str>,
+    (product, nics): (&str, u32),
+    plugin: &Path,
+) -> Finding {
+    let message = format!(
+        "{product} has {} (profile {profile}), and the image has the net plugin for them ({}), but this container was given none of them: a job of several nodes will run on TCP.",
+        counted(nics as usize, "RDMA NIC"),
+        plugin.display(),
+    );
+    let hint = hint.unwrap_or("Request the devices for the container.");
+    Finding::warning(Id::NoRdma, message).with_fix(format!(
+        "{hint} Docker: --device /dev/infiniband. If the job is to use TCP, set NCCL_NET=Socket: it requests TCP and silences this finding."
+    ))
 }
 
 const REQUEST: &str = "Request the node's RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband.";

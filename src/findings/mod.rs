@@ -59,7 +59,10 @@ mod wireless;
 
 use crate::fabric::Candidate;
 use crate::fabric::own_interface::Index;
-use crate::finding::Finding;
+use crate::finding::{Finding, Id};
+use crate::libraries::nccl::devices::LIST;
+use crate::libraries::nccl::gid::INDEX;
+use crate::plan::interface::VARIABLE;
 use crate::plan::remark::Remark;
 use crate::plan::{Decided, Plan};
 
@@ -72,7 +75,10 @@ pub fn add(decided: Decided) -> Plan {
     for remark in remarks {
         findings.push(of_remark(&decided, remark));
     }
-    findings.extend(fabric::findings(&context, plan, ports));
+    // A remark may already say which devices are missing.
+    let is_told = findings.iter().any(|finding| finding.id == Id::NoRdma);
+    let of_fabric = fabric::findings(&context, plan, ports).into_iter();
+    findings.extend(of_fabric.filter(|finding| !is_told || finding.id != Id::NoRdma));
     let of_nvswitches = nvswitch::of_nvswitches(facts, ports);
     findings.extend(nvswitch::findings(&context, ports));
     findings.extend(ports::findings(plan.library, ports, &of_nvswitches));
@@ -87,13 +93,13 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(platform::findings(&context, ports, &plan.fabric));
     findings.extend(given::findings(facts, ports));
     findings.extend(platform::equal_profiles(plan));
+    findings.extend(profile_names::findings(plan.library, profile));
     findings.extend(script::finding(&context));
     findings.extend(platform::overridden(&context));
     findings.extend(values::findings(facts, user, plan, profile));
     findings.extend(gid_changed::finding(&decided));
     findings.extend(libraries::findings(&decided));
     findings.extend(master::finding(facts));
-    findings.extend(profile_names::findings(plan.library, profile));
     findings.extend(image::findings(facts, user, plan));
     findings.extend(hang::finding(facts, user));
     findings.extend(failover::finding(plan));
@@ -122,6 +128,9 @@ fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
         Remark::DefaultRouteRails(kept) => hcas::rails(kept),
         Remark::PlatformValueWrong { variable, source, value, wrong } => {
             platform::value_wrong(&profile.name, variable, (source, value), wrong)
+        }
+        Remark::DevicesMissing { profile, hint, product, nics, plugin } => {
+            fabric::devices_missing(profile, hint.as_deref(), (product, *nics), plugin)
         }
         Remark::TooManyHcas { usable, most } => hcas::too_many(library, user.version(), *usable, *most),
         Remark::PublishedHcasDiffer(published) => hcas::published_differ(&profile.name, published),

@@ -142,7 +142,7 @@ fn live(
     start: Start,
     image_in_any_case: bool,
     scope: ImageScope,
-    need: impl FnOnce(&Facts, &[String]) -> Need,
+    need: impl Fn(&Facts, &[String]) -> Need,
 ) -> Facts {
     let sources = Sources {
         root: Path::new("/"),

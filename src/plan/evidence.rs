@@ -291,7 +291,14 @@ fn is_such(hca: &Hca, wanted: &HcaEvidence) -> bool {
         Some(driver) => fits(&wanted.driver, driver),
         None => fits(&wanted.name, &hca.name),
     };
-    is_of_driver && wanted.pci.as_ref().is_none_or(|pattern| has_id(pattern))
+    is_of_driver
+        && wanted.pci.as_ref().is_none_or(|pattern| has_id(pattern))
+        && wanted.virtual_function.is_none_or(|wanted| hca.is_virtual_function() == wanted)
+}
+
+/// Returns whether a condition asks for an HCA such as this one.
+pub(super) fn is_hca_of(condition: &Condition, hca: &Hca) -> bool {
+    condition.hca.as_ref().is_some_and(|wanted| is_such(hca, wanted))
 }
 
 fn matching_hcas(facts: &Facts, is_it: impl Fn(&Hca) -> bool) -> Option<Sign> {
@@ -355,6 +362,7 @@ mod tests {
         for (text, sign) in [
             ("hca-name = \"ibp0\"", "HCA ibp0 (driver mlx5_core)"),
             ("hca = { driver = \"mlx5*\", name = \"x\", pci = \"15b3:*\" }", "HCA ibp0 (driver mlx5_core)"),
+            ("hca = { driver = \"mlx5*\", name = \"x\", virtual = true }", "HCA ibp0 (driver mlx5_core)"),
             ("interface-driver = \"gve\"", "interface eth0 (driver gve)"),
             ("dmi-asset-tag = \"OracleCloud.com\"", "DMI asset tag OracleCloud.com"),
             ("gpu-vendor = \"amd\"", "GPU vendor amd"),
@@ -362,7 +370,6 @@ mod tests {
             ("file = \"/etc/site\"", "/etc/site"),
             (
                 "claimed-attribute = { name = \"azure.dra.net/vmSize\", value = \"Standard_ND*\" }",
-            ("hca = { driver = \"mlx5*\", name = \"x\", virtual = true }", "HCA ibp0 (driver mlx5_core)"),
                 "claimed device with azure.dra.net/vmSize = Standard_ND96isr_H100_v5",
             ),
             ("claimed-attribute = { name = \"dra.net/*\" }", "claimed device with dra.net/rdma = true"),

@@ -210,6 +210,10 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     let gid = gid::choose(&context, &mut ports, &mut notes);
     let fabric = fabric::find(&context, &ports);
 
+    if options.profile == ProfileOption::Auto && !fabric.is_there() {
+        notes.remarks.extend(profile::devices_missing(facts, profiles, &user));
+    }
+
     let mut proposals = Vec::from_iter(hcas::propose_off(&context, &ports, &fabric));
     // Without RDMA and without a known platform, the plan decides only the interface, for a job that uses
     // TCP.

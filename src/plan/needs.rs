@@ -15,6 +15,7 @@ pub fn need(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Op
     if !facts.rdma.is_empty()
         || User::new(facts, options).get("NCCL_SOCKET_IFNAME").is_some()
         || may_have_profile(facts, devices, profiles, options)
+        || is_of_plugin(facts, profiles, options)
     {
         return Need::NetworkAndImage;
     }
@@ -24,6 +25,13 @@ pub fn need(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Op
         Some(over_tcp::Nodes::PerhapsSeveral) if options.profile != ProfileOption::None => Need::Network,
         Some(over_tcp::Nodes::PerhapsSeveral) | None => Need::Nothing,
     }
+}
+
+/// Returns whether the firmware shows a machine with devices for a net plugin, which the image may contain.
+fn is_of_plugin(facts: &Facts, profiles: &Profiles, options: &Options) -> bool {
+    options.profile == ProfileOption::Auto
+        && over_tcp::nodes(facts).is_some()
+        && super::profile::of_instance(facts, profiles).is_some()
 }
 
 /// Returns whether a profile may fit, judging by the names of the network devices.
@@ -108,6 +116,19 @@ mod tests {
             assert_eq!(need(&with_gpu(nodes), &usual, ProfileOption::Auto), auto, "{nodes:?}");
             assert_eq!(need(&with_gpu(nodes), &usual, ProfileOption::None), none, "{nodes:?}");
         }
+    }
+
+    #[test]
+    fn an_instance_with_devices_for_a_plugin_needs_the_image() {
+        let on_ec2 = |product: &str, gpus: Option<u32>| {
+            let mut facts = Facts { gpu: Gpus { count: gpus, ..Gpus::default() }, ..Facts::default() };
+            facts.dmi.vendor = Some("Amazon EC2".to_owned());
+            facts.dmi.product = Some(product.to_owned());
+            need(&facts, &["lo", "eth0"], ProfileOption::Auto)
+        };
+        assert_eq!(on_ec2("p5.48xlarge", Some(8)), Need::NetworkAndImage);
+        assert_eq!(on_ec2("p5.48xlarge", None), Need::Nothing);
+        assert_eq!(on_ec2("g6.xlarge", Some(1)), Need::Network);
     }
 
     #[test]

@@ -4,10 +4,13 @@ use serde::Serialize;
 
 use super::remark::Remark;
 use super::rule::Sign;
-use super::{Options, ProfileOption, evidence, no_profile};
+use super::{Options, ProfileOption, User, evidence, no_profile, over_tcp};
 use crate::fabric::Candidate;
 use crate::facts::Facts;
+use crate::facts::rdma::Hca;
 use crate::facts::secret::shown;
+use crate::facts::settings::UserSetting;
+use crate::libraries::nccl::{installed, network};
 use crate::profiles::{self, Outline, Profile, Profiles, WrongConstant};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -89,6 +92,39 @@ fn by_evidence<'a>(
     }
     let (best, signs) = best?;
     Some((profiles.get(&best.name)?, signs, equals))
+}
+
+/// The vendor in the firmware of the only cloud whose firmware also has the instance type.
+const NAMES_INSTANCES: &str = "Amazon EC2";
+
+/// Returns the profile that publishes how many devices for a net plugin this type of instance has, and the number.
+pub(crate) fn of_instance<'a>(facts: &Facts, profiles: &'a Profiles) -> Option<(&'a Profile, u32)> {
+    // To ask a profile takes time, because all of them have to be created in full.
+    facts.dmi.vendor.as_deref().filter(|vendor| *vendor == NAMES_INSTANCES)?;
+    let product = facts.dmi.product.as_deref()?;
+    let mut of_plugins = profiles.iter().filter(|profile| profile.fabric == Some(profiles::Fabric::Plugin));
+    of_plugins.find_map(|profile| Some((profile, *profile.constraints.nics.get(product)?)))
+}
+
+/// Returns a remark if the machine has devices for a net plugin, the image has the plugin, and the container has none
+/// of the devices. A user who names another network wants none.
+pub(super) fn devices_missing(facts: &Facts, profiles: &Profiles, user: &User) -> Option<Remark> {
+    over_tcp::nodes(facts)?;
+    let (profile, nics) = of_instance(facts, profiles)?;
+    let is_one = |hca: &Hca| profile.evidence.iter().any(|condition| evidence::is_hca_of(condition, hca));
+    let names_other = |setting: &UserSetting| network::is_built_in(&setting.value);
+    if facts.rdma.iter().any(is_one) || user.get(network::VARIABLE).is_some_and(names_other) {
+        return None;
+    }
+    let plugins = &installed::image(facts)?.net_plugins;
+    let plugin = plugins.iter().find(|plugin| network::is_of_aws(&plugin.path.display().to_string()))?;
+    Some(Remark::DevicesMissing {
+        profile: profile.name.clone(),
+        hint: profile.hint.clone(),
+        product: facts.dmi.product.clone().unwrap_or_default(),
+        nics,
+        plugin: plugin.path.clone(),
+    })
 }
 
 /// Returns the profile with the constants that count on this host alone, and those that the platform's own

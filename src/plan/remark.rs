@@ -1,5 +1,7 @@
 //! What the decision has shown besides the settings, as data. The texts are in `crate::findings`.
 
+use std::path::PathBuf;
+
 use crate::fabric::KeptRails;
 use crate::fabric::interface::InterfaceChoice;
 use crate::profiles::WrongConstant;
@@ -31,6 +33,9 @@ pub enum Remark {
     PublishedGidDiffers { published: String, instead: Instead },
     /// The platform's variable `source` holds what `variable` cannot be.
     PlatformValueWrong { variable: String, source: String, value: String, wrong: WrongConstant },
+    /// The firmware shows an instance with this many devices for a net plugin, the image has the plugin at this path,
+    /// and the container has no such device.
+    DevicesMissing { profile: String, hint: Option<String>, product: String, nics: u32, plugin: PathBuf },
     /// More ports than this release takes.
     TooManyHcas { usable: usize, most: usize },
     /// The published list of HCAs does not select exactly the HCAs to use.

@@ -9,7 +9,9 @@ pub(crate) const VARIABLE: &str = "NCCL_NET";
 
 /// The name of NCCL's own transport for InfiniBand and RoCE (`src/transport/net_ib.cc`).
 const OWN: &str = "IB";
-const OF_AWS: &str = "AWS Libfabric";
+pub(crate) const OF_AWS: &str = "AWS Libfabric";
+/// The name in later releases of the same plugin.
+const OF_AWS_SINCE: &str = "Libfabric";
 const OF_GOOGLE: &str = "gIB";
 const OF_AMD: &str = "RCCL-ANP";
 
@@ -37,17 +39,44 @@ pub(crate) fn name(transport: &Transport) -> Option<&'static str> {
 /// several of them, so no name is certain.
 fn of_plugin(file: &str) -> Option<&'static str> {
     let name = Path::new(file).file_name()?.to_str()?;
-    let is_below = |folder: &str| file.starts_with(folder);
-    let is_of_aws = ["libnccl-net-ofi", "libnccl-net-aws-ofi"].iter().any(|start| name.starts_with(start))
-        || is_below("/opt/amazon/ofi-nccl/")
-        || is_below("/opt/aws-ofi-nccl/");
-    if is_of_aws {
+    if is_of_aws(file) {
         Some(OF_AWS)
-    } else if is_below("/usr/local/gib/") {
+    } else if file.starts_with("/usr/local/gib/") {
         Some(OF_GOOGLE)
     } else {
         name.starts_with("librccl-anp").then_some(OF_AMD)
     }
+}
+
+/// Returns whether this is the file of aws-ofi-nccl, by its name or AWS's directories for it.
+#[must_use]
+pub(crate) fn is_of_aws(file: &str) -> bool {
+    let name = Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    ["libnccl-net-ofi", "libnccl-net-aws-ofi"].iter().any(|start| name.starts_with(start))
+        || ["/opt/amazon/ofi-nccl/", "/opt/aws-ofi-nccl/"].iter().any(|folder| file.starts_with(folder))
+}
+
+/// Returns whether this is the name of one of NCCL's own transports.
+#[must_use]
+pub(crate) fn is_built_in(wanted: &str) -> bool {
+    [OWN, "Socket"].iter().any(|name| wanted.eq_ignore_ascii_case(name))
+}
+
+/// Returns whether the text is the name of a plugin's network, which belongs in `NCCL_NET`.
+#[must_use]
+pub(crate) fn is_of_some_plugin(wanted: &str) -> bool {
+    let mut names = NAMES.iter().filter(|name| **name != OWN).chain([&OF_AWS_SINCE]);
+    names.any(|name| wanted.eq_ignore_ascii_case(name))
+}
+
+/// Returns whether NCCL, with this plugin, finds no network of the wanted name. This is known of aws-ofi-nccl alone.
+#[must_use]
+pub(crate) fn is_other(file: &str, wanted: &str) -> bool {
+    // See `of_plugin`: later releases also accept a text that contains the earlier name.
+    let is_name = wanted.eq_ignore_ascii_case(OF_AWS_SINCE)
+        || wanted.contains(OF_AWS)
+        || wanted.eq_ignore_ascii_case(OF_AWS);
+    is_of_aws(file) && !wanted.is_empty() && !is_name
 }
 
 #[cfg(test)]
@@ -70,6 +99,13 @@ mod tests {
                 |found| Transport::Plugin { file: file.to_owned(), found, otherwise: otherwise.clone() };
             assert_eq!((super::name(&plugin(true)), super::name(&plugin(false))), (name, None), "{file}");
         }
+        let file = "/opt/amazon/ofi-nccl/lib/libnccl-net.so";
+        for (wanted, is_other) in
+            [("ofi", true), ("AWS Libfabric", false), ("libfabric", false), ("", false), ("efa", true)]
+        {
+            assert_eq!(super::is_other(file, wanted), is_other, "{wanted}");
+        }
+        assert!(!is_other("/usr/lib/libnccl-net.so", "ofi"), "its name is unknown");
         assert_eq!(name(&Transport::Verbs(Vec::new())), Some("IB"));
         let tcp = Transport::Sockets { why: String::new(), interfaces: Vec::new() };
         assert_eq!((name(&tcp), name(&Transport::Fails(String::new()))), (None, None));
