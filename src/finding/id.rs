@@ -234,7 +234,7 @@ ids! {
     /// fills in and predicts applies only without it.
     EnvPlugin = "env-plugin", "If the plugin is intended, no action is needed. `NCCL_ENV_PLUGIN=none` disables it.";
     /// The devices need a net plugin, and NCCL will load none, so the job runs on TCP.
-    NoPlugin = "no-plugin", "Install the plugin in the image (aws-ofi-nccl for EFA), or remove the variable that keeps NCCL from loading it.";
+    NoPlugin = "no-plugin", "Install the plugin in the image (aws-ofi-nccl for EFA), name it in `NCCL_NET_PLUGIN` if its file is not libnccl-net.so, or remove the variable that keeps NCCL from loading it.";
     /// NCCL 2.19 and 2.20 load a tuner only if `NCCL_TUNER_PLUGIN` names it. The image has the tuner of
     /// aws-ofi-nccl, and nothing names it.
     TunerNotNamed = "tuner-not-named", "Set `NCCL_TUNER_PLUGIN=libnccl-ofi-tuner.so`, or use NCCL 2.21 or later.";
@@ -353,7 +353,7 @@ ids! {
     // Variables and files of the user.
 
     /// `NCCL_NET` names a network that NCCL will not find here, so NCCL will fail.
-    NoNetwork = "no-network", "Remove `NCCL_NET`, or name `IB`, `Socket`, or the network of a net plugin in the image. If it is `IB`, the other findings say why no HCA can be used.";
+    NoNetwork = "no-network", "Remove `NCCL_NET`, or name `IB`, `Socket`, or the network of a net plugin in the image. If it is `IB`, the other findings say why no HCA can be used; on EFA, it is `AWS Libfabric`.";
     /// `NCCL_NET` makes the job run on TCP although there are usable HCAs.
     RunsOnTcp = "runs-on-tcp", "Remove `NCCL_NET`, unless this is intended.";
     /// A variable (`NCCL_NET`, `NCCL_GRAPH_FILE`, `NCCL_NET_PLUGIN`) is set but empty, which NCCL

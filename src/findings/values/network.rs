@@ -1,22 +1,24 @@
 //! `NCCL_NET`, `NCCL_DEBUG`, and a job that would run without RDMA.
 
-use super::{Subject, conf_file, shown};
+use super::{Subject, conf_file, costs, plugin, shown};
+use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::predict::Transport;
+use crate::libraries::nccl::predict::{Transport, net_plugin};
 use crate::libraries::nccl::version::REWROTE_PARSERS;
+use crate::libraries::nccl::{installed, network};
 use crate::plan::Fabric;
 use crate::profiles::Profile;
 
 pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(network(subject, profile));
+    findings.extend(unknown_network(subject, profile));
     findings.extend(fallback(subject));
     findings.extend(debug(subject));
     findings
 }
 
 /// Reports that `NCCL_NET` names a network that NCCL will not find.
-fn network(subject: &Subject, profile: &Profile) -> Option<Finding> {
+fn unknown_network(subject: &Subject, profile: &Profile) -> Option<Finding> {
     let setting = subject.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
     let message = match subject.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Fails(message)) => message,
@@ -27,6 +29,7 @@ fn network(subject: &Subject, profile: &Profile) -> Option<Finding> {
     let of_platform = profile.hint.as_deref().filter(|_| profile.script.is_some());
     let library = subject.library();
     let fix = match (setting.value.eq_ignore_ascii_case("IB"), of_platform) {
+        _ if costs::has_efa(subject) => fix_on_efa(subject, setting, profile),
         (true, _) => format!(
             "Check why {library} cannot use any HCA here (see the other findings). NCCL_NET=IB only turns the silent use of TCP into an error."
         ),
@@ -42,6 +45,27 @@ fn network(subject: &Subject, profile: &Profile) -> Option<Finding> {
             .about_variables(["NCCL_NET"])
             .with_fix(fix),
     )
+}
+
+/// Returns what to do about a name that is not that of the plugin for EFA.
+fn fix_on_efa(subject: &Subject, setting: &UserSetting, profile: &Profile) -> String {
+    let (library, name) = (subject.library(), network::OF_AWS);
+    let get = |variable: &str| match variable {
+        network::VARIABLE => None,
+        _ => subject.user.get(variable).map(|setting| setting.value.as_str()),
+    };
+    let is_found = net_plugin(subject.facts, &get, subject.version()).is_some();
+    if let Some(image) = installed::image(subject.facts).filter(|_| !is_found) {
+        return plugin::get(subject, image, profile);
+    }
+    match network::is_built_in(&setting.value) {
+        true => format!(
+            "Remove NCCL_NET, or set it to {name:?}: {library}'s own transport cannot use EFA, and the net plugin can."
+        ),
+        false => format!(
+            "Remove NCCL_NET, or set it to {name:?}, which is what the plugin calls its network. The name of its file (ofi for libnccl-net-ofi.so) belongs in NCCL_NET_PLUGIN."
+        ),
+    }
 }
 
 /// Reports that HCAs are usable, but the user's `NCCL_NET` keeps NCCL from using them. (Other findings report

@@ -6,7 +6,7 @@ use crate::image::Image;
 use crate::image::library::{Library, LibraryFamily, LibraryPath, MissingLibrary};
 use crate::libraries::nccl::plugin::VARIABLE;
 use crate::libraries::nccl::predict::{PortUse, Transport};
-use crate::libraries::nccl::{installed, plugin};
+use crate::libraries::nccl::{installed, network, plugin};
 use crate::plan::Fabric;
 use crate::profiles::{self, Profile};
 
@@ -18,12 +18,12 @@ pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
     let waits_for_script =
         profile.script.as_ref().is_some_and(|script| subject.user.get(&script.sets).is_none());
     let needed = || needed(subject, image, profile).filter(|_| !waits_for_script);
-    let finding = named(subject, image).or_else(needed);
+    let finding = named(subject, image, profile).or_else(needed);
     let instead = if needs_plugin(subject) { taken_instead(subject) } else { Vec::new() };
     finding.map(|finding| finding.about_ports(instead)).into_iter().collect()
 }
 
-fn named(subject: &Subject, image: &Image) -> Option<Finding> {
+fn named(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding> {
     let setting = subject.user.get(VARIABLE).filter(|setting| !setting.value.is_empty())?;
     if setting.value.eq_ignore_ascii_case("none") || plugin::is_static(&setting.value) {
         return None;
@@ -57,9 +57,22 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     };
     let fix =
         unloadable_plugin.map(|unloadable_plugin| unloadable_plugin.fix(image)).or_else(|| elsewhere(image));
-    Some(finding.about_variables([VARIABLE]).with_fix(fix.unwrap_or_else(|| {
-        format!("Install the plugin in the image, or remove {VARIABLE} (or set it to none).")
-    })))
+    // The name of a network is not the name of a file.
+    let is_network = network::is_of_some_plugin(&setting.value);
+    let fix = match fix {
+        None if is_network => format!(
+            "Remove {VARIABLE}: it names a file, such as ofi for libnccl-net-ofi.so, and {} is the name of a network, which belongs in NCCL_NET.",
+            setting.value
+        ),
+        fix => fix.unwrap_or_else(|| match needs_plugin(subject) {
+            true => match installed::plugin(subject.facts, plugin::DEFAULT) {
+                Some(file) => format!("Remove {VARIABLE}: {} then loads {file}.", subject.library()),
+                None => get(subject, image, profile),
+            },
+            false => format!("Install the plugin in the image, or remove {VARIABLE} (or set it to none)."),
+        }),
+    };
+    Some(finding.about_variables([VARIABLE]).with_fix(fix))
 }
 
 /// Reports devices that NCCL's own transports cannot use, such as EFA.
@@ -106,8 +119,28 @@ fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding
                 consequence(subject)
             ),
         )
-        .with_fix(elsewhere(image).unwrap_or_else(|| install(profile))),
+        .with_fix(get(subject, image, profile)),
     )
+}
+
+/// Returns how NCCL gets the plugin that the devices need.
+pub(super) fn get(subject: &Subject, image: &Image, profile: &Profile) -> String {
+    by_name(subject, image).or_else(|| elsewhere(image)).unwrap_or_else(|| install(profile))
+}
+
+/// Returns the fix if the dynamic loader finds the plugin, but not under the name that NCCL tries without a variable.
+fn by_name(subject: &Subject, image: &Image) -> Option<String> {
+    let named = |library: &Library| {
+        let mut names = library.loads_as.iter().filter(|_| library.missing.is_empty());
+        names.find_map(|name| name.strip_prefix("libnccl-net-")?.strip_suffix(".so").map(str::to_owned))
+    };
+    let (library, name) = image.net_plugins.iter().find_map(|library| Some((library, named(library)?)))?;
+    Some(format!(
+        "Set {VARIABLE}={name}: the plugin is {}, and without the variable, {} tries only {}.",
+        library.path.display(),
+        subject.library(),
+        plugin::DEFAULT
+    ))
 }
 
 /// Returns how to get the plugin into the container, in the platform's words if it has its own plugin.

@@ -9,7 +9,7 @@ use super::interfaces::{self, Endpoint};
 use super::libibverbs::{self, Libibverbs};
 use super::number::integer;
 use super::version::{LISTS_PLUGINS, READS_GIDS_FIRST, Version};
-use super::{env_plugin, gid, plugin};
+use super::{env_plugin, gid, network, plugin};
 use crate::fabric::needs_own_library;
 use crate::facts::Facts;
 use crate::facts::gid::Gid;
@@ -190,13 +190,14 @@ pub fn net_plugin<'a>(
     get: &impl Fn(&str) -> Option<&'a str>,
     version: Version,
 ) -> Option<String> {
-    // The built-in transports have these names; any other name is the plugin's own.
-    let is_built_in = |wanted: &str| ["IB", "Socket"].iter().any(|name| wanted.eq_ignore_ascii_case(name));
-    if get("NCCL_NET").is_some_and(is_built_in) {
+    // Any name but those of the built-in transports is a plugin's own.
+    let wanted = get(network::VARIABLE);
+    if wanted.is_some_and(network::is_built_in) {
         return None;
     }
     let files = plugin::files(get("NCCL_NET_PLUGIN"), version);
-    files.iter().flatten().find_map(|name| installed::plugin(facts, name))
+    let found = files.iter().flatten().find_map(|name| installed::plugin(facts, name))?;
+    (!wanted.is_some_and(|wanted| network::is_other(&found, wanted))).then_some(found)
 }
 
 /// Returns which of NCCL's own transports carries the traffic.
