@@ -79,7 +79,7 @@ fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRout
 /// Returns the link layer with the most bandwidth among the used ports; on a tie, the one of the HCAs that the
 /// Pod holds, then the one with more ports, then InfiniBand.
 #[must_use]
-pub fn dominant_link_layer(facts: &Facts, ports: &[Candidate]) -> Option<LinkLayer> {
+pub(super) fn dominant_link_layer(facts: &Facts, ports: &[Candidate]) -> Option<LinkLayer> {
     let mut sums: Vec<(f64, bool, usize, LinkLayer)> = Vec::new();
     for link_layer in [LinkLayer::Ethernet, LinkLayer::InfiniBand] {
         let of_it = || ports.iter().filter(|p| p.is_used() && p.port.link_layer == link_layer);
@@ -92,6 +92,13 @@ pub fn dominant_link_layer(facts: &Facts, ports: &[Candidate]) -> Option<LinkLay
     sums.into_iter()
         .max_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))))
         .map(|(_, _, _, link_layer)| link_layer)
+}
+
+/// Returns the link layer by which a profile recognizes the job's fabric: the one with the most bandwidth, or that of
+/// the HCAs that the Pod holds if none of these has a link, because the others may be those of other Pods.
+#[must_use]
+pub fn link_layer_of_job(facts: &Facts, ports: &[Candidate]) -> Option<LinkLayer> {
+    claims::link_layer_without_link(facts, ports).or_else(|| dominant_link_layer(facts, ports))
 }
 
 fn keep_one_link_layer(facts: &Facts, ports: &mut [Candidate]) {

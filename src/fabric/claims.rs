@@ -5,7 +5,7 @@ use caps::Capability::CAP_SYS_ADMIN;
 
 use super::default_route::{self, OnDefaultRoute};
 use super::gid;
-use super::port::{Candidate, SkipReason, Verdict};
+use super::port::{Candidate, SkipReason, Verdict, candidates};
 use super::step::NarrowingStep;
 use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
@@ -110,6 +110,53 @@ pub(crate) fn held_without_link<'a, 'b>(
     ports.iter().filter(move |port| has_no_link(port) && holdings.has(port))
 }
 
+/// Returns the link layer of the HCAs that the Pod holds, if none of them has a link and others do.
+pub(super) fn link_layer_without_link(facts: &Facts, ports: &[Candidate]) -> Option<LinkLayer> {
+    let ports = without_unclaimed(facts, ports)?;
+    if ports.iter().any(Candidate::is_used) {
+        return None;
+    }
+    let held: Vec<&LinkLayer> = held_without_link(facts, &ports).map(|port| &port.port.link_layer).collect();
+    let count = |link_layer: &LinkLayer| held.iter().filter(|held| **held == link_layer).count();
+    let known = [LinkLayer::Ethernet, LinkLayer::InfiniBand];
+    known.into_iter().filter(|link_layer| count(link_layer) > 0).max_by_key(count)
+}
+
+/// Returns the ports, each with the reason if another Pod may hold it; `None` if nothing shows what the Pod holds, or
+/// that there are others.
+fn without_unclaimed<'a>(facts: &Facts, ports: &[Candidate<'a>]) -> Option<Vec<Candidate<'a>>> {
+    if facts.dra.is_empty() && facts.given.is_empty() {
+        return None;
+    }
+    let mut ports = ports.to_vec();
+    leave_out_unclaimed(facts, &mut ports).is_some().then_some(ports)
+}
+
+/// Returns the usable ports that Kubernetes has given to other Pods, as far as is known, each with the reason.
+pub(crate) fn of_other_pods(facts: &Facts) -> Vec<(String, SkipReason)> {
+    let ports = without_unclaimed(facts, &candidates(facts)).unwrap_or_default();
+    let of_others = ports.into_iter().filter(Candidate::is_of_others);
+    let reason = |port: Candidate| match &port.verdict {
+        Verdict::LeftOut(reason) => Some((port.name(), reason.clone())),
+        Verdict::Used => None,
+    };
+    of_others.filter_map(reason).collect()
+}
+
+/// Returns the ports as other libraries than NCCL must get them if none of the Pod's own has a link: as if these had one,
+/// so that the libraries' lists name them, and not the ports of other Pods. Returns `None` in any other case.
+pub(crate) fn as_if_linked<'a>(facts: &Facts, ports: &[Candidate<'a>]) -> Option<Vec<Candidate<'a>>> {
+    if ports.iter().any(Candidate::is_used) || !ports.iter().any(Candidate::is_of_others) {
+        return None;
+    }
+    let held: Vec<String> = held_without_link(facts, ports).map(Candidate::name).collect();
+    let mut ports = ports.to_vec();
+    for port in ports.iter_mut().filter(|port| held.contains(&port.name())) {
+        port.verdict = Verdict::Used;
+    }
+    (!held.is_empty()).then_some(ports)
+}
+
 fn has_no_link(port: &Candidate) -> bool {
     matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_)))
 }
@@ -177,7 +224,7 @@ mod tests {
     use ipnet::IpNet;
 
     use super::*;
-    use crate::fabric::{Verdict, candidates, fake};
+    use crate::fabric::fake;
     use crate::facts::gid::{Gid, GidType};
     use crate::facts::net::Interface;
     use crate::facts::process::CapabilitySet;
@@ -284,6 +331,41 @@ mod tests {
         assert_eq!(used(same, &[0]), ["mlx5_2:1", "mlx5_3:1"], "more bandwidth, and the job keeps RDMA");
         assert_eq!(used("200 Gb/sec (4X HDR)", &[0]), ["mlx5_1:1"]);
         assert_eq!(used(same, &[0, 1]), [""; 0], "the others may belong to other Pods");
+    }
+
+    /// The Pod holds mlx5_0 and mlx5_1, of RoCE; the others are of InfiniBand.
+    #[test]
+    fn the_link_layer_is_that_of_the_held_hcas_even_if_none_has_a_link() {
+        let found = |claims: &[(&str, &str)], down: &[usize]| {
+            let mut facts = facts(claims);
+            for (number, hca) in facts.rdma.iter_mut().enumerate() {
+                let link_layer = if number < 2 { LinkLayer::Ethernet } else { LinkLayer::InfiniBand };
+                (hca.ports[0].link_layer, hca.ports[0].rate) = (link_layer, "400 Gb/sec (4X NDR)".to_owned());
+                if down.contains(&number) {
+                    hca.ports[0].state = "DOWN".to_owned();
+                }
+            }
+            let ports = candidates(&facts);
+            let names = |ports: Vec<Candidate>| {
+                ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect::<Vec<String>>()
+            };
+            let mut chosen = ports.clone();
+            let wanted = crate::fabric::Wanted::Rails(OnDefaultRoute::Judged);
+            crate::fabric::choose(&facts, &mut chosen, &wanted);
+            let of_others: Vec<String> = of_other_pods(&facts).into_iter().map(|(name, _)| name).collect();
+            let for_libraries = as_if_linked(&facts, &chosen).map(names).unwrap_or_default();
+            (crate::fabric::link_layer_of_job(&facts, &ports), of_others, for_libraries)
+        };
+        let own = [("dra.net/pciAddress", "0000:0d:00.0"), ("dra.net/pciAddress", "0000:1d:00.0")];
+        let (roce, infiniband) = (Some(LinkLayer::Ethernet), Some(LinkLayer::InfiniBand));
+        let none = Vec::<String>::new;
+        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+        let others = || all(&["mlx5_2:1", "mlx5_3:1"]);
+        assert_eq!(found(&own, &[0, 1]), (roce.clone(), others(), all(&["mlx5_0:1", "mlx5_1:1"])));
+        assert_eq!(found(&own, &[0]), (infiniband.clone(), others(), none()), "one has a link");
+        assert_eq!(found(&own, &[]), (roce, others(), none()));
+        assert_eq!(found(&[], &[0, 1]), (infiniband, none(), none()), "nothing is known");
+        assert_eq!(found(&own, &[0, 1, 2, 3]), (None, none(), none()), "there are no others");
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod step;
 pub(crate) mod subnet;
 pub(crate) mod twin;
 
-pub use choose::{Wanted, choose, dominant_link_layer};
+pub use choose::{Wanted, choose, link_layer_of_job};
 pub use default_route::OnDefaultRoute;
 pub use enough::enough;
 pub use gid::own_slots;

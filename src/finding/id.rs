@@ -104,6 +104,9 @@ ids! {
     PublishedHcasDiffer = "published-hcas-differ", "No action is needed: rdma-init sets the exact list of the HCAs instead.";
     /// `NCCL_IB_HCA` uses some of the usable HCAs, and leaves others idle.
     IdleHcas = "idle-hcas", "Remove `NCCL_IB_HCA`: rdma-init then fills in all of them. Keep it if the others are for something else.";
+    /// `NCCL_IB_HCA` takes HCAs that Kubernetes has not given to this Pod, and that another Pod may hold.
+    /// A privileged container sees all HCAs of its node.
+    ForeignHcas = "foreign-hcas", "Name only the Pod's own HCAs in `NCCL_IB_HCA`; or remove it: rdma-init then fills in the names of these.";
     /// `NCCL_IB_HCA` names an HCA that this container does not have.
     StaleHca = "stale-hca", "Remove `NCCL_IB_HCA`, or name HCAs that are here.";
 

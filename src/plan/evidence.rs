@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::rule::Sign;
-use crate::fabric::{Candidate, candidates, dominant_link_layer};
+use crate::fabric::{Candidate, candidates, link_layer_of_job};
 use crate::facts::Facts;
 use crate::facts::rdma::Hca;
 use crate::libraries::nccl::installed;
@@ -171,7 +171,7 @@ impl Asked<'_> {
             Asked::Hca(wanted) => matching_hcas(facts, |hca| is_such(hca, wanted)),
             Asked::HcaName(pattern) => matching_hcas(facts, |hca| fits(pattern, &hca.name)),
             Asked::NoHca => facts.rdma.is_empty().then_some(Sign::NoHca),
-            Asked::LinkLayer(wanted) => dominant_link_layer(facts, candidates)
+            Asked::LinkLayer(wanted) => link_layer_of_job(facts, candidates)
                 .map(String::from)
                 .filter(|dominant| dominant == wanted)
                 .map(Sign::LinkLayer),

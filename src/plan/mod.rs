@@ -57,7 +57,7 @@ use over_tcp::Nodes;
 use remark::Remark;
 use rule::Tried;
 
-use crate::fabric::{Candidate, Rails, candidates, choose, nvswitch};
+use crate::fabric::{Candidate, Rails, candidates, choose, claims, nvswitch};
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
@@ -228,6 +228,9 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     // The libraries other than NCCL are to bootstrap where the user makes NCCL bootstrap.
     let of_user = libraries::interface_of_user(&context);
     let beside = Rails { interface: of_user.as_deref().or(rails.interface), ..rails };
+    // If none of the Pod's own HCAs has a link, the lists of these libraries name them all the same.
+    let linked = claims::as_if_linked(facts, &ports);
+    let for_lists = Rails { ports: linked.as_deref().unwrap_or(&ports), ..beside };
     if let Some(nodes) = over_tcp {
         proposals.extend(over_tcp::propose(&context, nodes, interface.as_ref(), &mut notes));
     }
@@ -235,10 +238,10 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         proposals.extend(hcas::propose(&context, &ports, &mut notes));
         proposals.extend(gid::propose(&context, &gid, &mut notes));
         proposals.extend(interface::propose(&context, interface.as_ref(), &mut notes));
-        proposals.extend(libraries::companions(&context, &rails));
+        proposals.extend(libraries::companions(&context, &Rails { interface: rails.interface, ..for_lists }));
         proposals.extend(fill::tuning(&profile));
         proposals.extend(traffic_class::propose(&context, &ports));
-        proposals.extend(libraries::propose(&context, &beside, &proposals));
+        proposals.extend(libraries::propose(&context, &for_lists, &proposals));
     }
     let mut settings = fill::settings(&context, proposals);
     let (outlooks, of_libraries) = match choice.is_some() {

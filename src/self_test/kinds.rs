@@ -189,7 +189,14 @@ pub const KINDS: &[Kind] = &[
         "count",
         "as many cards and NICs as published",
         count::count,
-        &[Id::CardCount, Id::NicCount, Id::GivenHcasIdle, Id::GivenDeviceMissing, Id::MoreHcasThanGpus],
+        &[
+            Id::CardCount,
+            Id::NicCount,
+            Id::GivenHcasIdle,
+            Id::GivenDeviceMissing,
+            Id::ForeignHcas,
+            Id::MoreHcasThanGpus,
+        ],
     ),
     quick(
         "gpudirect",

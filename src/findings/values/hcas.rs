@@ -2,6 +2,7 @@
 
 use super::interfaces::of_user as interfaces_of_user;
 use super::{Subject, conf_file, lists, shown};
+use crate::fabric::{SkipReason, claims};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::visible;
@@ -42,11 +43,35 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     if is_readable {
         findings.extend(stale(subject, &pattern));
     }
+    findings.extend(foreign(subject, setting));
     // A finding above explains why HCAs are idle.
     if findings.is_empty() {
         findings.extend(idle(subject, setting));
     }
     findings
+}
+
+/// Reports HCAs of other Pods that the user's list takes.
+fn foreign(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
+    let is_used = |name: &str| subject.plan.ports.iter().any(|port| port.used && port.full_name() == name);
+    let foreign = claims::of_other_pods(subject.facts).into_iter().filter(|(name, _)| is_used(name));
+    let (names, reasons): (Vec<String>, Vec<SkipReason>) = foreign.unzip();
+    let given = match reasons.first()? {
+        SkipReason::NotClaimed => "the Pod's resource claims hold other HCAs",
+        _ => "Kubernetes has given other HCAs to the Pod",
+    };
+    let message = format!(
+        "{} takes {}, but {given}: another Pod may hold {}.",
+        shown(setting),
+        condensed(&names),
+        if names.len() == 1 { "it" } else { "them" }
+    );
+    Some(
+        Finding::warning(Id::ForeignHcas, message)
+            .about_variables([&setting.variable])
+            .about_ports(names)
+            .with_fix(Id::ForeignHcas.remedy().replace('`', "")),
+    )
 }
 
 /// Reports HCAs that the job could use, but that the user's list excludes.
