@@ -30,6 +30,9 @@ pub struct Brief {
     #[serde(default)]
     pub placement_group: Option<String>,
     pub filled: BTreeMap<String, String>,
+    /// Reports from earlier versions do not contain it.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
     pub checks: Vec<CheckVerdict>,
 }
 
@@ -54,6 +57,7 @@ impl From<&Report> for Brief {
             nvlink_domain: report.nvlink_domain.clone(),
             placement_group: report.placement_group.clone(),
             filled: report.filled.clone(),
+            set: report.set.clone(),
             checks: report.checks.iter().map(verdict).collect(),
         }
     }

@@ -1,6 +1,7 @@
 //! Which of many nodes differ from the others. Pure: takes reports, and returns a comparison.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
@@ -63,6 +64,8 @@ type Text = usize;
 struct Row {
     fixed: [Cell; PROPERTIES.len()],
     filled: Vec<(Text, Text)>,
+    /// What the user has set.
+    set: Vec<(Text, Text)>,
     failed: Vec<Text>,
 }
 
@@ -146,18 +149,15 @@ impl ComparedNodes {
                 SeenValue::Nothing => Cell::Nothing,
                 SeenValue::Value(text) => Cell::Value(self.text(&text)),
             }),
-            filled: report
-                .filled
-                .iter()
-                // The report may come from a version that did not hide secrets.
-                .map(|(variable, value)| (self.text(variable), self.text(shown(variable, value))))
-                .collect(),
+            filled: self.variables(&report.filled),
+            set: self.variables(&report.set),
             failed: failed(report).map(|id| self.text(id)).collect(),
         };
         // The same check runs once for each device.
         row.failed.sort();
         row.failed.dedup();
         self.size += size_of::<Row>() + size_of_val(&*row.filled) + size_of_val(&*row.failed);
+        self.size += size_of_val(&*row.set);
         let host = self.text(host);
         let last = self.rows.get(&host);
         if let Some(last) = last {
@@ -182,6 +182,14 @@ impl ComparedNodes {
     /// Returns how much memory the nodes take, in bytes. This is an estimate.
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// Returns the numbers of the names and the values of variables.
+    fn variables(&mut self, variables: &BTreeMap<String, String>) -> Vec<(Text, Text)> {
+        // The report may come from a version that did not hide secrets.
+        let pair =
+            |(variable, value): (&String, &String)| (self.text(variable), self.text(shown(variable, value)));
+        variables.iter().map(pair).collect()
     }
 
     /// Returns the number of a text. Escapes control characters, so that none can reach a terminal. Two
@@ -229,9 +237,11 @@ impl ComparedNodes {
         let left_out = variables.len().saturating_sub(VARIABLES);
         for name in self.sorted(variables).into_iter().take(VARIABLES) {
             let variable = self.texts.get_index_of(name);
-            let cell = |row: &Row| match row.filled.iter().find(|(filled, _)| Some(*filled) == variable) {
-                Some((_, value)) => Cell::Value(*value),
-                None => Cell::Nothing,
+            // The value counts, whether rdma-init has filled it in or the user has set it: NCCL gets both.
+            let cell = |row: &Row| {
+                let mut all = row.filled.iter().chain(&row.set);
+                let found = all.find(|(name, _)| Some(*name) == variable);
+                found.map_or(Cell::Nothing, |(_, value)| Cell::Value(*value))
             };
             let mut cells = self.rows.iter().map(|(&host, row)| (host, cell(row)));
             properties.extend(self.tally("filled", Some(name), &mut cells, &mut differing));

@@ -180,7 +180,7 @@ fn value(property: &Compared, value: Option<&str>) -> String {
     match value {
         Some("") => "empty".to_owned(),
         Some(value) => visible(&shortened(value)),
-        None if property.variable.is_some() => "not filled in".to_owned(),
+        None if property.variable.is_some() => "not set".to_owned(),
         None => "none".to_owned(),
     }
 }

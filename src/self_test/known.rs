@@ -1,5 +1,6 @@
 //! A report of the quick level.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::check::{Check, Outcome};
@@ -12,7 +13,9 @@ use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::secret::shown;
-use crate::plan::Plan;
+use crate::libraries::nccl::variables;
+use crate::libraries::{self, rccl};
+use crate::plan::{Plan, Setting, SettingOutcome};
 
 /// Judges the known facts about the host with this name.
 pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Report {
@@ -33,9 +36,30 @@ pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -
         nvlink_domain: facts.dra.iter().find_map(ClaimedDevice::nvlink_domain).map(str::to_owned),
         placement_group: facts.dra.iter().find_map(ClaimedDevice::placement_group).map(str::to_owned),
         filled: plan.filled().map(|(name, value)| (name.to_owned(), shown(name, value).to_owned())).collect(),
+        set: set_by_user(plan),
         checks,
         pair: None,
     }
+}
+
+/// The most variables of the user in a report, and the longest value, in bytes: a message of a preflight has room for
+/// so many.
+const MOST_SET: usize = 256;
+const LONGEST_SET: usize = 256;
+
+/// Returns the variables that the user has set, so that another node on which rdma-init fills one of them in can be
+/// compared.
+fn set_by_user(plan: &Plan) -> BTreeMap<String, String> {
+    let is_of_user = |setting: &&Setting| setting.outcome == SettingOutcome::User;
+    let known = |setting: &&Setting| {
+        let name = setting.variable.as_str();
+        variables::find(name).is_some() || rccl::knows(name) || libraries::may_fill(name)
+    };
+    let value = |setting: &Setting| {
+        let value = shown(&setting.variable, setting.value.as_deref()?);
+        (value.len() <= LONGEST_SET).then(|| (setting.variable.clone(), value.to_owned()))
+    };
+    plan.settings.iter().filter(is_of_user).filter(known).filter_map(value).take(MOST_SET).collect()
 }
 
 /// Returns this node's name.

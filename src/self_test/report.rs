@@ -38,6 +38,8 @@ pub struct Report {
     pub placement_group: Option<String>,
     /// The variables that rdma-init fills in.
     pub filled: BTreeMap<String, String>,
+    /// The variables that the user has set, of those that NCCL or another library reads.
+    pub set: BTreeMap<String, String>,
     pub checks: Vec<Check>,
     /// The result of the test with another node.
     #[serde(skip_serializing_if = "Option::is_none")]

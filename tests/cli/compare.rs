@@ -171,9 +171,24 @@ fn each_variable_is_compared() {
     }));
     let ran = ran.expect_code(1);
     let lines = differing(&ran);
-    let wanted = ["empty (1 node: node004)", "not filled in (1 node: node004)", "106 (1 node: node004)"];
+    let wanted = ["empty (1 node: node004)", "not set (1 node: node004)", "106 (1 node: node004)"];
     assert!(wanted.iter().all(|line| lines.contains(line)), "{ran:#?}");
-    assert!(ran.text().contains("NCCL_IB_TC         not filled in (3 nodes)"), "{ran:#?}");
+    assert!(ran.text().contains("NCCL_IB_TC         not set (3 nodes)"), "{ran:#?}");
+}
+
+/// NCCL gets a value whether rdma-init has filled it in or the user has set it.
+#[test]
+fn a_value_of_the_user_is_compared_with_filled_in_ones() {
+    let with_own = |value: &str| {
+        compare(with_odd_one(|report| {
+            report["filled"].as_object_mut().unwrap().remove("NCCL_IB_GID_INDEX");
+            report["set"] = json!({"NCCL_IB_GID_INDEX": value, "NCCL_DEBUG": "INFO"});
+        }))
+    };
+    let ran = with_own("5").expect_code(1);
+    assert!(differing(&ran).contains(&"5 (1 node: node004)"), "{ran:#?}");
+    let same = with_own("3").expect_code(0);
+    assert!(!same.text().contains("not set") && !same.text().contains("NCCL_DEBUG"), "{same:#?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::self_test::isolate;
 use crate::wire::Protocol;
 
 /// Between a node and node 0.
-pub const MEETING: Protocol = Protocol { schema: "rdma-init/preflight-meeting/8", command: "preflight" };
+pub const MEETING: Protocol = Protocol { schema: "rdma-init/preflight-meeting/9", command: "preflight" };
 
 /// Between the two nodes of a pair.
 pub const PAIR: Protocol = Protocol { schema: "rdma-init/preflight-pair/4", command: "preflight" };

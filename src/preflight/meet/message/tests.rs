@@ -31,6 +31,7 @@ fn brief() -> Brief {
         nvlink_domain: Some(String::new()),
         placement_group: Some(String::new()),
         filled: [("v".to_owned(), String::new())].into(),
+        set: [("v".to_owned(), String::new())].into(),
         checks: vec![crate::compare::brief::CheckVerdict { id: String::new(), outcome: Outcome::Passed }],
     }
 }
@@ -87,7 +88,7 @@ fn messages_with_node_0_have_the_number_of_their_shape() {
     );
     assert_eq!(
         (MEETING.schema, all.join("\n").as_str()),
-        ("rdma-init/preflight-meeting/8", include_str!("meeting.txt").trim_end()),
+        ("rdma-init/preflight-meeting/9", include_str!("meeting.txt").trim_end()),
         "raise the number of the protocol, and write the new shapes here"
     );
 }

@@ -180,6 +180,7 @@ fn what_a_newcomer_has_sent_counts_until_it_is_sent_away() {
             nvlink_domain: None,
             placement_group: None,
             filled: BTreeMap::new(),
+            set: BTreeMap::new(),
             checks: Vec::new(),
         },
     };
