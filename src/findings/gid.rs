@@ -14,9 +14,10 @@ use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
 use crate::plan::remark::Instead;
 use crate::text::{condensed, counted, grouped};
 
+/// `publishes` names the publisher, as [`super::platform::publishes`] does.
 pub(super) fn published_differs(
     library: Flavor,
-    profile: &str,
+    publishes: &str,
     published: &str,
     instead: Instead,
 ) -> Finding {
@@ -28,9 +29,7 @@ pub(super) fn published_differs(
     };
     Finding::info(
         Id::PublishedGidDiffers,
-        format!(
-            "Profile {profile} publishes {INDEX}={published}, which is not right for every HCA here; {instead}."
-        ),
+        format!("{publishes} {INDEX}={published}, which is not right for every HCA here; {instead}."),
     )
     .about_variables([INDEX])
 }

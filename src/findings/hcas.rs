@@ -7,11 +7,12 @@ use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::version::{TAKES_32_HCAS, Version};
 use crate::text::{counted, paired};
 
-pub(super) fn published_differ(profile: &str, published: &str) -> Finding {
+/// `publishes` names the publisher, as [`super::platform::publishes`] does.
+pub(super) fn published_differ(publishes: &str, published: &str) -> Finding {
     Finding::info(
         Id::PublishedHcasDiffer,
         format!(
-            "Profile {profile} publishes {VARIABLE}={published}, which does not select exactly the HCAs to use here; the exact list is set instead."
+            "{publishes} {VARIABLE}={published}, which does not select exactly the HCAs to use here; the exact list is set instead."
         ),
     )
     .about_variables([VARIABLE])

@@ -7,11 +7,12 @@ use crate::plan::interface::VARIABLE;
 use crate::plan::words;
 use crate::text::condensed;
 
-pub(super) fn published_differs(profile: &str, published: &str, chosen: &InterfaceChoice) -> Finding {
+/// `publishes` names the publisher, as [`super::platform::publishes`] does.
+pub(super) fn published_differs(publishes: &str, published: &str, chosen: &InterfaceChoice) -> Finding {
     let because = words::because(chosen.because);
     Finding::info(
         Id::PublishedInterfaceDiffers,
-        format!("Profile {profile} publishes {VARIABLE}={published}, but here {} {because}.", chosen.name),
+        format!("{publishes} {VARIABLE}={published}, but here {} {because}.", chosen.name),
     )
     .about_variables([VARIABLE])
     .about_variables(chosen.because.variable())

@@ -4,7 +4,7 @@
 //! * The fabric and its rails: [`fabric`], [`hcas`], [`ports`], [`down`], [`counts`], [`gid`],
 //!   [`gid_changed`], [`nvswitch`], [`slots`], [`pkey`], [`traffic_class`], [`address`], [`mtu`], [`routes`].
 //! * The job's other network: [`interface`], [`wireless`], [`master`].
-//! * What the platform publishes: [`platform`], [`script`]; what its device plugins have given: [`given`].
+//! * What the platform publishes: [`platform`], [`script`], [`profile_names`]; what its device plugins have given: [`given`].
 //! * How NCCL interprets the user's values: [`values`]; how other libraries interpret theirs: [`libraries`].
 //! * The links between GPUs, HCAs, and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
 //!   [`nvlink`].
@@ -133,7 +133,11 @@ fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
             fabric::devices_missing(profile, hint.as_deref(), (product, *nics), plugin)
         }
         Remark::TooManyHcas { usable, most } => hcas::too_many(library, user.version(), *usable, *most),
-        Remark::PublishedHcasDiffer(published) => hcas::published_differ(&profile.name, published),
+        Remark::PublishedHcasDiffer(published) => platform::with_source(
+            hcas::published_differ(&platform::publishes(profile, LIST), published),
+            profile,
+            LIST,
+        ),
         Remark::WithoutOwnGid(names) => {
             let rails: Vec<&Candidate> = ports.iter().filter(|port| names.contains(&port.name())).collect();
             gid::without_own(facts, &rails)
@@ -141,12 +145,16 @@ fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
         Remark::GidSlotsDiffer { index, agreeing, of, rest, is_set } => {
             gid::slots_differ((library, user.version()), *index, (*agreeing, *of), rest, *is_set)
         }
-        Remark::PublishedGidDiffers { published, instead } => {
-            gid::published_differs(library, &profile.name, published, *instead)
-        }
-        Remark::PublishedInterfaceDiffers { published, chosen } => {
-            interface::published_differs(&profile.name, published, chosen)
-        }
+        Remark::PublishedGidDiffers { published, instead } => platform::with_source(
+            gid::published_differs(library, &platform::publishes(profile, INDEX), published, *instead),
+            profile,
+            INDEX,
+        ),
+        Remark::PublishedInterfaceDiffers { published, chosen } => platform::with_source(
+            interface::published_differs(&platform::publishes(profile, VARIABLE), published, chosen),
+            profile,
+            VARIABLE,
+        ),
         Remark::NoInterface { published } => interface::none(facts, published.as_deref()),
     }
 }

@@ -242,6 +242,20 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
     ))
 }
 
+/// Returns the subject and the verb of a sentence about a published value: the profile, or the platform's variable that
+/// it comes from.
+pub(super) fn publishes(profile: &Profile, variable: &str) -> String {
+    match profile.from_environment.get(variable) {
+        Some(source) => format!("The platform's variable {source} (profile {}) gives", profile.name),
+        None => format!("Profile {} publishes", profile.name),
+    }
+}
+
+/// Adds the platform's variable to what a finding about a published value is about, if the value comes from one.
+pub(super) fn with_source(finding: Finding, profile: &Profile, variable: &str) -> Finding {
+    finding.about_variables(profile.from_environment.get(variable))
+}
+
 /// Reports profiles that fit as well as the chosen one.
 pub(super) fn equal_profiles(plan: &Plan) -> Option<Finding> {
     let choice = plan.profile.as_ref().filter(|choice| !choice.equals.is_empty())?;
@@ -284,11 +298,14 @@ pub(super) fn overridden(context: &Context) -> Vec<Finding> {
             profile.variables.get(variable).filter(|value| shown(variable, value) != setting.value)
         {
             let published = if published.is_empty() { "an empty value" } else { shown(variable, published) };
-            Some(format!("publishes {published}"))
+            Some(match profile.from_environment.get(variable) {
+                Some(source) => format!("the platform's variable {source} gives {published}"),
+                None => format!("profile {} publishes {published}", profile.name),
+            })
         } else if profile.unset.contains(variable) {
-            Some("says to leave it unset".to_owned())
+            Some(format!("profile {} says to leave it unset", profile.name))
         } else if context.hands_off(variable) && !leaves_all_to_platform {
-            Some("never sets it".to_owned())
+            Some(format!("profile {} never sets it", profile.name))
         } else {
             None
         }
@@ -300,9 +317,9 @@ pub(super) fn overridden(context: &Context) -> Vec<Finding> {
         .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != Source::AtStart)
         .filter_map(|setting| {
             let UserSetting { variable, value, origin, .. } = setting;
-            let message =
-                format!("{variable}={value} ({origin}) stands; profile {} {}.", profile.name, said(setting)?);
-            Some(Finding::info(Id::NotAsPublished, message).about_variables([variable]))
+            let message = format!("{variable}={value} ({origin}) stands; {}.", said(setting)?);
+            let finding = Finding::info(Id::NotAsPublished, message).about_variables([variable]);
+            Some(with_source(finding, profile, variable))
         })
         .collect()
 }

@@ -49,10 +49,21 @@ pub(super) fn settings(context: &Context, proposals: impl IntoIterator<Item = Pr
     for proposal in proposals {
         let is_there = settings.iter().any(|setting| setting.variable == proposal.variable);
         if !is_there && !context.leaves_alone(&proposal.variable) {
-            settings.push(of_proposal(proposal));
+            settings.push(of_proposal(with_source(context.profile, proposal)));
         }
     }
     settings
+}
+
+/// Adds the platform's variable to the reason, if the value comes from one.
+fn with_source(profile: &Profile, proposal: Proposal) -> Proposal {
+    let is_published = matches!(proposal.source, Source::Profile(_));
+    match profile.from_environment.get(&proposal.variable).filter(|_| is_published) {
+        Some(source) => {
+            Proposal { rule: Rule::OfVariable(source.clone(), Box::new(proposal.rule)), ..proposal }
+        }
+        None => proposal,
+    }
 }
 
 /// Returns whether a variable of the user or of the container's start deserves a line.

@@ -128,9 +128,11 @@ pub(super) fn devices_missing(facts: &Facts, profiles: &Profiles, user: &User) -
 }
 
 /// Returns the profile with the constants that count on this host alone, and those that the platform's own
-/// variables hold. A value of these that cannot be right counts as absent, and is a remark.
+/// variables hold; `from_environment` keeps only these variables. A value of these that cannot be right counts
+/// as absent, and is a remark.
 fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> (Profile, Vec<Remark>) {
     let mut variables = profile.variables.clone();
+    let mut from_environment = profile.from_environment.clone();
     let mut remarks = Vec::new();
     for only in &profile.only {
         if evidence::counts(facts, candidates, only) {
@@ -138,6 +140,9 @@ fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> (
         }
     }
     for PlatformValue { variable, source, found } in platform_values(profile, facts) {
+        if !matches!(found, Some((_, Ok(())))) {
+            from_environment.shift_remove(variable);
+        }
         match found {
             None => {}
             Some((value, Ok(()))) => {
@@ -151,7 +156,7 @@ fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> (
             }),
         }
     }
-    (Profile { variables, ..profile.clone() }, remarks)
+    (Profile { variables, from_environment, ..profile.clone() }, remarks)
 }
 
 /// A variable that a profile takes from one of the platform's own variables.

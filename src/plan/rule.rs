@@ -22,6 +22,8 @@ pub enum Rule {
     AsWritten(String),
     /// The same rule on a host whose NCCL is RCCL: its text names RCCL.
     OfRccl(Box<Rule>),
+    /// The value is that of this variable of the platform, and the rule is the one for a published value.
+    OfVariable(String, Box<Rule>),
     SetByUser,
     /// The configuration says never to fill in the variable.
     Keep,
@@ -89,7 +91,7 @@ impl Rule {
     /// Returns the library other than NCCL that the rule is about.
     pub fn library(&self) -> Option<&'static str> {
         match self {
-            Rule::OfRccl(rule) => rule.library(),
+            Rule::OfRccl(rule) | Rule::OfVariable(_, rule) => rule.library(),
             Rule::FillsForLibrary(library, _) => Some(library),
             _ => None,
         }
@@ -155,13 +157,13 @@ pub enum Trial {
         left_out: Vec<String>,
         kept: Vec<String>,
     },
-    /// The published list, and whether it selects exactly the HCAs to use.
-    PublishedHcas {
     /// Use only the HCAs that the user's own profile names, and skip these ports.
     OwnProfile {
         profile: String,
         left_out: Vec<String>,
     },
+    /// The published list, and whether it selects exactly the HCAs to use.
+    PublishedHcas {
         list: String,
         fits: bool,
     },

@@ -30,6 +30,10 @@ impl Rule {
         match self {
             Rule::AsWritten(text) => f.write_str(text),
             Rule::OfRccl(rule) => rule.write(f, Flavor::Rccl),
+            Rule::OfVariable(source, rule) => {
+                write!(f, "the platform's {source}: ")?;
+                rule.write(f, library)
+            }
             Rule::SetByUser => f.write_str("set by the user"),
             Rule::Keep => f.write_str("not to be filled in (keep)"),
             Rule::Published => f.write_str("published"),
@@ -150,11 +154,11 @@ impl Trial {
             Trial::DefaultRoute { .. } => {
                 "without the HCAs that carry a default route, if the others are enough".to_owned()
             }
+            Trial::OwnProfile { profile, .. } => format!("only the HCAs that your profile {profile} names"),
             Trial::PublishedHcas { list, .. } => {
                 format!("the published {list}, if it selects exactly the HCAs to use")
             }
             Trial::NamesOfHcas(_) => "the whole names of the HCAs to use".to_owned(),
-            Trial::OwnProfile { profile, .. } => format!("only the HCAs that your profile {profile} names"),
             Trial::PublishedSlot { index, .. } => {
                 format!("the published {index}, if it is right on every HCA")
             }
@@ -197,11 +201,11 @@ impl Trial {
             Trial::Claims(left_out)
             | Trial::Given(left_out)
             | Trial::NearHcas(left_out)
+            | Trial::OwnProfile { left_out, .. }
             | Trial::OneSubnet { left_out, .. } => {
                 format!("skips {}", condensed(left_out))
             }
             Trial::DefaultRoute { left_out, kept } => {
-            | Trial::OwnProfile { left_out, .. }
                 let named = [("skips", left_out), ("keeps", kept)].into_iter();
                 let named = named.filter(|(_, names)| !names.is_empty());
                 let named: Vec<String> =
