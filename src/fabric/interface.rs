@@ -19,19 +19,26 @@ pub struct InterfaceChoice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Because {
     /// The interface has the address of the job's master.
-    HasMaster(IpAddr),
+    HasMaster(Master),
     /// The interface carries the route to the job's master.
-    RouteToMaster(IpAddr),
+    RouteToMaster(Master),
     DefaultRoute(WhichRoute),
     /// It is the only interface that is up and has an address.
     Only,
+}
+
+/// The address of the job's master, and the variable that has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Master {
+    pub variable: &'static str,
+    pub address: IpAddr,
 }
 
 impl Because {
     /// Returns the variable with the address of the job's master, if that address decided.
     pub fn variable(self) -> Option<&'static str> {
         match self {
-            Because::HasMaster(_) | Because::RouteToMaster(_) => Some("MASTER_ADDR"),
+            Because::HasMaster(master) | Because::RouteToMaster(master) => Some(master.variable),
             Because::DefaultRoute(_) | Because::Only => None,
         }
     }
@@ -92,23 +99,28 @@ fn only(facts: &Facts) -> Option<InterfaceChoice> {
     }
 }
 
-/// Returns the interface that has, or has a route to, the address in `MASTER_ADDR`, if that is an address and
-/// not a name.
+/// Returns the interface that has, or has a route to, the address in `MASTER_ADDR`, or in the platform's own variable
+/// for it, if that is an address and not a name.
 fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
-    let master: IpAddr = facts.platform.master_addr.as_deref()?.trim_matches(['[', ']']).parse().ok()?;
-    if master.is_loopback() || master.is_unspecified() {
-        return None;
-    }
+    let platform = &facts.platform;
+    let master = |variable: &'static str, value: &Option<String>| {
+        let address: IpAddr = value.as_deref()?.trim_matches(['[', ']']).parse().ok()?;
+        let is_elsewhere = !address.is_loopback() && !address.is_unspecified();
+        is_elsewhere.then_some(Master { variable, address })
+    };
+    let master = master("MASTER_ADDR", &platform.master_addr)
+        .or_else(|| master("PRIMARY_ADDR", &platform.primary_addr))?;
+    let address = master.address;
     let own = facts
         .net
         .interfaces
         .iter()
         .filter(|interface| is_eligible(interface))
-        .find(|interface| interface.addresses.iter().any(|address| address.addr() == master));
+        .find(|interface| interface.addresses.iter().any(|own| own.addr() == address));
     if let Some(own) = own {
         return Some(InterfaceChoice { name: own.name.clone(), because: Because::HasMaster(master) });
     }
-    let route = usable_routes(facts, |route| route.destination.contains(&master))
+    let route = usable_routes(facts, |route| route.destination.contains(&address))
         .max_by_key(|route| (route.destination.prefix_len(), std::cmp::Reverse(route.metric)))?;
     Some(InterfaceChoice { name: route.interface.clone(), because: Because::RouteToMaster(master) })
 }

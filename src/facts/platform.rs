@@ -15,6 +15,9 @@ pub struct Platform {
     pub markers: Vec<String>,
     /// The address of the job's master (`MASTER_ADDR`).
     pub master_addr: Option<String>,
+    /// The address of the first node on the cluster's network, as Runpod sets it (`PRIMARY_ADDR`, beside `NODE_ADDR`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub primary_addr: Option<String>,
     /// How many nodes the job has, and the index of this one, counted from 0, if a launcher reports both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Nodes>,
@@ -126,6 +129,7 @@ pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, f
     Platform {
         markers,
         master_addr: value("MASTER_ADDR"),
+        primary_addr: value("PRIMARY_ADDR").filter(|_| environment.get("NODE_ADDR").is_some()),
         nodes: launchers::read(reader, start),
         nccl_version: value("NCCL_VERSION"),
         cuda_version: value("CUDA_VERSION"),

@@ -10,7 +10,7 @@ use super::rule::{
     NcclKnowledge, NoRdmaReason, NotLeftToNccl, NotTaken, OfProfile, Published, Rule, RuleEvidence,
     SearchEnd, Sign, Trial,
 };
-use crate::fabric::interface::{Because, InterfaceSearch, Obstacle};
+use crate::fabric::interface::{Because, InterfaceSearch, Master, Obstacle};
 use crate::fabric::{NvSwitch, SkipReason, WhichRoute};
 use crate::facts::gid::Gid;
 use crate::image::flavor::Flavor;
@@ -426,8 +426,12 @@ pub(crate) fn nvswitch(sign: &NvSwitch) -> String {
 /// Returns why an interface was chosen. The subject is the interface.
 pub(crate) fn because(because: Because) -> String {
     match because {
-        Because::HasMaster(master) => format!("has the address of MASTER_ADDR, {master}"),
-        Because::RouteToMaster(master) => format!("carries the route to MASTER_ADDR, {master}"),
+        Because::HasMaster(Master { variable, address }) => {
+            format!("has the address of {variable}, {address}")
+        }
+        Because::RouteToMaster(Master { variable, address }) => {
+            format!("carries the route to {variable}, {address}")
+        }
         Because::DefaultRoute(route) => format!("carries {route}"),
         Because::Only => "the only interface that is up and has an address".to_owned(),
     }
