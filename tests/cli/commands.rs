@@ -7,7 +7,7 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 
 use super::run::{Ran, rdma_init, run, run_with_input};
-use crate::support::{golden, repository};
+use crate::support::golden;
 
 fn plan_of(facts: &str) -> Ran {
     run(rdma_init(["plan", "--facts", facts]))

@@ -1,7 +1,6 @@
 //! Tests `compare`, which finds the odd nodes out among the reports of many nodes.
 
 use std::fs;
-use std::path::Path;
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
