@@ -220,13 +220,17 @@ impl Described {
     }
 }
 
-/// Shortens a text from a third-party driver, and replaces its control characters.
+/// Replaces the control characters of a text from a third-party driver, and shortens it. It is shortened last, because a
+/// replacement may be longer than the character.
 fn harmless(text: &str) -> String {
-    let mut end = text.len().min(LONGEST);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    let mut kept = String::new();
+    for c in text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }) {
+        if kept.len() + c.len_utf8() > LONGEST {
+            break;
+        }
+        kept.push(c);
     }
-    text[..end].chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    kept
 }
 
 /// Entry point for the fuzzers; see [`crate::fuzz`].
@@ -237,9 +241,9 @@ pub(super) fn fuzz(text: &str) {
     metadata.add_to(&mut devices, "claim");
     for device in devices {
         assert!(device.attributes.len() <= MOST_ATTRIBUTES, "{device:?}");
-        let texts =
-            [&device.driver, &device.name, &device.request].into_iter().chain(device.attributes.values());
-        for text in texts {
+        let own = [&device.driver, &device.name, &device.request];
+        let attributes = device.attributes.iter().flat_map(|(name, value)| [name, value]);
+        for text in own.into_iter().chain(attributes) {
             assert!(!text.contains(|c: char| c.is_control()) && text.len() <= LONGEST, "{device:?}");
         }
     }
@@ -336,6 +340,8 @@ mod tests {
         assert_eq!(devices[0].name, "x\u{fffd}[1m");
         assert_eq!(devices[0].attributes.len(), MOST_ATTRIBUTES);
         assert!(devices[0].attributes.values().all(|value| value.len() <= LONGEST && !value.is_empty()));
+        // A replacement has three bytes.
+        assert_eq!(harmless(&"\n".repeat(LONGEST)).len(), LONGEST - 2);
         let many: Vec<String> = (0..2000).map(|n| format!(r#"{{"name":"{n}","driver":"d"}}"#)).collect();
         let text = metadata(
             "metadata.resource.k8s.io/v1",
