@@ -1,6 +1,8 @@
 //! The names of the variables of libraries beside NCCL, so that a slip in a name is found. A name that is
 //! known to no list, and near to none, is not a slip: not all variables are known here. Each list is sorted.
 
+use std::sync::LazyLock;
+
 use super::nccl::variables::nearest_of;
 
 /// The lists: all names of a library, which are also what a name may have been meant to be.
@@ -37,14 +39,31 @@ pub(crate) fn meant(name: &str) -> Option<&'static str> {
     }
     // The names of a library all have its prefix, and those of others are far from it.
     let start = name.split_inclusive('_').next()?;
-    let alike = || LISTS.iter().copied().flat_map(lines).filter(|known| known.starts_with(start));
-    if alike().any(|known| known == name) { None } else { nearest_of(alike(), name) }
+    let alike = of_start(&NAMES, start);
+    if alike.binary_search(&name).is_ok() { None } else { nearest_of(alike.iter().copied(), name) }
+}
+
+/// The lists are parsed only once, because the user may have set thousands of variables.
+static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| sorted(LISTS));
+static FIELDS: LazyLock<Vec<&str>> = LazyLock::new(|| sorted(&[UCX_FIELDS]));
+
+fn sorted(lists: &[&'static str]) -> Vec<&'static str> {
+    let mut names: Vec<&str> = lists.iter().copied().flat_map(lines).collect();
+    // Each list is sorted, so this only merges them.
+    names.sort();
+    names
+}
+
+/// Returns the names that start with these letters.
+fn of_start<'n>(names: &'n [&'static str], start: &str) -> &'n [&'static str] {
+    let rest = names.get(names.partition_point(|name| *name < start)..).unwrap_or_default();
+    rest.get(..rest.partition_point(|name| name.starts_with(start))).unwrap_or_default()
 }
 
 fn is_of_ucx(rest: &str, prefixes: usize) -> bool {
     let shorter =
         |prefix: &&str| rest.strip_prefix(*prefix).is_some_and(|rest| is_of_ucx(rest, prefixes - 1));
-    lines(UCX_FIELDS).any(|field| field == rest) || prefixes > 0 && UCX_PREFIXES.iter().any(shorter)
+    FIELDS.binary_search(&rest).is_ok() || prefixes > 0 && UCX_PREFIXES.iter().any(shorter)
 }
 
 fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
