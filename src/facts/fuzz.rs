@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 use nix::errno::Errno;
 
-use self::tree::Tree;
+use self::tree::{Changed, Tree};
 use super::document::Document;
 use super::environment::Environment;
 use super::launchers::{self, Seen};
@@ -18,49 +18,61 @@ use super::{
     net, port_errors, process, ray_start, rdma, rdma_statistics, resent, rtnetlink, traffic, vpd,
 };
 
-/// Fuzzes the sysfs files of an RDMA host and its GPUs.
+/// Fuzzes the sysfs files of an RDMA host and its GPUs. Reads only what the changed files belong to: the rest is the same
+/// for all inputs.
 pub(crate) fn sysfs(data: &[u8]) {
     thread_local! { static HOST: Tree = Tree::new(tree::SYSFS); }
-    let read = |reader: Reader| {
-        let mut rdma = rdma::read(&reader, &Looked::for_gids(&net::Net::default(), Some(3)));
-        let gpu = gpu::read(&reader, true);
-        vpd::read(&reader, &gpu, &mut rdma);
-        for (hca, port) in traffic::ports(&reader) {
-            let looked = Counters::new(&reader);
-            let of_port = looked.of(&hca, port);
-            traffic::read(&of_port);
-            port_errors::read(&of_port);
-            resent::read(&of_port);
-            counters::read(&of_port);
+    let read = |reader: &Reader, changed: &Changed| {
+        let is_of_pci = changed.any(&["sys/devices/pci", "sys/bus/pci"]);
+        let mut facts = Facts::default();
+        if is_of_pci || changed.any(&["proc/dr", "proc/devices", "dev/nv", "dev/kfd", "sys/class/kfd"]) {
+            facts.gpu = gpu::read(reader, true);
+            facts.imex = imex::read(reader);
         }
-        Facts {
-            rdma,
-            gpu,
-            imex: imex::read(&reader),
-            memory: coherent::read(&reader),
-            data_direct: data_direct::read(&reader),
-            dmi: dmi::read(&reader),
-            unreadable: reader.into_unreadable(),
-            ..Facts::default()
+        if is_of_pci || changed.any(&["proc/driver/nvidia/gpus", "sys/devices/system"]) {
+            facts.memory = coherent::read(reader);
+            facts.data_direct = data_direct::read(reader);
         }
+        if is_of_pci || changed.any(&["IB/", "sys/class/infiniband", "dev/infiniband"]) {
+            facts.rdma = rdma::read(reader, &Looked::for_gids(&net::Net::default(), Some(3)));
+            vpd::read(reader, &facts.gpu, &mut facts.rdma);
+        }
+        if changed.any(&["IB/ports"]) {
+            for (hca, port) in traffic::ports(reader) {
+                let looked = Counters::new(reader);
+                let of_port = looked.of(&hca, port);
+                traffic::read(&of_port);
+                port_errors::read(&of_port);
+                resent::read(&of_port);
+                counters::read(&of_port);
+            }
+        }
+        if changed.any(&["sys/class/dmi"]) {
+            facts.dmi = dmi::read(reader);
+        }
+        facts
     };
-    HOST.with(|host| replays(&host.with(data, read)));
+    HOST.with(|host| {
+        let (facts, unreadable) = host.with(data, read);
+        replays(&Facts { unreadable, ..facts });
+    });
 }
 
 /// Fuzzes the files of /proc, and the files in a container's image that name hosts and users.
 pub(crate) fn proc(data: &[u8]) {
     thread_local! { static HOST: Tree = Tree::new(tree::PROC); }
-    let read = |reader: Reader| Facts {
-        net: net::read(&reader, Err(Errno::EPERM), |_: &BTreeSet<_>| Err(Errno::EPERM)),
-        process: process::read(&reader),
-        homes: Some(home::read(&reader, &Environment::default())),
-        unreadable: reader.into_unreadable(),
-        ..Facts::default()
+    let read = |reader: &Reader, _: &Changed| {
+        net::devices(reader);
+        Facts {
+            net: net::read(reader, Err(Errno::EPERM), |_: &BTreeSet<_>| Err(Errno::EPERM)),
+            process: process::read(reader),
+            homes: Some(home::read(reader, &Environment::default())),
+            ..Facts::default()
+        }
     };
     HOST.with(|host| {
-        let facts = host.with(data, read);
-        host.with(data, |reader| drop(net::devices(&reader)));
-        replays(&facts);
+        let (facts, unreadable) = host.with(data, read);
+        replays(&Facts { unreadable, ..facts });
     });
 }
 

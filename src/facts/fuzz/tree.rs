@@ -1,15 +1,24 @@
 //! A made-up host below a directory, in which the fuzzers replace the content of some files.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::facts::Reader;
+use crate::facts::kept_files::KeptFiles;
+use crate::facts::reader::Unreadable;
 
 /// A file and its text; if the text starts with `-> `, a link and its target.
 type Entry = (&'static str, &'static str);
 
 const IB: &str = "sys/class/infiniband/mlx5_0";
+
+/// The directory for files that an input has removed.
+const ASIDE: &str = "aside";
 
 /// `IB/` stands for the directory of the HCA.
 pub(super) const SYSFS: &[Entry] = &[
@@ -89,7 +98,11 @@ pub(super) const PROC: &[Entry] = &[
          fd000000000000000000000000000001 00000400 00000001 00000000 00000003     eth0\n",
     ),
     ("proc/self/net/dev", "Inter-| Receive\n face |bytes\n  eth0: 1 2 3\n"),
-    ("proc/self/status", "Name:\trdma-init\nNoNewPrivs:\t1\nSeccomp:\t2\nCapEff:\t00000000a80425fb\n"),
+    (
+        "proc/self/status",
+        "Name:\trdma-init\nCapInh:\t0000000000000000\nCapPrm:\t00000000a80425fb\nCapEff:\t00000000a80425fb\n\
+         CapBnd:\t00000000a80425fb\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n",
+    ),
     ("proc/self/uid_map", "         0          0 4294967295\n"),
     ("etc/passwd", "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000::/home/user:/bin/sh\n"),
 ];
@@ -97,57 +110,174 @@ pub(super) const PROC: &[Entry] = &[
 pub(super) struct Tree {
     root: PathBuf,
     entries: &'static [Entry],
+    /// The texts that the last input put into files, by their place among the entries.
+    texts: RefCell<Texts>,
+    kept: RefCell<Option<KeptFiles>>,
+}
+
+type Texts = BTreeMap<usize, Vec<u8>>;
+
+/// The files that an input changes.
+pub(super) struct Changed(Vec<&'static str>);
+
+impl Changed {
+    /// Returns whether the input changes a file whose path in the list starts like one of these, or no file at all.
+    pub(super) fn any(&self, starts: &[&str]) -> bool {
+        self.0.is_empty() || self.0.iter().any(|path| starts.iter().any(|start| path.starts_with(start)))
+    }
 }
 
 impl Tree {
     pub(super) fn new(entries: &'static [Entry]) -> Tree {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("rdma-init-fuzz-{}-{number}", std::process::id());
-        let tree = Tree { root: std::env::temp_dir().join(name), entries };
-        (0..entries.len()).for_each(|place| tree.restore(place));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("rdma-init-fuzz-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let root = std::env::temp_dir().join(name);
+        let tree = Tree { root, entries, texts: RefCell::default(), kept: RefCell::default() };
+        fs::create_dir_all(tree.root.join(ASIDE)).expect("a directory of the tree");
+        for (place, (_, text)) in entries.iter().enumerate() {
+            let path = tree.path(place);
+            fs::create_dir_all(path.parent().expect("it is in a directory"))
+                .expect("a directory of the tree");
+            match target(text) {
+                Some(target) => symlink(target, &path),
+                None => fs::write(&path, text),
+            }
+            .expect("a file of the tree");
+        }
         tree
     }
 
     /// Reads the host with these bytes in its files. The bytes 0xff separate the parts; the first byte of
     /// each part selects a file, and the rest is its new content. A part with only the first byte removes the
     /// file.
-    pub(super) fn with<T>(&self, data: &[u8], read: impl FnOnce(Reader) -> T) -> T {
+    pub(super) fn with<T>(
+        &self,
+        data: &[u8],
+        read: impl FnOnce(&Reader, &Changed) -> T,
+    ) -> (T, Vec<Unreadable>) {
         let parts = data.split(|byte| *byte == 0xff).filter_map(<[u8]>::split_first);
-        let mut changed = Vec::new();
-        for (place, text) in parts.take(self.entries.len()) {
-            let place = usize::from(*place) % self.entries.len();
-            let path = self.path(place);
-            let _ = fs::remove_file(&path);
-            if !text.is_empty() {
-                fs::write(&path, text).expect("a file of the tree");
-            }
-            changed.push(place);
+        let texts = parts.take(self.entries.len());
+        let texts =
+            texts.map(|(place, text)| (usize::from(*place) % self.entries.len(), text.to_vec())).collect();
+        self.change(&texts);
+        let mut reader = Reader::new(&self.root);
+        // An open file is read again from its start, as the watcher does. A file that the input removes may be open,
+        // or may be behind a link that the input replaces.
+        if texts.iter().all(|(place, text)| !text.is_empty() && !self.is_link(*place)) {
+            reader.kept = Some(self.kept.take().unwrap_or_else(KeptFiles::new));
         }
-        let found = read(Reader::new(&self.root));
-        changed.into_iter().for_each(|place| self.restore(place));
-        found
+        let changed = Changed(texts.keys().filter_map(|place| Some(self.entries.get(*place)?.0)).collect());
+        let found = read(&reader, &changed);
+        if let Some(kept) = reader.kept.take() {
+            self.kept.replace(Some(kept));
+        }
+        self.texts.replace(texts);
+        (found, reader.into_unreadable())
+    }
+
+    /// Changes only the files that the last input has left in another state. Each stays the same file, because it may
+    /// be open.
+    fn change(&self, texts: &Texts) {
+        let before = self.texts.borrow();
+        for place in before.keys().filter(|place| !texts.contains_key(place)) {
+            let (_, text) = self.entries[*place];
+            self.put_back(*place);
+            if !self.is_link(*place) {
+                self.write(*place, text.as_bytes());
+            }
+        }
+        for (place, text) in texts.iter().filter(|(place, text)| before.get(place) != Some(text)) {
+            match text.is_empty() {
+                true => {
+                    self.put_back(*place);
+                    self.put_aside(*place);
+                }
+                false if self.is_link(*place) => {
+                    self.put_back(*place);
+                    self.put_aside(*place);
+                    self.write(*place, text);
+                }
+                false => {
+                    self.put_back(*place);
+                    self.write(*place, text);
+                }
+            }
+        }
+    }
+
+    fn write(&self, place: usize, text: &[u8]) {
+        fs::write(self.path(place), text).expect("a file of the tree");
+    }
+
+    fn put_aside(&self, place: usize) {
+        fs::rename(self.path(place), self.aside(place)).expect("a file of the tree");
+    }
+
+    /// Brings back a file that was put aside, in place of what is there now.
+    fn put_back(&self, place: usize) {
+        if fs::symlink_metadata(self.aside(place)).is_ok() {
+            fs::rename(self.aside(place), self.path(place)).expect("a file of the tree");
+        }
+    }
+
+    fn is_link(&self, place: usize) -> bool {
+        target(self.entries[place].1).is_some()
+    }
+
+    fn aside(&self, place: usize) -> PathBuf {
+        self.root.join(ASIDE).join(place.to_string())
     }
 
     fn path(&self, place: usize) -> PathBuf {
         let (path, _) = self.entries[place];
         self.root.join(path.strip_prefix("IB/").map_or(path.into(), |rest| Path::new(IB).join(rest)))
     }
+}
 
-    fn restore(&self, place: usize) {
-        let (path, (_, text)) = (self.path(place), self.entries[place]);
-        let _ = fs::remove_file(&path);
-        fs::create_dir_all(path.parent().expect("it is in a directory")).expect("a directory of the tree");
-        match text.strip_prefix("-> ") {
-            Some(target) => symlink(target, &path),
-            None => fs::write(&path, text),
-        }
-        .expect("a file of the tree");
-    }
+fn target(text: &str) -> Option<&str> {
+    text.strip_prefix("-> ")
 }
 
 impl Drop for Tree {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_finds_the_usual_files_whatever_the_last_one_has_changed() {
+        let tree = Tree::new(SYSFS);
+        let place =
+            |path: &str| u8::try_from(SYSFS.iter().position(|(known, _)| *known == path).unwrap()).unwrap();
+        let (lid, device) = (place("IB/ports/1/lid"), place("IB/device"));
+        let read = |parts: &[&[u8]]| {
+            let look = |reader: &Reader, _: &Changed| {
+                let lid = reader.folder("/sys/class/infiniband/mlx5_0/ports/1").text("lid");
+                (lid, reader.text("/sys/class/infiniband/mlx5_0/device/vendor"))
+            };
+            tree.with(&parts.join(&0xff), look)
+        };
+        let found = |lid: Option<&str>, vendor: Option<&str>| {
+            ((lid.map(str::to_owned), vendor.map(str::to_owned)), Vec::new())
+        };
+        let usual = found(Some("0x1"), Some("0x15b3"));
+        assert_eq!(read(&[]), usual);
+        for _ in 0..2 {
+            assert_eq!(read(&[&[lid, b'7']]), found(Some("7"), Some("0x15b3")));
+            assert_eq!(read(&[&[lid, b'8']]), found(Some("8"), Some("0x15b3")));
+            assert_eq!(read(&[&[lid]]), found(None, Some("0x15b3")));
+            assert_eq!(read(&[&[lid, b'9']]), found(Some("9"), Some("0x15b3")));
+            assert_eq!(read(&[]), usual);
+            assert_eq!(read(&[&[device, b'x']]), found(Some("0x1"), None));
+            assert_eq!(read(&[&[device]]), found(Some("0x1"), None));
+            assert_eq!(read(&[&[device, b'y'], &[lid]]), found(None, None));
+            assert_eq!(read(&[]), usual);
+            assert_eq!(read(&[&[lid]]), found(None, Some("0x15b3")));
+            assert_eq!(read(&[]), usual);
+        }
     }
 }
