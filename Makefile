@@ -104,10 +104,17 @@ test-setup:
 # tenth of the time.
 TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 
-# The last line tests one of the other inits on what they promise.
+# In these suites, the nodes of a test wait for each other most of the time, so more tests than CPUs run at once.
+WAITING := preflight
+OTHERS := $(filter-out $(WAITING),$(basename $(notdir $(wildcard tests/*.rs))))
+
+# The last suite tests one of the other inits on what they promise.
 test: build test-setup
-	$(TEST) --no-fail-fast
-	RDMA_INIT_TEST_PEER=tini $(TEST) --test peers
+	@failed=; set -x; \
+	  $(TEST) --no-fail-fast --lib $(OTHERS:%=--test %) || failed=1; \
+	  $(TEST) --no-fail-fast $(WAITING:%=--test %) -- --test-threads 4 || failed=1; \
+	  RDMA_INIT_TEST_PEER=tini $(TEST) --test peers || failed=1; \
+	  test -z "$$failed"
 
 # Runs the suites with the program for arm64, as far as QEMU can run them, on a machine of another
 # architecture. SUITES chooses some. On an arm64 machine, `make test` runs all of them.
