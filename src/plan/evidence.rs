@@ -8,7 +8,9 @@ use crate::facts::Facts;
 use crate::facts::rdma::Hca;
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::Version;
-use crate::profiles::{AttributeEvidence, Condition, HcaEvidence, Only, Profile, Profiles, fits, fits_model};
+use crate::profiles::{
+    AttributeEvidence, Condition, HcaEvidence, Only, Profile, Profiles, fits, fits_model, maker_of,
+};
 
 /// One thing that a condition requires.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +25,8 @@ pub(crate) enum Asked<'a> {
     DmiVendor(&'a str),
     DmiProduct(&'a str),
     DmiAssetTag(&'a str),
+    /// The firmware names another maker than this one.
+    DmiOtherThan(&'a str),
     GpuModel(&'a str),
     GpuVendor(&'a str),
     Variable(&'a str),
@@ -57,6 +61,7 @@ pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
         dmi_vendor,
         dmi_product,
         dmi_asset_tag,
+        dmi_other_than,
         gpu_model,
         gpu_vendor,
         environment,
@@ -76,6 +81,7 @@ pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
         dmi_vendor.as_deref().map(Asked::DmiVendor),
         dmi_product.as_deref().map(Asked::DmiProduct),
         dmi_asset_tag.as_deref().map(Asked::DmiAssetTag),
+        dmi_other_than.as_deref().map(Asked::DmiOtherThan),
         gpu_model.as_deref().map(Asked::GpuModel),
         gpu_vendor.as_deref().map(Asked::GpuVendor),
         environment.as_deref().map(Asked::Variable),
@@ -190,6 +196,10 @@ impl Asked<'_> {
             Asked::DmiVendor(pattern) => text("DMI vendor", pattern, facts.dmi.vendor.as_deref()),
             Asked::DmiProduct(pattern) => text("DMI product", pattern, facts.dmi.product.as_deref()),
             Asked::DmiAssetTag(pattern) => text("DMI asset tag", pattern, facts.dmi.asset_tag.as_deref()),
+            Asked::DmiOtherThan(own) => {
+                let other = maker_of(&facts.dmi).filter(|maker| *maker != own);
+                other.map(|maker| Sign::Text { what: "DMI of", found: maker.to_owned() })
+            }
             Asked::GpuModel(pattern) => {
                 let found = facts.gpu.models.iter().find(|model| fits_model(pattern, model));
                 found.map(|model| Sign::Text { what: "GPU", found: model.clone() })
@@ -254,6 +264,7 @@ impl fmt::Display for Asked<'_> {
             Asked::DmiVendor(value) => ("dmi-vendor", value),
             Asked::DmiProduct(value) => ("dmi-product", value),
             Asked::DmiAssetTag(value) => ("dmi-asset-tag", value),
+            Asked::DmiOtherThan(value) => ("dmi-other-than", value),
             Asked::GpuModel(value) => ("gpu-model", value),
             Asked::GpuVendor(value) => ("gpu-vendor", value),
             Asked::Variable(value) => ("environment", value),
@@ -365,6 +376,7 @@ mod tests {
             ("hca = { driver = \"mlx5*\", name = \"x\", virtual = true }", "HCA ibp0 (driver mlx5_core)"),
             ("interface-driver = \"gve\"", "interface eth0 (driver gve)"),
             ("dmi-asset-tag = \"OracleCloud.com\"", "DMI asset tag OracleCloud.com"),
+            ("dmi-other-than = \"Crusoe\"", "DMI of Oracle Cloud"),
             ("gpu-vendor = \"amd\"", "GPU vendor amd"),
             ("environment = \"SITE_*\"", "variable SITE_NAME"),
             ("file = \"/etc/site\"", "/etc/site"),
@@ -385,6 +397,7 @@ mod tests {
             let wrong = format!("hca = {{ driver = \"mlx5*\", name = \"x\", {other} }}");
             assert_eq!(held(&host, &wrong), None);
         }
+        assert_eq!(held(&host, "dmi-other-than = \"Oracle Cloud\""), None);
     }
 
     #[test]

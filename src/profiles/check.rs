@@ -210,6 +210,7 @@ fn check_condition(condition: &Condition) -> Checked {
         dmi_vendor,
         dmi_product,
         dmi_asset_tag,
+        dmi_other_than,
         gpu_model,
         gpu_vendor,
         environment,
@@ -219,7 +220,8 @@ fn check_condition(condition: &Condition) -> Checked {
         not,
     } = condition;
     let is_text: Test = |text| !text.is_empty();
-    let texts: [(&str, &Option<Text>, Test, &str); 13] = [
+    let is_whole_text: Test = |text| !text.is_empty() && !text.contains('*');
+    let texts: [(&str, &Option<Text>, Test, &str); 14] = [
         ("hca-name", hca_name, is_text, "the name of an HCA"),
         ("link-layer", link_layer, |text| LINK_LAYERS.contains(&text), "\"InfiniBand\" or \"Ethernet\""),
         ("interface", interface, is_pattern_of_interfaces, INTERFACES),
@@ -228,6 +230,7 @@ fn check_condition(condition: &Condition) -> Checked {
         ("dmi-vendor", dmi_vendor, is_text, TEXT),
         ("dmi-product", dmi_product, is_text, TEXT),
         ("dmi-asset-tag", dmi_asset_tag, is_text, TEXT),
+        ("dmi-other-than", dmi_other_than, is_whole_text, "the whole name of a cloud, without \"*\""),
         ("gpu-model", gpu_model, is_text, TEXT),
         ("gpu-vendor", gpu_vendor, |text| MAKES.iter().any(|make| fits(text, make)), "\"nvidia\" or \"amd\""),
         ("environment", environment, is_pattern_of_variables, VARIABLES),

@@ -251,6 +251,9 @@ pub struct Condition {
     /// The asset tag of the chassis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dmi_asset_tag: Option<Text>,
+    /// The firmware names another cloud than this one, or an NVIDIA DGX; meant for `not`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dmi_other_than: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_model: Option<Text>,
     /// The host has GPUs of this make: `nvidia` or `amd`.

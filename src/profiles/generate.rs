@@ -211,6 +211,7 @@ structure!(Condition {
     dmi_vendor,
     dmi_product,
     dmi_asset_tag,
+    dmi_other_than,
     gpu_model,
     gpu_vendor,
     environment,

@@ -407,6 +407,7 @@ mod tests {
             ("interface-up = \"a-name-of-sixteen\"", "interface-up"),
             ("environment = \"SITE=1\"", "environment"),
             ("dmi-product = \"\"", "dmi-product"),
+            ("dmi-other-than = \"Crus*\"", "dmi-other-than"),
             ("claimed-attribute = { name = \"rdma\" }", "name"),
             ("no-hca = true\nhca-name = \"a\"", "no-hca"),
             ("hca-name = \"a\"\nnot = [{}]", "not"),

@@ -6,6 +6,7 @@ mod embedded;
 mod explain;
 mod format;
 mod load;
+mod makers;
 mod outline;
 mod resolve;
 
@@ -18,4 +19,5 @@ pub use format::{
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::fuzz;
 pub use load::{ProfileError, Profiles};
+pub(crate) use makers::maker_of;
 pub use outline::Outline;
