@@ -48,6 +48,7 @@ pub(crate) fn maker_of(dmi: &Dmi) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profiles::{Profile, Profiles};
 
     #[test]
     fn the_firmware_names_its_maker() {
@@ -85,6 +86,25 @@ mod tests {
                 AssetTag => Dmi { asset_tag: text, ..Dmi::default() },
             };
             assert_eq!(maker_of(&dmi), Some(maker), "{dmi:?}");
+        }
+    }
+
+    /// The name of an interface or of an mlx5 HCA, a mounted directory and a copied variable may be on any machine.
+    #[test]
+    fn weak_evidence_does_not_stand_against_the_firmware() {
+        let profiles = Profiles::load(None).unwrap();
+        let is_generic = |profile: &&Profile| profile.name.starts_with("generic-");
+        for profile in profiles.iter().filter(|profile| !is_generic(profile)) {
+            for condition in &profile.evidence {
+                let of_firmware = [&condition.dmi_vendor, &condition.dmi_product, &condition.dmi_asset_tag];
+                let of_own_device = condition.hca.as_ref().is_some_and(|hca| hca.driver != "mlx5*");
+                let yields = condition.not.iter().any(|not| not.dmi_other_than.is_some());
+                assert!(
+                    yields || of_own_device || of_firmware.iter().any(|text| text.is_some()),
+                    "{}: {condition:?}",
+                    profile.name
+                );
+            }
         }
     }
 }
