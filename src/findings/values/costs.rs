@@ -65,11 +65,12 @@ const COSTS: &[Cost] = &[
         NO_GPUDIRECT,
         "GPUDirect RDMA fails on these nodes",
     ),
-    // NCCL prefers DMA-BUF to nvidia_peermem, which does the same (`src/transport/net.cc`).
+    // NCCL prefers DMA-BUF to nvidia_peermem, which does the same (`src/transport/net.cc`). With AMD's GPUs, peer
+    // memory is part of the drivers, AMD itself publishes 0, and no file shows which way RCCL will take.
     cost(
         "NCCL_DMABUF_ENABLE",
         is_zero,
-        |subject| has_gpudirect(subject.facts) && subject.facts.gpu.peer_memory.is_none(),
+        |subject| needs_dmabuf(subject.facts),
         NO_GPUDIRECT,
         "the job has nvidia_peermem, or DMA-BUF fails on these nodes",
     ),
@@ -280,6 +281,11 @@ fn has_shared_memory(facts: &Facts) -> bool {
 /// Returns whether P2P matters. With NVLink to other nodes, another finding reports that it is not used.
 fn has_p2p(facts: &Facts) -> bool {
     has_several_gpus(facts) && facts.imex.usable().next().is_none() && facts.gpu.model_of(CONSUMER).is_none()
+}
+
+/// Returns whether GPUDirect RDMA is certainly lost without DMA-BUF.
+fn needs_dmabuf(facts: &Facts) -> bool {
+    has_gpudirect(facts) && facts.gpu.make.is_nvidia() && facts.gpu.peer_memory.is_none()
 }
 
 fn has_gpudirect(facts: &Facts) -> bool {
