@@ -21,9 +21,11 @@ const KINDS: [&str; 2] = ["resourceclaims", "resourceclaimtemplates"];
 const SUFFIX: &str = "-metadata.json";
 
 /// The API group of the schema. A file contains one object for each version of the schema, and all of them
-/// have the same content. The fields that rdma-init reads are the same in all versions so far (v1alpha1,
-/// v1beta1).
+/// have the same content.
 const GROUP: &str = "metadata.resource.k8s.io/";
+
+/// The versions so far. The fields that rdma-init reads are the same in all of them; a later one may have others.
+const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 
 /// The most entries to examine in each directory, and the most devices. A Pod may have 64 claims
 /// (`PodSpec.resourceClaims`), and a claim 32 requests and 32 devices.
@@ -135,21 +137,28 @@ fn first_names(reader: &Reader, folder: &str) -> Vec<String> {
     names
 }
 
-/// Returns the first object with a known version. A driver writes one for each version, and a later version may have another
-/// form.
+/// Returns the first object with a known version, wherever it is. A driver writes one for each version, and a later version
+/// may have another form.
 fn described(text: &str) -> Result<Metadata, String> {
-    let mut problem = format!("it contains no object of {GROUP}");
+    let mut problem = None;
+    let mut unknown = None;
     for object in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
         let object = object.map_err(|error| format!("it is not JSON: {error}"))?;
-        let is_known = |version: &str| version.starts_with(GROUP);
-        if object.get("apiVersion").and_then(serde_json::Value::as_str).is_some_and(is_known) {
-            match serde_json::from_value(object) {
-                Ok(metadata) => return Ok(metadata),
-                Err(error) => problem = format!("it is not a DeviceMetadata of Kubernetes: {error}"),
-            }
+        let version = object.get("apiVersion").and_then(serde_json::Value::as_str);
+        let Some(version) = version.and_then(|version| version.strip_prefix(GROUP)) else { continue };
+        if !VERSIONS.contains(&version) {
+            unknown.get_or_insert_with(|| harmless(version));
+            continue;
+        }
+        match serde_json::from_value(object) {
+            Ok(metadata) => return Ok(metadata),
+            Err(error) => problem = Some(format!("it is not a DeviceMetadata of Kubernetes: {error}")),
         }
     }
-    Err(problem)
+    let of_version = |version: String| {
+        format!("it contains only {GROUP}{version}, a version that rdma-init does not know")
+    };
+    Err(problem.or(unknown.map(of_version)).unwrap_or_else(|| format!("it contains no object of {GROUP}")))
 }
 
 /// The part of an object that rdma-init reads.
@@ -276,8 +285,13 @@ mod tests {
     #[test]
     fn the_devices_of_claims_and_of_templates_are_read() {
         let known = metadata("metadata.resource.k8s.io/v1alpha1", NIC);
-        // The object with a version that rdma-init does not know comes first.
-        let several = format!("{}\n{known}\n", metadata("metadata.k8s.io/v99", r#"[{"name":"x"}]"#));
+        // The objects with a group and with a version that rdma-init does not know come first. The latter has no requests
+        // in the form of the known versions.
+        let several = format!(
+            "{}\n{}\n{known}\n",
+            metadata("metadata.k8s.io/v99", r#"[{"name":"x"}]"#),
+            r#"{"apiVersion":"metadata.resource.k8s.io/v2","kind":"DeviceMetadata","claims":{}}"#
+        );
         let (devices, unreadable) = read_files(&[
             ("resourceclaims/rails/nic/dra.net-metadata.json", &several),
             (
@@ -317,7 +331,14 @@ mod tests {
             ("{", "it is not JSON"),
             (&*deep, "it is not JSON"),
             (r#"{"apiVersion":"v1"}"#, "it contains no object of"),
-            (r#"{"apiVersion":"metadata.resource.k8s.io/v1","requests":7}"#, "it is not a DeviceMetadata"),
+            (
+                r#"{"apiVersion":"metadata.resource.k8s.io/v1beta1","requests":7}"#,
+                "it is not a DeviceMetadata",
+            ),
+            (
+                r#"{"apiVersion":"metadata.resource.k8s.io/v2","kind":"DeviceMetadata","devices":[]}"#,
+                "it contains only metadata.resource.k8s.io/v2, a version that rdma-init does not know",
+            ),
         ] {
             let (devices, unreadable) = read_files(&[("resourceclaims/a/b/c-metadata.json", text)]);
             assert_eq!(devices, []);
@@ -334,8 +355,10 @@ mod tests {
             r#"{{"name":"x\u001b[1m","driver":"d","attributes":{{{}}}}}"#,
             attributes.trim_end_matches(',')
         );
-        let text =
-            metadata("metadata.resource.k8s.io/v1", &format!(r#"[{{"name":"r","devices":[{device}]}}]"#));
+        let text = metadata(
+            "metadata.resource.k8s.io/v1beta1",
+            &format!(r#"[{{"name":"r","devices":[{device}]}}]"#),
+        );
         let (devices, _) = read_files(&[("resourceclaims/a/b/c-metadata.json", &text)]);
         assert_eq!(devices[0].name, "x\u{fffd}[1m");
         assert_eq!(devices[0].attributes.len(), MOST_ATTRIBUTES);
@@ -344,7 +367,7 @@ mod tests {
         assert_eq!(harmless(&"\n".repeat(LONGEST)).len(), LONGEST - 2);
         let many: Vec<String> = (0..2000).map(|n| format!(r#"{{"name":"{n}","driver":"d"}}"#)).collect();
         let text = metadata(
-            "metadata.resource.k8s.io/v1",
+            "metadata.resource.k8s.io/v1beta1",
             &format!(r#"[{{"name":"r","devices":[{}]}}]"#, many.join(",")),
         );
         assert_eq!(read_files(&[("resourceclaims/a/b/c-metadata.json", &text)]).0.len(), MOST_DEVICES);
