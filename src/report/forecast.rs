@@ -110,8 +110,12 @@ fn without_plugin(plan: &Plan, prediction: &Prediction) -> String {
             ),
             None => format!("load the net plugin {file}, which decides by itself"),
         },
-        Transport::Plugin { file, found: false, .. } => {
-            format!("load the net plugin {file}, if the image has it, else use TCP")
+        Transport::Plugin { file, found: false, otherwise } => {
+            let instead = match &**otherwise {
+                Transport::Fails(message) => format!("fail with \"{message}\""),
+                _ => "use TCP".to_owned(),
+            };
+            format!("load the net plugin {file}, if the image has it, else {instead}")
         }
         // On this fabric, sockets themselves use RDMA, without verbs.
         Transport::Sockets { interfaces, .. } if matches!(plan.fabric, Fabric::Interface(_)) => {

@@ -67,8 +67,8 @@ pub enum Transport {
     /// A net plugin, by the file that NCCL loads; what the plugin does is unknown here.
     Plugin {
         file: String,
-        /// Whether the file was seen. If not, the image is unknown and there are devices that only a plugin
-        /// can use.
+        /// Whether the file was seen. If not, the image is unknown, and there are devices that only a plugin
+        /// can use, or a variable that only a plugin reads, or `NCCL_NET` names a plugin's network.
         found: bool,
         /// What NCCL does without the plugin. Several plugins are NCCL's own transport with additions and
         /// read the same variables.
@@ -168,19 +168,24 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
     if let Some(file) = net_plugin(facts, get, version) {
         return Transport::Plugin { file, found: true, otherwise: Box::new(built_in(facts, get, version)) };
     }
-    let needs_plugin =
-        || facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| needs_own_library(hca, port)));
-    match built_in(facts, get, version) {
-        otherwise @ Transport::Sockets { .. }
-            if installed::image(facts).is_none() && wanted.is_none() && needs_plugin() =>
-        {
-            Transport::Plugin {
-                file: plugin::DEFAULT.to_owned(),
-                found: false,
-                otherwise: Box::new(otherwise),
-            }
+    let needs_plugin = || {
+        facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| needs_own_library(hca, port)))
+            || plugin::OF_INTERFACES
+                .iter()
+                .any(|variable| get(variable).is_some_and(|value| !value.is_empty()))
+    };
+    let otherwise = built_in(facts, get, version);
+    let may_be_there = match &otherwise {
+        Transport::Sockets { .. } => wanted.is_none() && needs_plugin(),
+        Transport::Fails(_) => wanted.is_some_and(network::is_of_some_plugin),
+        Transport::Verbs(_) | Transport::Plugin { .. } => false,
+    };
+    let files = plugin::files(get(plugin::VARIABLE), version);
+    match files.into_iter().flatten().next() {
+        Some(file) if may_be_there && installed::image(facts).is_none() => {
+            Transport::Plugin { file, found: false, otherwise: Box::new(otherwise) }
         }
-        transport => transport,
+        _ => otherwise,
     }
 }
 

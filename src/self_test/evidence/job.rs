@@ -46,7 +46,10 @@ pub(crate) fn nccl(_: &Facts, plan: &Plan) -> Evidence {
         Transport::Verbs(ports) => {
             Evidence::of([format!("{library} will use {}", counted(ports.len(), "port"))])
         }
-        Transport::Plugin { file, .. } => Evidence::of([format!("{library} will load {file}")]),
+        Transport::Plugin { file, found: true, .. } => Evidence::of([format!("{library} will load {file}")]),
+        Transport::Plugin { file, found: false, .. } => {
+            Evidence::of([format!("{library} will load {file}, if the image has it")])
+        }
         Transport::Sockets { .. } if !plan.fabric.is_there() => Evidence::skip("there is no RDMA here"),
         Transport::Sockets { interfaces, .. } if !plan.fabric.pins_memory() => {
             Evidence::of([format!("{library} will use sockets on {}", condensed(interfaces))])
