@@ -202,7 +202,7 @@ ids! {
     /// `SRIOVNETWORK_VF_DEVICE_*`, or resource claims).
     GivenDeviceMissing = "given-device-missing", "Check the device on the node (`lspci`), and that its driver is loaded; then create the Pod again.";
     /// A script of the platform sets NCCL's variables on this machine, and it has not run: neither its
-    /// variables nor the command line show it.
+    /// variables nor the command line show it. Or only a part of its variables is set.
     ScriptNotSourced = "script-not-sourced", "Source the script before the command, or start rdma-init from a shell that has sourced it. If the command itself does that, no action is needed.";
     /// The profile takes a value from a variable of the platform, and that value cannot be right: it is out
     /// of range, or not a number.

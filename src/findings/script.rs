@@ -1,13 +1,17 @@
 //! The platform's script that sets NCCL's variables, and what shows that it has run.
 
 use crate::finding::{Finding, Id};
+use crate::libraries::nccl::network;
 use crate::plan::Context;
+use crate::profiles::Script;
 
 pub(super) fn finding(context: &Context) -> Option<Finding> {
     let Context { facts, profile, .. } = context;
     let library = context.library();
-    let is_missing = context.awaits_script() && !context.command_runs_script();
-    let script = profile.script.as_ref().filter(|_| is_missing)?;
+    let script = profile.script.as_ref().filter(|_| !context.command_runs_script())?;
+    if !context.awaits_script() {
+        return in_part(context, script);
+    }
     let start = format!(
         "A script of the platform sets {library}'s variables on this machine (profile {}), and {} is not set:",
         profile.name, script.sets
@@ -18,9 +22,7 @@ pub(super) fn finding(context: &Context) -> Option<Finding> {
             format!(
                 "{start} without the script's values, {library} does not use the platform's plugin as it is meant to."
             ),
-            Some(format!(
-                "Source {path} before the command: rdma-init -- bash -c '. {path} && exec ...'. If the command's own script does that already, ignore this."
-            )),
+            Some(source(path)),
         ),
         None => (
             format!("{start} the script is not in this container ({}).", script.paths.join(", ")),
@@ -29,6 +31,59 @@ pub(super) fn finding(context: &Context) -> Option<Finding> {
     };
     let finding = Finding::warning(Id::ScriptNotSourced, message).about_variables([&script.sets]);
     Some(match fix {
+        Some(fix) => finding.with_fix(fix),
+        None => finding,
+    })
+}
+
+fn source(path: &str) -> String {
+    format!(
+        "Source {path} before the command: rdma-init -- bash -c '. {path} && exec ...'. If the command's own script does that already, ignore this."
+    )
+}
+
+/// Reports that only a part of the script's variables is set. A later release of the script may set fewer, so a few
+/// missing ones are a note.
+fn in_part(context: &Context, script: &Script) -> Option<Finding> {
+    let Context { facts, profile, user, .. } = context;
+    let known = user.get(&script.sets)?;
+    // A conf file of the platform is whole, and the command's script may still run.
+    let is_of_script = |path: &str| script.paths.iter().any(|of_script| of_script == path);
+    let is_whole = known.origin.conf_file().is_some_and(is_of_script);
+    let will_run = facts.platform.files_in_command.iter().any(|path| is_of_script(path));
+    let asks_for_other =
+        user.get(network::VARIABLE).is_some_and(|wanted| network::is_built_in(&wanted.value));
+    if is_whole || will_run || asks_for_other {
+        return None;
+    }
+    let missing: Vec<&str> =
+        script.also.iter().map(String::as_str).filter(|variable| user.get(variable).is_none()).collect();
+    let (last, others) = missing.split_last()?;
+    let names = match others {
+        [] => (*last).to_owned(),
+        others => format!("{} and {last}", others.join(", ")),
+    };
+    let start = format!(
+        "A script of the platform sets {}'s variables on this machine (profile {}). {} is set, but not {names}:",
+        context.library(),
+        profile.name,
+        script.sets
+    );
+    let finding = match missing.len() * 2 > script.also.len() {
+        true => Finding::warning(
+            Id::ScriptNotSourced,
+            format!("{start} the script was not sourced, or only a part of its values is here."),
+        ),
+        false => Finding::info(
+            Id::ScriptNotSourced,
+            format!(
+                "{start} only a part of the script's values is here, or its release sets fewer variables."
+            ),
+        ),
+    };
+    let finding = finding.about_variables(missing.into_iter().chain([script.sets.as_str()]));
+    let there = script.paths.iter().find(|path| facts.platform.files.contains(path));
+    Some(match there.map(|path| source(path)).or_else(|| profile.hint.clone()) {
         Some(fix) => finding.with_fix(fix),
         None => finding,
     })

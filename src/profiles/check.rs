@@ -76,6 +76,8 @@ pub(super) fn check(profile: &Profile) -> Checked {
         each("paths", &script.paths, is_file, FILE).map_err(|wrong| wrong.below_key("script"))?;
         one("sets", &script.sets, is_name, "the name of a variable")
             .map_err(|wrong| wrong.below_key("script"))?;
+        each("also", &script.also, is_name, "the name of a variable")
+            .map_err(|wrong| wrong.below_key("script"))?;
     }
     if let Some(Fabric::Interface(name)) = &profile.fabric {
         one("interface", name, is_interface, INTERFACE).map_err(|wrong| wrong.below_key("fabric"))?;

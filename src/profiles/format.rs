@@ -143,6 +143,9 @@ pub struct Script {
     pub paths: Vec<String>,
     /// A variable that only this script sets.
     pub sets: String,
+    /// Variables that it sets as well in each release so far: if some are missing, it has not run as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
 }
 
 /// Constants that apply under a condition.

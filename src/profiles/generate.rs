@@ -198,7 +198,7 @@ structure!(Constraints {
     gpus
 });
 structure!(GpuRow { model, count, nics, rate });
-structure!(Script { paths, sets });
+structure!(Script { paths, sets, also });
 structure!(Only { condition, nccl_min, variables });
 structure!(Condition {
     hca,
