@@ -210,7 +210,7 @@ ids! {
     /// Several profiles fit this host and have the same priority, so their names decide.
     EqualProfiles = "equal-profiles", "Give the right profile a higher `priority`, or name it with the key `profile`.";
     /// A value that you set differs from the published one, or the platform leaves the variable
-    /// unset. Your value stays.
+    /// unset or no longer advises the value. Your value stays.
     NotAsPublished = "not-as-published", "If this is intentional, no action is needed.";
 
     // What the image has.

@@ -4,6 +4,7 @@ mod class;
 mod conf_file;
 mod costs;
 mod devices;
+mod efa;
 mod empty;
 mod family;
 mod files;
@@ -84,6 +85,7 @@ pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan, profile: &Profil
     findings.extend(plugins::findings(&subject));
     findings.extend(devices::findings(&subject));
     findings.extend(costs::findings(&subject, profile));
+    findings.extend(efa::findings(&subject));
     findings.extend(files::findings(&subject));
     findings.extend(empty::findings(&subject));
     findings.extend(names::findings(&subject));
