@@ -373,6 +373,9 @@ ids! {
     /// The time that an HCA waits for an answer with your value of `NCCL_IB_TIMEOUT`, and how often
     /// it retries.
     IbTimeout = "ib-timeout", "No action is needed. Remove the variable to use NCCL's own value.";
+    /// `require-rdma` is set, and your `NCCL_IGNORE_NET_MISMATCH` hides it if a node has fewer NICs than
+    /// the others.
+    IgnoredMismatch = "ignored-mismatch", "Remove `NCCL_IGNORE_NET_MISMATCH`: rdma-init then sets 0, and such a node is an error.";
     /// A variable's name suggests that it holds a secret. rdma-init neither shows nor writes its
     /// value, so processes that enter the container later do not get it.
     KeptBack = "kept-back", "No action is needed. Pass the value to those processes yourself.";

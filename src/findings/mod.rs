@@ -10,6 +10,7 @@
 //!   [`nvlink`].
 //! * The container: [`container`], [`image`], [`verbs`], [`kernel_abi`], [`memlock`], [`unreadable`].
 //! * Findings that only repeat another one: [`echoes`].
+//! * A node with fewer NICs that no error shows: [`mismatch`].
 //! * The tools that can show later why a job hangs: [`hang`].
 //! * What processes that enter the container later get: [`nccl_conf`], [`secrets`].
 //! * What the job has moved by the time it ends: [`traffic`].
@@ -35,6 +36,7 @@ mod kernel_abi;
 mod libraries;
 mod master;
 pub(crate) mod memlock;
+mod mismatch;
 pub(crate) mod mtu;
 pub(crate) mod nccl_conf;
 mod nics;
@@ -103,6 +105,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(image::findings(facts, user, plan));
     findings.extend(hang::finding(facts, user));
     findings.extend(failover::finding(plan));
+    findings.extend(mismatch::finding(&context, plan));
     findings.extend(routes::findings(facts, plan));
     findings.extend(pkey::finding(facts, user, plan));
     findings.extend(traffic_class::findings(user, ports, plan));

@@ -19,7 +19,7 @@ pub(crate) mod interface;
 mod late;
 mod libraries;
 mod needs;
-mod network;
+pub(crate) mod network;
 mod notes;
 mod options;
 pub(crate) mod over_tcp;

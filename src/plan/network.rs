@@ -13,7 +13,7 @@ use crate::libraries::nccl::predict::Transport;
 use crate::libraries::nccl::version::COMPARES_NICS;
 
 /// Unless this is 0, NCCL only logs a line if a node has fewer NICs than others (`src/init.cc`).
-const MISMATCH: &str = "NCCL_IGNORE_NET_MISMATCH";
+pub(crate) const MISMATCH: &str = "NCCL_IGNORE_NET_MISMATCH";
 
 /// Proposes the name of the network that will carry the traffic, if it is certain: the image is known, and
 /// every release that the job may use does the same. With a name, NCCL uses no other network, so a wrong
@@ -39,10 +39,14 @@ pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candid
     is_sure.then(|| Proposal::from_facts(VARIABLE, first, Rule::FallbackIsAnError))
 }
 
+/// Returns whether the job's NCCL is known to compare the nodes' numbers of NICs.
+pub(crate) fn compares_nics(context: &Context) -> bool {
+    context.user.version().is_some_and(|version| version >= COMPARES_NICS)
+}
+
 /// Proposes 0, if the release compares the numbers of NICs, and its own transport finds them.
 pub(super) fn propose_mismatch(context: &Context, forecasts: &[Forecast]) -> Option<Proposal> {
-    let compares = context.user.version().is_some_and(|version| version >= COMPARES_NICS);
-    if !context.options.require_rdma || !compares || context.leaves_alone(MISMATCH) {
+    if !context.options.require_rdma || !compares_nics(context) || context.leaves_alone(MISMATCH) {
         return None;
     }
     installed::image(context.facts)?;

@@ -221,6 +221,7 @@ pub const KINDS: &[Kind] = &[
             Id::EqualProfiles,
             Id::ForeignTrafficClass,
             Id::IbTimeout,
+            Id::IgnoredMismatch,
             Id::KeptBack,
             Id::Level,
             Id::ListSeparator,
