@@ -14,9 +14,9 @@ enum Field {
 use Field::{AssetTag, Product, Vendor};
 
 /// A maker's name, and what its firmware says (cloud-init, `tools/ds-identify`; aws-ofi-nccl for AWS). Asset tags
-/// come first: a cloud marks machines with them that have the firmware of another maker. NVIDIA's name alone says
-/// nothing, because clouds have its GB200 and GB300 machines.
-const MAKERS: [(&str, Field, &str); 15] = [
+/// come first: a cloud marks machines with them that have the firmware of another maker. The vendors NVIDIA and Huawei
+/// alone say nothing: clouds have NVIDIA's GB200 and GB300 machines, and anyone can buy Huawei's servers.
+const MAKERS: [(&str, Field, &str); 13] = [
     ("Microsoft Azure", AssetTag, "7783-7084-3265-9085-8269-3286-77"),
     ("Oracle Cloud", AssetTag, "OracleCloud.com"),
     ("Huawei", AssetTag, "HUAWEICLOUD"),
@@ -27,8 +27,6 @@ const MAKERS: [(&str, Field, &str); 15] = [
     ("Alibaba Cloud", Product, "Alibaba Cloud*"),
     ("DigitalOcean", Vendor, "DigitalOcean*"),
     ("Vultr", Vendor, "Vultr*"),
-    ("Huawei", Vendor, "Huawei*"),
-    ("Huawei", Vendor, "HUAWEI*"),
     ("NVIDIA DGX", Product, "DGX*"),
     ("NVIDIA DGX", Product, "NVIDIA DGX*"),
     ("NVIDIA DGX", Product, "NVIDIA_DGX*"),
