@@ -46,20 +46,45 @@ pub(crate) fn spawn_unseen(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
 }
 
 /// Reaps a process from [`spawn_unseen`], and waits this long at most for its end. Returns whether it is
-/// gone. Does not wait on kernels before 5.3.
+/// gone.
 pub(crate) fn reap_unseen(child: Pid, patience: Duration) -> bool {
-    if !patience.is_zero() {
-        // SAFETY: pidfd_open(2) takes a process number and flags, and gives a descriptor that only this function has.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0_usize) };
-        if let Ok(fd) = i32::try_from(fd)
-            && fd >= 0
-        {
-            // SAFETY: as above.
-            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    if patience.is_zero() {
+        return try_to_reap_unseen(child);
+    }
+    match pidfd(child) {
+        Some(fd) => {
             let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
             let _ = poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], timeout);
+            try_to_reap_unseen(child)
         }
+        None => reap_unseen_without_fd(child, patience),
     }
+}
+
+/// `None` on kernels before 5.3, and if a filter forbids it.
+fn pidfd(process: Pid) -> Option<OwnedFd> {
+    // SAFETY: pidfd_open(2) takes a process number and flags, and gives a descriptor that only this function has.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0_usize) };
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: as above.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Asks again and again: nothing else shows the end of a process without exit signal.
+fn reap_unseen_without_fd(child: Pid, patience: Duration) -> bool {
+    let until = Instant::now() + patience;
+    loop {
+        if try_to_reap_unseen(child) {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn try_to_reap_unseen(child: Pid) -> bool {
     let mut status = 0;
     // SAFETY: `status` is a valid place for one int.
     unsafe { libc::waitpid(child.as_raw(), &mut status, libc::__WCLONE | libc::WNOHANG) != 0 }
@@ -245,6 +270,27 @@ mod tests {
         // SAFETY: `status` is a valid place for one int.
         let ended = unsafe { libc::waitpid(child.as_raw(), &mut status, libc::__WCLONE) };
         assert_eq!((ended, libc::WTERMSIG(status)), (child.as_raw(), libc::SIGKILL));
+    }
+
+    #[test]
+    fn the_end_of_such_a_process_is_awaited_with_and_without_a_descriptor() {
+        let ways: [fn(Pid, Duration) -> bool; 2] = [reap_unseen, reap_unseen_without_fd];
+        for way in ways {
+            let ends_soon = || {
+                std::thread::sleep(Duration::from_millis(30));
+                0
+            };
+            let child = match spawn_unseen(ends_soon) {
+                // QEMU's user mode.
+                Err(Errno::EINVAL) => return,
+                started => started.unwrap(),
+            };
+            assert!(way(child, Duration::from_secs(60)));
+            let child = spawn_unseen(|| wait_to_be_killed()).unwrap();
+            assert!(!way(child, Duration::from_millis(20)), "it runs");
+            super::super::signals::kill(child, libc::SIGKILL).unwrap();
+            assert!(way(child, Duration::from_secs(60)));
+        }
     }
 
     #[test]

@@ -91,8 +91,8 @@ pub(super) fn stalled(stall: &Stall, clocks: Clocks) -> Finding {
     )
 }
 
-/// `gone`: the other nodes, in the order in which they disconnected. `since`: when node 0 moved last. It is no fault if the
-/// commands of all of them have ended with success.
+/// `gone`: the other nodes, in the order in which they disconnected. `since`: when node 0 moved last. It is no fault if
+/// the commands of all of them have ended with success.
 pub(super) fn left(gone: &[Gone], since: Duration, strange: usize, clocks: Clocks) -> Option<Finding> {
     let (first, last) = (gone.first()?, gone.last()?);
     let have_succeeded = |gone: &Gone| gone.end == Some(End::Exited { code: 0 });
@@ -121,7 +121,7 @@ pub(super) fn left(gone: &[Gone], since: Duration, strange: usize, clocks: Clock
             format!("Look first in the log of {name}. This node may wait for the others until it is stopped.")
         }
         None => format!(
-            "{name} did not say that its command has ended: its container, its machine or the network failed, or its watcher alone. Look there first."
+            "{name} did not say that its command has ended: its watcher alone may have ended, or its container, its machine or the network failed. Look there first."
         ),
     };
     Some(Finding::warning(Id::StalledJob, message).with_fix(fix))
