@@ -296,6 +296,64 @@ fn that_all_other_nodes_have_left_is_told_once_and_as_no_stall() {
     assert!(line.message.starts_with("Both other nodes that were connected have left: gpu-"), "{line:?}");
 }
 
+/// Node 2 moves data, but its watcher hangs: the stall that is said without its answer is none.
+#[test]
+fn an_answer_that_comes_too_late_is_followed_by_another_question() {
+    let mut nodes = Nodes::new(3, 2);
+    nodes.until_connected(2);
+    let ports = ports();
+    nodes.own.look(10 * SECOND, &ports, &look(0));
+    nodes.others[0].1.look(10 * SECOND, &ports, &look(1));
+    let hangs = nodes.others.pop().unwrap();
+    for _ in 0..100 {
+        let now = nodes.go_on(700 * SECOND);
+        assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+        sleep(Duration::from_millis(2));
+    }
+    let now = nodes.go_on(710 * SECOND);
+    let said = nodes.zero.look(&nodes.own, clocks(now)).unwrap().message;
+    assert!(said.ends_with("; gpu-2 does not answer."), "{said}");
+    nodes.others.push(hangs);
+    nodes.others[1].1.look(770 * SECOND, &ports, &look(9));
+    let mut again = None;
+    nodes.until(780 * SECOND, |nodes, now| {
+        again = nodes.zero.look(&nodes.own, clocks(now));
+        again.is_some()
+    });
+    assert!(again.unwrap().message.starts_with("The job moves data again, after "));
+}
+
+/// Its `watch-after` is shorter than that of node 0, so that it does not say later that it has come to rest.
+#[test]
+fn a_node_that_rests_by_its_own_setting_is_asked_again() {
+    let mut nodes = Nodes::new(2, 0);
+    nodes.go_on(Duration::ZERO);
+    let node = Node::new(orders(1, 2, nodes.port), TOKEN.into(), 20 * SECOND, Duration::ZERO);
+    nodes.others.push((node, Own::default()));
+    nodes.until_connected(1);
+    let ports = ports();
+    nodes.own.look(590 * SECOND, &ports, &look(0));
+    nodes.others[0].1.look(590 * SECOND, &ports, &look(1));
+    nodes.others[0].1.look(600 * SECOND, &ports, &look(2));
+    for is_asking in [true, false] {
+        nodes.until(640 * SECOND, |nodes, now| {
+            let (node, own) = &mut nodes.others[0];
+            node.look(own, now);
+            assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+            nodes.zero.is_asking() == is_asking
+        });
+    }
+    let mut said = None;
+    nodes.until(720 * SECOND, |nodes, now| {
+        let (node, own) = &mut nodes.others[0];
+        node.look(own, now);
+        said = nodes.zero.look(&nodes.own, clocks(now));
+        said.is_some()
+    });
+    let said = said.unwrap().message;
+    assert!(said.starts_with("The job has stalled since "), "{said}");
+}
+
 #[test]
 fn a_node_connects_again_when_node_0_is_back() {
     let mut nodes = Nodes::new(2, 1);
@@ -376,7 +434,7 @@ fn invalid_peers_keep_no_node_out() {
     let flood = std::thread::spawn(move || {
         (0..300).map(|_| std::net::TcpStream::connect(to).unwrap()).collect::<Vec<_>>()
     });
-    nodes.until(Duration::ZERO, |nodes, _| !nodes.zero.has_no_strangers());
+    nodes.until(Duration::ZERO, |nodes, _| !nodes.zero.has_none_pending());
     nodes
         .others
         .push((Node::new(orders(1, 2, nodes.port), TOKEN.into(), REST, Duration::ZERO), Own::default()));

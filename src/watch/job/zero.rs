@@ -10,7 +10,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use super::JobOrders;
 use super::judge::{Answer, Gone, Report, Reports, Verdict, When, judge};
 use super::message::{
-    End, Join, LONGEST, LONGEST_NAME, LONGEST_PORT, PORTS, PROTOCOL, State, ToNode, ToZero,
+    End, Join, LONGEST, LONGEST_NAME, LONGEST_PORT, Moved, PORTS, PROTOCOL, State, ToNode, ToZero,
 };
 use super::own::Own;
 use super::words::{self, Clocks};
@@ -23,13 +23,13 @@ use crate::wire::stranger::Stranger;
 use crate::wire::{Address, Channel};
 
 /// The most connections whose other end has not proven anything yet, and those that have not said which node they are.
-const MOST_GUESTS: usize = 128;
-const MOST_NEWCOMERS: usize = 128;
+const MOST_PENDING: usize = 128;
+const MOST_UNIDENTIFIED: usize = 128;
 
 /// The time for a handshake, for a node to say which one it is, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long strangers are left alone after some were heard: a flood of them takes little of the job's time. The kernel
+/// How long unproven connections wait after some were read: a flood of them takes little of the job's time. The kernel
 /// keeps those that come meanwhile.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -39,8 +39,8 @@ const LISTEN_PAUSE: Duration = Duration::from_secs(60);
 /// The longest and the shortest time between two questions to all nodes while node 0 rests.
 const ASK_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
-/// Newcomers have the numbers from here on in epoll, and nodes those below.
-const FIRST_NEWCOMER: u64 = 1 << 32;
+/// Connections of unidentified nodes have the numbers from here on in epoll, and nodes those below.
+const FIRST_UNIDENTIFIED: u64 = 1 << 32;
 
 /// The most connections that are read from before the others.
 const AT_ONCE: usize = 64;
@@ -53,10 +53,10 @@ pub(super) struct Zero {
     rest: Duration,
     listener: Option<Listener>,
     /// When to listen, to accept connections, and to hear those that have proven nothing.
-    strangers_at: Duration,
-    guests: PendingConnections,
-    newcomers: BTreeMap<u64, (Channel, Instant)>,
-    next_newcomer: u64,
+    accept_at: Duration,
+    pending: PendingConnections,
+    unidentified: BTreeMap<u64, (Channel, Instant)>,
+    next_unidentified: u64,
     members: BTreeMap<u32, Member>,
     /// The nodes that disconnected, and have not come again.
     gone: BTreeMap<u32, Gone>,
@@ -97,10 +97,10 @@ impl Zero {
             after,
             rest,
             listener: None,
-            strangers_at: Duration::ZERO,
-            guests: PendingConnections::new(&PROTOCOL, PATIENCE, MOST_GUESTS),
-            newcomers: BTreeMap::new(),
-            next_newcomer: FIRST_NEWCOMER,
+            accept_at: Duration::ZERO,
+            pending: PendingConnections::new(&PROTOCOL, PATIENCE, MOST_PENDING),
+            unidentified: BTreeMap::new(),
+            next_unidentified: FIRST_UNIDENTIFIED,
             members: BTreeMap::new(),
             gone: BTreeMap::new(),
             epoll,
@@ -113,28 +113,28 @@ impl Zero {
         })
     }
 
-    /// Returns what to wait for. Strangers are not listened to all the time.
+    /// Returns what to wait for. Unproven connections are not read all the time.
     pub(super) fn fds(&self, now: Duration) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let strangers = self.listener.as_ref().filter(|_| now >= self.strangers_at);
-        let strangers =
-            strangers.into_iter().flat_map(|listener| [listener.fd()].into_iter().chain(self.guests.fds()));
-        strangers.chain([self.epoll.0.as_fd()])
+        let pending = self.listener.as_ref().filter(|_| now >= self.accept_at);
+        let pending =
+            pending.into_iter().flat_map(|listener| [listener.fd()].into_iter().chain(self.pending.fds()));
+        pending.chain([self.epoll.0.as_fd()])
     }
 
     /// Returns when to go on if nothing happens.
     pub(super) fn wake_at(&self, now: Duration) -> Option<Duration> {
         let left = |until: Instant| now + until.saturating_duration_since(Instant::now());
-        let strangers = match self.strangers_at > now {
-            true => Some(self.strangers_at),
-            false => self.guests.until().map(left),
+        let pending = match self.accept_at > now {
+            true => Some(self.accept_at),
+            false => self.pending.until().map(left),
         };
-        let newcomers = self.newcomers.values().map(|(_, until)| left(*until)).min();
-        strangers.into_iter().chain(newcomers).min()
+        let unidentified = self.unidentified.values().map(|(_, until)| left(*until)).min();
+        pending.into_iter().chain(unidentified).min()
     }
 
     /// Takes what has come by now.
     pub(super) fn go_on(&mut self, now: Duration) {
-        if now >= self.strangers_at {
+        if now >= self.accept_at {
             self.accept_unidentified(now);
         }
         let mut events = [EpollEvent::empty(); AT_ONCE];
@@ -146,7 +146,7 @@ impl Zero {
                 Err(_) => self.join(event.data(), now),
             }
         }
-        self.newcomers.retain(|_, (_, until)| Instant::now() < *until);
+        self.unidentified.retain(|_, (_, until)| Instant::now() < *until);
     }
 
     /// Accepts connections, and takes what those say that have proven nothing yet.
@@ -155,21 +155,21 @@ impl Zero {
         let Some(listener) = &self.listener else {
             self.listener = self.listen();
             if self.listener.is_none() {
-                self.strangers_at = now + LISTEN_PAUSE;
+                self.accept_at = now + LISTEN_PAUSE;
             }
             return;
         };
-        if let Err(why) = self.guests.accept(listener, Instant::now() + PATIENCE, &mut tell) {
+        if let Err(why) = self.pending.accept(listener, Instant::now() + PATIENCE, &mut tell) {
             tracing::debug!("the job's watchers: {why}");
-            self.strangers_at = now + LISTEN_PAUSE;
+            self.accept_at = now + LISTEN_PAUSE;
             return;
         }
-        if self.guests.is_empty() {
+        if self.pending.is_empty() {
             return;
         }
-        self.strangers_at = now + PAUSE;
+        self.accept_at = now + PAUSE;
         let token = std::mem::take(&mut self.token);
-        while let Some(proven) = self.guests.hear(&one_key(&token), &mut tell) {
+        while let Some(proven) = self.pending.hear(&one_key(&token), &mut tell) {
             self.welcome(proven.channel);
         }
         self.token = token;
@@ -184,14 +184,14 @@ impl Zero {
     /// A process has proven that it has the token.
     fn welcome(&mut self, channel: Channel) {
         keep_alive(&channel);
-        if self.newcomers.len() >= MOST_NEWCOMERS {
+        if self.unidentified.len() >= MOST_UNIDENTIFIED {
             // The oldest one had the most time to say which node it is.
-            self.newcomers.pop_first();
+            self.unidentified.pop_first();
         }
-        let id = self.next_newcomer;
-        self.next_newcomer += 1;
+        let id = self.next_unidentified;
+        self.next_unidentified += 1;
         if self.listen_to(id, &channel) {
-            self.newcomers.insert(id, (channel, Instant::now() + PATIENCE));
+            self.unidentified.insert(id, (channel, Instant::now() + PATIENCE));
         }
     }
 
@@ -201,12 +201,12 @@ impl Zero {
         self.epoll.add(channel.fd(), EpollEvent::new(news, id)).is_ok()
     }
 
-    /// A newcomer says which node it is.
+    /// An unidentified node says which one it is.
     fn join(&mut self, id: u64, now: Duration) {
-        let Some((mut channel, until)) = self.newcomers.remove(&id) else { return };
+        let Some((mut channel, until)) = self.unidentified.remove(&id) else { return };
         let join = match channel.receive_if_there(LONGEST) {
             Ok(None) => {
-                self.newcomers.insert(id, (channel, until));
+                self.unidentified.insert(id, (channel, until));
                 return;
             }
             Ok(Some(ToZero::Join(join))) => join,
@@ -248,10 +248,18 @@ impl Zero {
     fn hear(&mut self, node: u32, now: Duration) {
         let Some(member) = self.members.get_mut(&node) else { return };
         loop {
-            let said = member.channel.flush().and_then(|()| member.channel.receive_if_there(LONGEST));
+            // What it has said counts, even if nothing reaches it any more.
+            let sent = member.channel.flush();
+            let said = match member.channel.receive_if_there(LONGEST) {
+                Ok(None) => sent.map(|()| None),
+                said => said,
+            };
             match (said, member.asked) {
                 (Ok(None), _) => return,
                 (Ok(Some(ToZero::State(state))), Some(asked)) if is_possible(&state) => {
+                    // A question that is over had to do without this answer. And a node that has come to rest by its
+                    // own setting, but not by this one's, says no more that it has: it has done so.
+                    self.has_changed |= self.question.is_none() || may_rest(&state, self.rest);
                     member.asked = None;
                     member.answer = Some(Answer::new(state, asked, now));
                     member.may_change = true;
@@ -296,8 +304,8 @@ impl Zero {
             let is_over = now >= question.until || self.members.values().all(|member| member.asked.is_none());
             return is_over.then(|| self.verdict(clocks)).flatten();
         }
-        // That the job moves again shows here, unless this node has no part in what moves. Then the others say when it is
-        // time to ask again: a job that runs on sockets never moves anything.
+        // That the job moves again shows here, unless this node has no part in what moves. Then the others say when it
+        // is time to ask again: a job that runs on sockets never moves anything.
         let is_open = if has_moved { self.told.is_none() } else { self.has_changed };
         if is_open && !self.has_told_left && now >= self.ask_at {
             self.ask(own, now);
@@ -322,7 +330,11 @@ impl Zero {
                 }
             }
         }
-        lost.into_iter().for_each(|node| self.leaves(node, now, None));
+        for node in lost {
+            // It may have said how its command ended.
+            self.hear(node, now);
+            self.leaves(node, now, None);
+        }
     }
 
     fn verdict(&mut self, clocks: Clocks) -> Option<Finding> {
@@ -368,8 +380,8 @@ impl Zero {
         self.members.len()
     }
 
-    pub(super) fn has_no_strangers(&self) -> bool {
-        self.guests.is_empty()
+    pub(super) fn has_none_pending(&self) -> bool {
+        self.pending.is_empty()
     }
 
     pub(super) fn is_asking(&self) -> bool {
@@ -399,6 +411,17 @@ impl Names {
 
 fn is_possible(state: &State) -> bool {
     state.ports.len() <= PORTS && state.ports.iter().all(|port| port.port.len() <= LONGEST_PORT)
+}
+
+/// Returns whether a node that moved data within `rest` may have come to rest by its own measure, which is at least three
+/// of its looks.
+fn may_rest(state: &State, rest: Duration) -> bool {
+    match state.moved {
+        Moved::Ago { ms, between_ms } => {
+            Duration::from_millis(ms) < rest && ms >= between_ms.saturating_mul(2)
+        }
+        Moved::Unknown | Moved::Never => false,
+    }
 }
 
 /// A machine that is off, or a network that is gone, ends a quiet connection after about three minutes.
