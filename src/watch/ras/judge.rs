@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use super::answer::{Answer, Collective, Communicator, Launched, LostProcess, Place, Rank, State};
+use super::answer::{
+    Answer, Collective, Communicator, CommunicatorId, Launched, LostProcess, Place, Rank, State,
+};
 
 /// What the answers show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(crate) struct Verdict<'a> {
 pub(crate) struct Member<'a> {
     pub(crate) rank: &'a Rank,
     pub(crate) size: u32,
+    /// Which communicator it is: several may have the same size.
+    pub(crate) communicator: CommunicatorId,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,14 +57,15 @@ impl Verdict<'_> {
         *self == Verdict::default()
     }
 
-    /// Returns the numbers of the ranks with a fault, in the largest communicator that has one.
+    /// Returns the numbers of the ranks with a fault, in the largest communicator that has one. Of several that are as
+    /// large, it is one: the same number is another rank in each of them.
     pub(crate) fn numbers(&self) -> BTreeSet<u32> {
         let failed = self.failed.iter().map(|(member, _)| member);
         let behind = self.behind.iter().flat_map(|behind| &behind.ranks);
         let all = self.dead.iter().chain(&self.missing).chain(failed).chain(&self.absent).chain(behind);
         let all: Vec<&Member> = all.collect();
-        let largest = all.iter().map(|member| member.size).max();
-        let of_largest = all.into_iter().filter(|member| Some(member.size) == largest);
+        let largest = all.iter().map(|member| (member.size, member.communicator)).max();
+        let of_largest = all.into_iter().filter(|member| Some((member.size, member.communicator)) == largest);
         of_largest.map(|member| member.rank.number).collect()
     }
 
@@ -81,7 +86,7 @@ pub(crate) fn judge<'a>(before: Option<&Answer>, now: &'a Answer) -> Verdict<'a>
         for communicator in communicators.iter().filter(|communicator| matters(communicator)) {
             for rank in communicator.ranks.iter().filter(|rank| is(rank)) {
                 if rank.place.as_ref().is_none_or(|place| known.insert(place)) {
-                    members.push(Member { rank, size: communicator.size });
+                    members.push(Member { rank, size: communicator.size, communicator: communicator.id });
                 }
             }
         }
@@ -137,8 +142,10 @@ fn behind<'a>(
                 None => (group.listed.clone(), group.ranks),
                 Some(before) => still_there(before, group)?,
             };
-            let member =
-                |number: &u32| Some(Member { rank: communicator.rank(*number)?, size: communicator.size });
+            let member = |number: &u32| {
+                let rank = communicator.rank(*number)?;
+                Some(Member { rank, size: communicator.size, communicator: communicator.id })
+            };
             Some(Behind {
                 collective: &unequal.collective,
                 size: communicator.size,

@@ -68,7 +68,7 @@ struct OnHost<'a> {
 fn members(who: &[Member], names: &Names) -> String {
     let mut by_host: Vec<OnHost> = Vec::new();
     let mut others = 0;
-    for Member { rank, size } in who {
+    for Member { rank, size, .. } in who {
         let host = rank.place.as_ref().map(|place| &place.host);
         let number = rank.number.to_string();
         if let Some(known) = by_host.iter_mut().find(|known| (known.size, known.host) == (*size, host)) {

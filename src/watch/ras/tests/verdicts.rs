@@ -62,6 +62,20 @@ fn a_hang_is_two_answers_that_are_alike() {
     }
 }
 
+/// Rank 2 of one communicator and rank 0 of the other are behind: together, these numbers name no ranks.
+#[test]
+fn ranks_are_numbered_in_one_communicator() {
+    let mut now = answer(JSON[0], "behind");
+    let mut other = now.communicators[0].clone();
+    other.id.0[0] += 1;
+    let (first, last) = (other.ranks[0].counts.clone(), other.ranks[2].counts.clone());
+    (other.ranks[0].counts, other.ranks[2].counts) = (last, first);
+    other.compare_counts();
+    now.communicators.push(other);
+    let verdict = judge(None, &now);
+    assert_eq!((verdict.behind.len(), verdict.numbers().len()), (2, 1));
+}
+
 #[test]
 fn a_job_that_goes_on_does_not_hang() {
     for release in JSON {
