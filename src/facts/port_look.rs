@@ -199,8 +199,11 @@ impl Looker {
                     && look.errors.state().is_some()
                     && !matches!(look.gid, Some(GidPlace::Gone { .. }))
                     && !counters.has_asked();
-                if !is_in_files {
+                // A GID in another place is in other files.
+                let has_moved = last.as_ref().is_some_and(|last| last.gid != look.gid);
+                if !is_in_files || has_moved {
                     port.files = None;
+                    port.tries = if has_moved { 0 } else { port.tries };
                 } else if port.files.is_none() && port.tries < TRIES && last.as_ref() == Some(&look) {
                     port.tries += 1;
                     port.files = files(&self.reader, &counters, hca, known);

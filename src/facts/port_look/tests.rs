@@ -140,6 +140,60 @@ fn the_files_of_a_port_at_rest_are_only_compared() {
     assert_eq!(look(2), ((None, None, None), None));
 }
 
+/// Each place is in files that were not read before.
+#[test]
+fn a_gid_of_a_port_at_rest_is_followed_from_place_to_place() {
+    let root = FakeRoot::new();
+    let port = "sys/class/infiniband/x_0/ports/1";
+    let (own, none) =
+        ("0000:0000:0000:0000:0000:ffff:0a00:0003\n", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+    let file = |name: &str, text: &str| root.file(&format!("{port}/{name}"), text);
+    file("state", "4: ACTIVE\n");
+    file("counters/port_xmit_data", "1\n");
+    for index in 1..5 {
+        file(&format!("gids/{index}"), if index == 1 { own } else { none });
+        file(&format!("gid_attrs/types/{index}"), "RoCE v2\n");
+    }
+    let gid = "::ffff:10.0.0.3".parse().unwrap();
+    let used = UsedGid { index: 1, gid, kind: GidType::RoceV2, is_searched: true };
+    let (before, device) = (PortLook::default(), DeviceIdentity::default());
+    let mut looker = Looker::new(&root.path(""));
+    let mut look = |count: usize| {
+        let mut shown = None;
+        for _ in 0..count {
+            let known = KnownPort { hca: "x_0", port: 1, gid: Some(&used), device: &device, before: &before };
+            shown = looker.look(std::iter::once(known)).remove(0).gid;
+        }
+        shown.unwrap()
+    };
+    let moves = |from: u32, to: u32| {
+        file(&format!("gids/{to}"), own);
+        file(&format!("gids/{from}"), none);
+    };
+    assert_eq!(look(6), GidPlace::InPlace);
+    for (from, to, place) in [
+        (1, 2, GidPlace::At(2)),
+        (2, 3, GidPlace::At(3)),
+        (3, 4, GidPlace::At(4)),
+        (4, 1, GidPlace::InPlace),
+        (1, 2, GidPlace::At(2)),
+    ] {
+        moves(from, to);
+        assert_eq!(look(2), place, "within two looks");
+        assert_eq!(look(4), place);
+    }
+    moves(2, 1);
+    assert_eq!(look(6), GidPlace::InPlace);
+    for index in 1..5 {
+        file(&format!("gid_attrs/types/{index}"), "IB/RoCE v1\n");
+    }
+    assert_eq!(look(2), GidPlace::Retyped);
+    assert_eq!(look(4), GidPlace::Retyped);
+    moves(1, 2);
+    file("gid_attrs/types/2", "RoCE v2\n");
+    assert_eq!(look(2), GidPlace::At(2));
+}
+
 /// No counter has counted anything.
 fn zero() -> PortErrors {
     let root = FakeRoot::new();
