@@ -22,8 +22,8 @@ pub(crate) struct DeviceIdentity {
 pub(crate) enum DeviceName {
     /// Under its name, or nowhere.
     Kept,
-    /// Under another name.
-    Changed(String),
+    /// Under another name. `by_guid`: recognized by its GUID, not by its PCI function.
+    Changed { name: String, by_guid: bool },
     /// Nowhere, and another device has its name.
     Taken,
 }
@@ -51,34 +51,42 @@ impl DeviceIdentity {
         })
     }
 
-    /// Returns whether both are certainly the same device, or certainly not. A function keeps its place while its
-    /// GUID may be set anew.
-    fn is(&self, other: &DeviceIdentity) -> Option<bool> {
-        let are_same = |one: &Option<String>, other: &Option<String>| Some(one.as_ref()? == other.as_ref()?);
-        match (are_same(&self.pci_address, &other.pci_address), are_same(&self.node_guid, &other.node_guid)) {
-            (Some(true), _) | (_, Some(true)) => Some(true),
-            (None, None) => None,
-            _ => Some(false),
+    /// Looks for the device that had this name. A function keeps its place while its GUID may be set anew, or may move
+    /// to another function, so that the GUID only counts if no device is at the function.
+    pub(crate) fn find(&self, reader: &Reader, name: &str) -> DeviceName {
+        let now = DeviceIdentity::read(reader, name);
+        let [at_function, has_guid] = now.as_ref().map(|now| self.compared(now)).unwrap_or_default();
+        // What cannot be read proves nothing.
+        let is_sure = matches!((at_function, has_guid), (Some(false), _) | (_, Some(false)));
+        if *self == DeviceIdentity::default() || at_function == Some(true) || (now.is_some() && !is_sure) {
+            return DeviceName::Kept;
+        }
+        let (mut by_function, mut by_guid) = (Vec::new(), Vec::new());
+        reader.each_name_if_listable(CLASS, MOST, |other| {
+            let other_device = (other != name).then(|| DeviceIdentity::read(reader, other)).flatten();
+            match other_device.map(|now| self.compared(&now)) {
+                Some([Some(true), _]) => by_function.push(other.to_owned()),
+                Some([_, Some(true)]) => by_guid.push(other.to_owned()),
+                _ => {}
+            }
+        });
+        let is_there = now.is_some();
+        let (mut found, by_guid) = match () {
+            () if !by_function.is_empty() => (by_function, false),
+            () if is_there && has_guid == Some(true) => return DeviceName::Kept,
+            () => (by_guid, true),
+        };
+        match found.pop() {
+            Some(name) if found.is_empty() => DeviceName::Changed { name, by_guid },
+            _ if is_there => DeviceName::Taken,
+            _ => DeviceName::Kept,
         }
     }
 
-    /// Looks for the device that had this name.
-    pub(crate) fn find(&self, reader: &Reader, name: &str) -> DeviceName {
-        let now = DeviceIdentity::read(reader, name);
-        // What cannot be read proves nothing.
-        if *self == DeviceIdentity::default() || now.as_ref().is_some_and(|now| self.is(now) != Some(false)) {
-            return DeviceName::Kept;
-        }
-        let mut found = Vec::new();
-        reader.each_name_if_listable(CLASS, MOST, |other| {
-            let is_it = || DeviceIdentity::read(reader, other).is_some_and(|now| self.is(&now) == Some(true));
-            found.extend((other != name && is_it()).then(|| other.to_owned()));
-        });
-        match found.pop() {
-            Some(other) if found.is_empty() => DeviceName::Changed(other),
-            _ if now.is_some() => DeviceName::Taken,
-            _ => DeviceName::Kept,
-        }
+    /// Returns whether both have the same PCI function, and the same GUID, if both have one.
+    fn compared(&self, other: &DeviceIdentity) -> [Option<bool>; 2] {
+        let are_same = |one: &Option<String>, other: &Option<String>| Some(one.as_ref()? == other.as_ref()?);
+        [are_same(&self.pci_address, &other.pci_address), are_same(&self.node_guid, &other.node_guid)]
     }
 }
 
@@ -127,12 +135,13 @@ mod tests {
     fn a_device_is_found_under_another_name_by_its_function_or_its_guid() {
         let (own, other) = (hca("mlx5_0", PCI, GUID), hca("mlx5_1", OTHER_PCI, OTHER_GUID));
         let start = [own.clone(), other.clone()];
-        let changed = |name: &str| DeviceName::Changed(name.to_owned());
+        let changed = |name: &str| DeviceName::Changed { name: name.to_owned(), by_guid: false };
         assert_eq!(found(&start, &start), DeviceName::Kept);
         assert_eq!(found(&start, std::slice::from_ref(&other)), DeviceName::Kept, "it is gone");
         assert_eq!(found(&start, &[other.clone(), hca("mlx5_9", PCI, GUID)]), changed("mlx5_9"));
         assert_eq!(found(&start, &[other.clone(), hca("mlx5_9", PCI, OTHER_GUID)]), changed("mlx5_9"));
-        assert_eq!(found(&start, &[hca("mlx5_9", Some("0000:99:00.0"), GUID)]), changed("mlx5_9"));
+        let by_guid = DeviceName::Changed { name: "mlx5_9".to_owned(), by_guid: true };
+        assert_eq!(found(&start, &[hca("mlx5_9", Some("0000:99:00.0"), GUID)]), by_guid);
         // The two have swapped their names, or another device has its name.
         let swapped = [hca("mlx5_0", OTHER_PCI, OTHER_GUID), hca("mlx5_1", PCI, GUID)];
         assert_eq!(found(&start, &swapped), changed("mlx5_1"));
@@ -143,13 +152,28 @@ mod tests {
     }
 
     #[test]
+    fn a_guid_only_counts_if_no_device_is_at_the_function() {
+        let start = [hca("mlx5_0", PCI, GUID), hca("mlx5_1", OTHER_PCI, OTHER_GUID)];
+        let changed = |name: &str| DeviceName::Changed { name: name.to_owned(), by_guid: false };
+        // Their names have changed, and they have exchanged their GUIDs.
+        let exchanged = [hca("roce0", PCI, OTHER_GUID), hca("roce1", OTHER_PCI, GUID)];
+        assert_eq!(found(&start, &exchanged), changed("roce0"));
+        let swapped = [hca("mlx5_0", OTHER_PCI, GUID), hca("mlx5_1", PCI, OTHER_GUID)];
+        assert_eq!(found(&start, &swapped), changed("mlx5_1"));
+        assert_eq!(found(&start, &[hca("mlx5_0", OTHER_PCI, GUID)]), DeviceName::Kept);
+    }
+
+    #[test]
     fn what_several_devices_have_identifies_none() {
         let rxe = |name| hca(name, None, GUID);
         let start = [rxe("rxe0"), rxe("rxe1")];
         assert_eq!(DeviceIdentity::of(&start[0], &start), DeviceIdentity::default());
         assert_eq!(found(&start, &[rxe("rxe1")]), DeviceName::Kept, "it is gone");
         assert_eq!(found(&start[..1], &[rxe("rxe1"), rxe("rxe2")]), DeviceName::Kept, "it may be either");
-        assert_eq!(found(&start[..1], &[rxe("rxe7")]), DeviceName::Changed("rxe7".to_owned()));
+        assert_eq!(
+            found(&start[..1], &[rxe("rxe7")]),
+            DeviceName::Changed { name: "rxe7".to_owned(), by_guid: true }
+        );
         let zero = [hca("rxe0", None, Some("0000:0000:0000:0000"))];
         assert_eq!(DeviceIdentity::of(&zero[0], &zero), DeviceIdentity::default());
     }

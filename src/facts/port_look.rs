@@ -28,6 +28,13 @@ pub(crate) struct PortLook {
     /// The name that its device has now, if it had another one at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renamed: Option<String>,
+    /// Whether its device was recognized by its GUID under that name, and not by its PCI function.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_found_by_guid: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl PortLook {
@@ -39,6 +46,11 @@ impl PortLook {
             errors: self.errors.with_known(&before.errors),
             ..self
         }
+    }
+
+    /// Returns whether its device has another name than this one, under which it was last there.
+    pub(crate) fn is_renamed_since(&self, name: Option<&str>) -> bool {
+        !self.errors.is_gone() && self.renamed.as_deref() != name
     }
 }
 
@@ -89,7 +101,7 @@ pub(crate) fn read(
         before.is_some_and(|before| before.rate.as_ref() == Some(rate)) || errors.has_state(of.state())
     };
     let rate = of.rate().filter(is_sure);
-    PortLook { traffic, errors, rate, gid, renamed: None }
+    PortLook { traffic, errors, rate, gid, renamed: None, is_found_by_guid: false }
 }
 
 /// A port to look at again.
@@ -104,8 +116,8 @@ pub(crate) struct KnownPort<'p> {
     pub before: &'p PortLook,
 }
 
-/// Looks at the same ports again and again, with few system calls: what it reads stays open, and what has not changed is
-/// not read out again.
+/// Looks at the same ports again and again, with few system calls: what it reads stays open, and what has not changed
+/// is not read out again.
 pub(crate) struct Looker {
     root: PathBuf,
     reader: Reader,
@@ -168,8 +180,8 @@ impl Looker {
         self.ports.iter().map(|port| port.last.clone().unwrap_or_default()).collect()
     }
 
-    /// Returns whether the files of a port contain what they did at the last look. Its directory is looked up only with all of
-    /// them: the files of a device that is gone say so.
+    /// Returns whether the files of a port contain what they did at the last look. Its directory is looked up only with
+    /// all of them: the files of a device that is gone say so.
     fn is_unchanged(&self, port: &LookedAt, is_whole: bool) -> bool {
         let (Some([resting, others]), Some(kept)) = (&port.files, &self.reader.kept) else { return false };
         kept.are_unchanged(resting)
@@ -181,9 +193,9 @@ impl Looker {
         if !is_known {
             (port.files, port.tries) = (None, 0);
         }
-        let (hca, renamed) = match &port.name {
-            DeviceName::Kept => (known.hca, None),
-            DeviceName::Changed(name) => (name.as_str(), Some(name.clone())),
+        let (hca, renamed, is_found_by_guid) = match &port.name {
+            DeviceName::Kept => (known.hca, None, false),
+            DeviceName::Changed { name, by_guid } => (name.as_str(), Some(name.clone()), *by_guid),
             // Another device is not the job's.
             DeviceName::Taken => return port.last = Some(PortLook::default()),
         };
@@ -193,7 +205,7 @@ impl Looker {
             last => {
                 let KnownPort { port: number, gid, before, .. } = known;
                 let look = || read(&self.reader, &counters, hca, number, gid, Some(before));
-                let look = PortLook { renamed, ..look() };
+                let look = PortLook { renamed, is_found_by_guid, ..look() };
                 // What the kernel reports otherwise is in no file.
                 let is_in_files = look.traffic.is_amount_known()
                     && look.errors.state().is_some()
@@ -222,13 +234,18 @@ impl Looker {
         if port.id == now && now.is_some() && port.name != DeviceName::Taken {
             return true;
         }
+        let name = known.device.find(&self.reader, known.hca);
+        // Nothing is read of another device.
+        if name == DeviceName::Taken && port.name == name && port.id == now {
+            return true;
+        }
         // Everything is below no path at all.
         if !port.folder.as_os_str().is_empty() {
             self.reader.forget_below(&port.folder);
         }
-        port.name = known.device.find(&self.reader, known.hca);
+        port.name = name;
         let name = match &port.name {
-            DeviceName::Changed(name) => name.as_str(),
+            DeviceName::Changed { name, .. } => name.as_str(),
             DeviceName::Kept | DeviceName::Taken => known.hca,
         };
         port.folder = self.reader.path(format!("/sys/class/infiniband/{name}/ports/{}", known.port));
