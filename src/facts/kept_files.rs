@@ -25,8 +25,8 @@ const MOST: u64 = 512;
 const PART: u64 = 4;
 
 pub(super) struct KeptFiles {
-    /// The place of each file by its path, or why there is none. A path itself is compared part by part, which takes most
-    /// of a look.
+    /// The place of each file by its path, or why there is none. A path itself is compared part by part, which takes
+    /// most of a look.
     paths: RefCell<BTreeMap<OsString, Result<usize, Errno>>>,
     open: RefCell<Vec<Option<OpenFile>>>,
     recording: RefCell<Option<Recording>>,
@@ -119,8 +119,8 @@ impl KeptFiles {
         }
     }
 
-    /// Returns the places of the files that `work` reads. `None` if one of them is not kept or cannot be read, or if one
-    /// has changed.
+    /// Returns the places of the files that `work` reads. `None` if one of them is not kept or cannot be read, or if
+    /// one has changed.
     pub(super) fn read_by(&self, work: impl FnOnce()) -> Option<Vec<usize>> {
         *self.recording.borrow_mut() = Some(Recording { places: Vec::new(), is_sound: true });
         work();
@@ -128,8 +128,8 @@ impl KeptFiles {
         recording.is_sound.then_some(recording.places)
     }
 
-    /// Returns whether these files contain what they did when they were read last. This takes one system call for each, and
-    /// no memory.
+    /// Returns whether these files contain what they did when they were read last. This takes one system call for each,
+    /// and no memory.
     pub(super) fn are_unchanged(&self, places: &[usize]) -> bool {
         let files = self.open.borrow();
         let mut buffer = [0; LONGEST];

@@ -108,8 +108,8 @@ impl HandoffMemory {
         self.number(PREPARED_AT)?.checked_sub(1).map(Duration::from_micros)
     }
 
-    /// Leaves when the watcher looked, since the start of the command, and what it has seen, in place of what it left before, if that
-    /// shows something new.
+    /// Leaves when the watcher looked, since the start of the command, and what it has seen, in place of what it left
+    /// before, if that shows something new.
     pub(super) fn leave_seen(&self, at: Duration, bytes: Option<&[u8]>) {
         let milliseconds = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
         let _ = self.0.write_all_at(&milliseconds.to_le_bytes(), LOOKED_AT);

@@ -22,7 +22,7 @@ use crate::sys::signals;
 use crate::sys::stdio::close_inherited;
 use crate::text::visible;
 
-/// Keeps for the account when the watcher looked, since the start, and what it has seen, if that is new.
+/// Keeps what the watcher leaves.
 pub(crate) type Leave<'a> = &'a dyn Fn(Left);
 
 /// What the watcher leaves in the memory that it shares with its supervisor.

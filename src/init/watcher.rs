@@ -63,9 +63,10 @@ impl Supervisor {
         }
     }
 
-    /// Ends the watcher. One that wants to know how the command ended, because it tells that to the job's other nodes or has
-    /// started a command of its own, is told, and ends by itself within a moment. Otherwise, kills it. When PID 1 exits, the kernel ends the watcher. Below another PID 1, which may not
-    /// reap anything, this process reaps it. The watcher may hang in a driver, so the wait is short.
+    /// Ends the watcher. One that wants to know how the command ended, because it tells that to the job's other nodes
+    /// or has started a command of its own, is told, and ends by itself within a moment. Otherwise, kills it. When PID
+    /// 1 exits, the kernel ends the watcher. Below another PID 1, which may not reap anything, this process reaps it.
+    /// The watcher may hang in a driver, so the wait is short.
     pub(super) fn end_watcher(&mut self, ended: Option<Ended>) {
         self.reap_watcher();
         let Some(watcher) = self.watcher.take() else { return };

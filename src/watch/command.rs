@@ -61,8 +61,8 @@ impl OnFinding {
         }
     }
 
-    /// Makes this process adopt the processes that the command leaves behind, so that PID 1 does not take them for orphans of
-    /// the job.
+    /// Makes this process adopt the processes that the command leaves behind, so that PID 1 does not take them for
+    /// orphans of the job.
     pub(super) fn adopt(&mut self) {
         self.adopts = !self.command.is_empty() && set_child_subreaper(true).is_ok();
     }

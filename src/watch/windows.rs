@@ -1,5 +1,5 @@
-//! Errors that a counter counts over more than one look. A threshold of 60 in a minute is passed by 10 in each of six looks
-//! as well. Pure.
+//! Errors that a counter counts over more than one look. A threshold of 60 in a minute is passed by 10 in each of six
+//! looks as well. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,8 +18,8 @@ struct Window {
 }
 
 impl Windows {
-    /// Adds what the ports, in their order, have counted until now, each since its own earlier look. Returns what is worth reporting now, by the time
-    /// in which it was counted; it does not count again.
+    /// Adds what the ports, in their order, have counted until now, each since its own earlier look. Returns what is
+    /// worth reporting now, by the time in which it was counted; it does not count again.
     pub(super) fn add(
         &mut self,
         to: Duration,

@@ -53,8 +53,8 @@ impl Answer {
 pub(super) struct Gone {
     pub name: String,
     pub at: Duration,
-    /// How its command ended, if its watcher has said so. Otherwise, its container, its machine, or the network failed, or
-    /// the watcher itself.
+    /// How its command ended, if its watcher has said so. Otherwise, its container, its machine, or the network failed,
+    /// or the watcher itself.
     pub end: Option<End>,
 }
 

@@ -88,8 +88,8 @@ impl Job {
         }
     }
 
-    /// Waits for a signal, for what `also` names, until this time, or until [`Job::is_joined`] is another, and meanwhile
-    /// serves the other nodes. Returns how the command ended, if it has.
+    /// Waits for a signal, for what `also` names, until this time, or until [`Job::is_joined`] is another, and
+    /// meanwhile serves the other nodes. Returns how the command ended, if it has.
     pub(super) fn wait(&mut self, until: Instant, also: Option<PollFd>) -> Option<Ended> {
         let was_joined = self.is_joined();
         while Instant::now() < until {
