@@ -2,6 +2,7 @@
 //! Each driver names its counters in its own way, and some counters are so small that they reach their
 //! maximum.
 
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::port_counters::PortCounters;
@@ -91,13 +92,9 @@ pub(crate) struct PortErrors {
     state: Option<u64>,
     /// In the order of [`COUNTERS`].
     counts: Vec<Option<u64>>,
-    /// Whether the port has a state that cannot be read.
-    #[serde(default, skip_serializing_if = "is_false")]
-    is_hidden: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
+    /// The error with which its state cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unreadable: Option<i32>,
 }
 
 const ACTIVE: u64 = 4;
@@ -142,12 +139,17 @@ impl Counter {
 impl PortErrors {
     fn new(counters: &PortCounters, counts: Vec<Option<u64>>) -> PortErrors {
         let state = counters.readable_state();
-        PortErrors { is_hidden: state.is_err(), state: state.ok().flatten(), counts }
+        let unreadable = state.as_ref().err().map(|errno| *errno as i32);
+        PortErrors { state: state.ok().flatten(), counts, unreadable }
     }
 
-    /// Whether the port is there, or may be, but its state cannot be read: it proves nothing.
+    /// Returns why the state of a port cannot be read that is there, or may be. One such look proves nothing.
+    pub(crate) fn hidden_by(&self) -> Option<Errno> {
+        self.unreadable.map(Errno::from_raw)
+    }
+
     pub(crate) fn is_hidden(&self) -> bool {
-        self.is_hidden
+        self.unreadable.is_some()
     }
 
     /// Returns what was counted since an earlier look. A counter that one of the two does not show is left
@@ -199,7 +201,7 @@ impl PortErrors {
 
     /// Whether the port shows nothing at all.
     pub(crate) fn is_gone(&self) -> bool {
-        self.state.is_none() && !self.is_hidden && self.counts.iter().all(Option::is_none)
+        self.state.is_none() && !self.is_hidden() && self.counts.iter().all(Option::is_none)
     }
 }
 
@@ -346,6 +348,7 @@ mod tests {
         root.folder(&format!("{port}/state"));
         let hidden = look();
         assert!(hidden.is_hidden() && !hidden.is_gone() && !hidden.is_active());
+        assert_eq!(hidden.hidden_by(), Some(Errno::EISDIR));
         let text = serde_json::to_string(&hidden).unwrap();
         assert_eq!(serde_json::from_str::<PortErrors>(&text).unwrap(), hidden);
         root.file("sys/class/infiniband/y_0/ports/1/state", "?\n");
@@ -372,7 +375,7 @@ mod tests {
     #[test]
     fn the_counters_of_many_ports_fit_into_a_note() {
         let full =
-            PortErrors { state: Some(4), counts: vec![Some(1 << 40); COUNTERS.len()], is_hidden: false };
+            PortErrors { state: Some(4), counts: vec![Some(1 << 40); COUNTERS.len()], unreadable: Some(5) };
         assert!(serde_json::to_string(&full).unwrap().len() < 400);
     }
 }

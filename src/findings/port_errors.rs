@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use crate::facts::port_errors::{PortErrors, Rise, Trouble};
 use crate::finding::{Finding, Id, Severity};
-use crate::findings::port_name::{port_id, port_name};
+use crate::findings::port_name::{names_of_port, port_id};
 use crate::text::{condensed, counted, duration, grouped};
 
 /// A port, and what its counters have counted in some time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PortRises {
     pub hca: String,
+    /// The name that the HCA has now, if it had another one at the start.
+    pub now: Option<String>,
     pub port: u32,
     /// Whether the job uses several ports of the HCA.
     pub is_one_of_several: bool,
@@ -26,6 +28,7 @@ impl PortRises {
         let (is_lost, rises) = (now.is_lost_since(before), now.since(before));
         PortRises {
             hca: hca.to_owned(),
+            now: None,
             port,
             is_one_of_several: false,
             is_lost,
@@ -33,11 +36,9 @@ impl PortRises {
             rises,
         }
     }
-}
 
-impl PortRises {
     fn name(&self) -> String {
-        port_name(&self.hca, self.port, self.is_one_of_several)
+        names_of_port(&self.hca, self.now.as_deref(), self.port, self.is_one_of_several)
     }
 }
 
@@ -126,17 +127,31 @@ fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
         }
     });
     let parts = parts.collect::<Vec<_>>().join("; ");
-    let (severity, what, fix) = match id {
-        Id::LinkDown => (Severity::Warning, "The link went down within", FIX_OF_LINK),
-        Id::EndedQueuePairs => (Severity::Warning, "Queue pairs failed in", FIX_OF_QUEUE_PAIRS),
-        Id::LinkErrors => (Severity::Warning, "The link had errors in", FIX_OF_LINK),
-        _ => (Severity::Info, "Packets were sent again in", FIX_OF_LOSS),
+    let (severity, what) = match id {
+        Id::LinkDown => (Severity::Warning, "The link went down within"),
+        Id::EndedQueuePairs => (Severity::Warning, "Queue pairs failed in"),
+        Id::LinkErrors => (Severity::Warning, "The link had errors in"),
+        _ => (Severity::Info, "Packets were sent again in"),
     };
     let message = format!("{what} {}: {parts}.", duration(time));
-    Some(Finding { severity, ..Finding::info(id, message) }.about_ports(ids(&about)).with_fix(fix))
+    Some(Finding { severity, ..Finding::info(id, message) }.about_ports(ids(&about)).with_fix(fix_of(id)))
 }
 
-const FIX_OF_LINK: &str =
+/// Returns the fix of the findings with this ID about what ports have counted.
+fn fix_of(id: Id) -> &'static str {
+    match id {
+        Id::LinkDown | Id::LinkErrors => FIX_OF_LINK,
+        Id::EndedQueuePairs => FIX_OF_QUEUE_PAIRS,
+        _ => FIX_OF_LOSS,
+    }
+}
+
+/// Returns whether a finding has the fix of those with its ID that [`findings`] returns.
+pub(crate) fn has_its_fix(finding: &Finding) -> bool {
+    finding.fix.as_deref() == Some(fix_of(finding.id))
+}
+
+pub(crate) const FIX_OF_LINK: &str =
     "Check the cable, the transceiver and the switch's port; the kernel's log has the times.";
 const FIX_OF_QUEUE_PAIRS: &str = "Look in the other nodes' logs for a process that failed first. If none did, check the links between the nodes.";
 const FIX_OF_LOSS: &str =
@@ -171,7 +186,7 @@ fn text(rise: &Rise) -> String {
 }
 
 fn ids(ports: &[&PortRises]) -> Vec<String> {
-    ports.iter().map(|port| port_id(&port.hca, port.port)).collect()
+    ports.iter().map(|port| port_id(port.now.as_ref().unwrap_or(&port.hca), port.port)).collect()
 }
 
 #[cfg(test)]

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id};
-use crate::findings::port_name::{port_id, port_name};
+use crate::findings::port_name::{names_of_port, port_id};
 use crate::text::{condensed, duration};
 
 /// A port, and the data that it has moved in some time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PortTraffic {
     pub hca: String,
+    /// The name that the HCA has now, if it had another one at the start.
+    pub now: Option<String>,
     pub port: u32,
     /// Whether the job uses several ports of the HCA.
     pub is_one_of_several: bool,
@@ -20,7 +22,11 @@ pub(crate) struct PortTraffic {
 
 impl PortTraffic {
     pub(crate) fn name(&self) -> String {
-        port_name(&self.hca, self.port, self.is_one_of_several)
+        names_of_port(&self.hca, self.now.as_deref(), self.port, self.is_one_of_several)
+    }
+
+    pub(crate) fn id(&self) -> String {
+        port_id(self.now.as_ref().unwrap_or(&self.hca), self.port)
     }
 }
 
@@ -54,7 +60,7 @@ pub(crate) fn finding(moved: &[PortTraffic], ran: Duration, is_cut_short: bool) 
     };
     let message =
         format!("RDMA was planned, but no data has moved over {} in {}: {why}.", names(moved), duration(ran));
-    let ports = moved.iter().map(|port| port_id(&port.hca, port.port));
+    let ports = moved.iter().map(PortTraffic::id);
     Some(Finding::warning(Id::NoTraffic, message).about_ports(ports).with_fix(
         "Start the job with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test tests the fabric.",
     ))
@@ -73,7 +79,7 @@ pub(crate) fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
         busy.len(),
         if idle.len() == 1 { "this rail" } else { "these rails" }
     );
-    let ports = idle.iter().map(|port| port_id(&port.hca, port.port));
+    let ports = idle.iter().map(|port| port.id());
     let finding = is_clear.then(|| Finding::warning(Id::IdleRail, message).about_ports(ports))?;
     Some(finding.with_fix(
         "Start the job with NCCL_DEBUG=INFO and look for the HCA in the lines with NET/IB; rdma-init preflight tests each rail between the nodes.",
@@ -105,6 +111,7 @@ mod tests {
         let sent = CounterValue { bytes, packets };
         PortTraffic {
             hca: "mlx5_1".into(),
+            now: None,
             port: 1,
             is_one_of_several: false,
             is_infiniband,

@@ -61,6 +61,7 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
             let device = facts.rdma.iter().find(|hca| hca.name == port.hca);
             WatchedPort {
                 hca: port.hca.clone(),
+                now: None,
                 port: port.port,
                 is_one_of_several: has_several(&port.hca, used.clone().map(|used| used.hca.as_str())),
                 is_infiniband: port.link_layer == LinkLayer::InfiniBand,
@@ -119,8 +120,8 @@ fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
     Some(UsedGid { index: u32::try_from(*index).ok()?, gid: gid.gid, kind: gid.kind.clone(), is_searched })
 }
 
-/// Watches the ports of the note until the command ends, or this process is killed. `ran`: how long ago the supervisor was
-/// started; `leave` keeps what is seen for the account. Call this in a process of its own.
+/// Watches the ports of the note until the command ends, or this process is killed. `ran`: how long ago the supervisor
+/// was started; `leave` keeps what is seen for the account. Call this in a process of its own.
 pub(crate) fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Left)) {
     let Ok(Note { format, level, ports, watch, metrics }) = json::read(note) else { return };
     let mut watching = Watching {

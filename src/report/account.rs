@@ -23,6 +23,15 @@ pub(crate) enum When {
 /// Returns a line for all rails that were well, and one for each other rail, without the full stop. Empty if nothing
 /// is counted, and nothing was wrong. What `findings` say, which are printed below, is left out.
 pub(crate) fn lines(account: &Account, when: When, findings: &[Finding]) -> Vec<String> {
+    lines_of_rails(account, when, findings).into_iter().map(|(line, _)| line).collect()
+}
+
+/// Returns the same lines, each with its rail if that was not well.
+pub(crate) fn lines_of_rails<'a>(
+    account: &'a Account,
+    when: When,
+    findings: &[Finding],
+) -> Vec<(String, Option<&'a Rail>)> {
     let is_told = |id| findings.iter().any(|finding| finding.id == id);
     let (nothing_moved, idle_rails) = (is_told(Id::NoTraffic), is_told(Id::IdleRail));
     let (well, unwell): (Vec<&Rail>, Vec<&Rail>) =
@@ -43,14 +52,10 @@ pub(crate) fn lines(account: &Account, when: When, findings: &[Finding]) -> Vec<
             well.iter().filter_map(|rail| Some(format!("{} {}", name(rail), moved(rail.moved)?))).collect()
         }
     };
-    let unwell = unwell.into_iter().map(|rail| not_well(account, rail, when));
-    together
-        .into_iter()
-        .chain(apart)
-        .chain(unwell)
-        .chain(account.omitted.iter().cloned())
-        .chain(unseen(account, when))
-        .collect()
+    let unwell = unwell.into_iter().map(|rail| (not_well(account, rail, when), Some(rail)));
+    let others = account.omitted.iter().cloned().chain(unseen(account, when)).map(|line| (line, None));
+    let well = together.into_iter().chain(apart).map(|line| (line, None));
+    well.chain(unwell).chain(others).collect()
 }
 
 /// Says that the account does not cover the whole time, if a watcher was to see to that.
@@ -131,7 +136,13 @@ fn troubles(account: &Account, rail: &Rail, when: When) -> Vec<String> {
     if removals > usize::from(rail.is_gone) {
         told.push(format!("its device was gone {}", counted(removals, "time")));
     }
+    if rail.is_hidden {
+        told.push("its state cannot be read".to_owned());
+    } else if rail.was_hidden {
+        told.push("its state could not be read for some time".to_owned());
+    }
     match &rail.renamed {
+        Some(name) if rail.is_gone => told.push(format!("it was {} when it was last there", visible(name))),
         Some(name) => told.push(format!("its device came back as {}", visible(name))),
         None if rail.was_renamed => told.push("its device had another name for some time".to_owned()),
         None => {}
@@ -249,6 +260,7 @@ struct RailDocument {
     gone: bool,
     downs: u64,
     removals: u32,
+    unreadable: bool,
     renamed: Option<String>,
     down_seconds_ago: Option<f64>,
     errors: Vec<ErrorDocument>,
@@ -300,6 +312,7 @@ fn rail_document(account: &Account, rail: &Rail) -> RailDocument {
         gone: rail.is_gone,
         downs: rail.downs.0,
         removals: rail.removals,
+        unreadable: rail.is_hidden,
         renamed: rail.renamed.clone(),
         down_seconds_ago: rail.down_ago.map(|ago| ago.most.as_secs_f64()),
         errors: rail.rises.iter().map(error).collect(),

@@ -1,7 +1,6 @@
 //! Writes what a start reports on standard error, as text or as log events: the decision, the outcome of a
 //! self-test, and at the end the RDMA traffic.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 
 use serde::Serialize;
@@ -62,19 +61,30 @@ pub(crate) fn account(log: &Log, account: &Account, is_cut_short: bool) {
             findings.iter().filter(|finding| !is_repeated(finding)).for_each(|finding| event(log, finding));
         }
         Format::Text => log.put(|out| {
-            // What the lines of the rails say, no finding says again. How to mend it, the watcher has said.
-            let (in_lines, apart): (Vec<&Finding>, Vec<&Finding>) =
-                findings.iter().partition(|finding| has_lines && Account::lines_have(finding));
-            for line in account::lines(account, When::AtEnd, &findings).iter().filter(|_| has_lines) {
-                writeln!(out, "rdma-init: {line}.")?;
+            if has_lines {
+                write_lines(out, account, &findings)?;
             }
-            let unsaid = in_lines.into_iter().filter(|finding| !account.was_said(finding));
-            let fixes: BTreeSet<&str> = unsaid.filter_map(|finding| finding.fix.as_deref()).collect();
-            fixes.into_iter().try_for_each(|fix| write_fix(out, fix))?;
-            let shown = apart.into_iter().filter(|finding| plan::shows(log.level(), finding.severity));
-            shown.into_iter().try_for_each(|finding| write_alone(out, finding))
+            // No finding repeats what the lines of the rails say.
+            let mut apart = findings.iter().filter(|finding| {
+                !(has_lines && Account::lines_have(finding)) && plan::shows(log.level(), finding.severity)
+            });
+            apart.try_for_each(|finding| write_alone(out, finding))
         }),
     }
+}
+
+/// Writes the account, with the fixes that the watcher has not given below the rails that they are for. Rails one below
+/// the other that have the same fixes share them.
+fn write_lines(out: &mut Vec<u8>, account: &Account, findings: &[Finding]) -> std::io::Result<()> {
+    let lines = account::lines_of_rails(account, When::AtEnd, findings).into_iter();
+    let mut lines = lines.map(|(line, rail)| (line, rail.map(|rail| rail.fixes(findings)))).peekable();
+    while let Some((line, fixes)) = lines.next() {
+        writeln!(out, "rdma-init: {line}.")?;
+        if lines.peek().is_none_or(|(_, next)| *next != fixes) {
+            fixes.into_iter().flatten().try_for_each(|fix| write_fix(out, fix))?;
+        }
+    }
+    Ok(())
 }
 
 #[derive(Serialize)]
@@ -191,5 +201,64 @@ fn event(log: &Log, finding: &Finding) {
     if plan::shows(log.level(), *severity) {
         let (id, fix) = (id.name(), fix.as_deref());
         log.object(level, &FindingEvent { message, event: "finding", id, fix, about });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::facts::port_errors::{Rise, Trouble};
+    use crate::facts::traffic::Traffic;
+    use crate::watch::account::{Rail, Watched};
+
+    #[test]
+    fn each_rail_has_its_fix_below_its_line() {
+        let rail = |number: u32, trouble, counter| Rail {
+            hca: format!("a_{number}"),
+            port: 1,
+            is_one_of_several: false,
+            is_infiniband: false,
+            moved: Traffic::default(),
+            rises: vec![Rise { trouble, counter, count: 1, is_least: false }],
+            is_lost: false,
+            is_gone: false,
+            downs: (u64::from(trouble == Trouble::LinkDown), false),
+            removals: 0,
+            is_hidden: false,
+            was_hidden: false,
+            renamed: None,
+            was_renamed: false,
+            down_ago: None,
+            said: Default::default(),
+        };
+        let failed = |number| rail(number, Trouble::NoAnswer, "req_transport_retries_exceeded");
+        let told =
+            Rail { said: ["link-down".to_owned()].into(), ..rail(4, Trouble::LinkDown, "link_downed") };
+        let account = Account {
+            ran: Duration::from_secs(3600),
+            rails: vec![rail(1, Trouble::LinkDown, "link_downed"), failed(2), failed(3), told],
+            watched: Watched::Until(Duration::from_secs(3000)),
+            beginning: Duration::from_secs(60),
+            omitted: Vec::new(),
+        };
+        let mut out = Vec::new();
+        write_lines(&mut out, &account, &account.findings(false)).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = out.lines().map(|line| line.get(..22).unwrap()).collect();
+        assert_eq!(
+            lines,
+            [
+                "rdma-init: a_1: its li",
+                "      fix: Check the c",
+                "rdma-init: a_2: 1 queu",
+                "rdma-init: a_3: 1 queu",
+                "      fix: Look in the",
+                "rdma-init: a_4: its li",
+                "rdma-init: The watcher",
+            ],
+            "{out}"
+        );
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::WatchedPort;
+use super::{WatchedPort, hidden};
 use crate::facts::port_errors::{Rise, Tally, Trouble};
 use crate::facts::port_look::PortLook;
 use crate::facts::traffic::Traffic;
-use crate::finding::{Finding, Id, Severity};
+use crate::finding::{Finding, Id};
 use crate::findings::port_errors::{self, PortRises, id_of, is_worth_reporting};
 use crate::findings::port_name::port_id;
 use crate::findings::traffic::{self, PortTraffic};
@@ -41,13 +41,18 @@ struct SeenPort {
     losses: u32,
     removals: u32,
     down_at: Option<SeenDown>,
-    /// The name under which its device was last there, if that is not its name of the start, and whether it ever had
-    /// another one.
+    /// How many of the last looks could not read its state, up to [`hidden::LOOKS`], and whether it ever were so many.
+    #[serde(default)]
+    hidden: u32,
+    #[serde(default)]
+    was_hidden: bool,
+    /// The name under which its device was last there, if that is not its original one, and whether it ever had another
+    /// one.
     #[serde(default)]
     renamed: Option<String>,
     #[serde(default)]
     was_renamed: bool,
-    /// The IDs of the warnings and notes about it that the watcher has printed.
+    /// The IDs of the findings about it that the watcher has printed with their fix.
     said: BTreeSet<String>,
 }
 
@@ -62,13 +67,15 @@ impl SeenPort {
     fn add(&mut self, port: &WatchedPort, now: &PortLook) {
         self.moved = self.moved.plus(now.traffic.since(self.last.traffic));
         let mut rises = now.errors.since(&self.last.errors);
-        if !now.errors.is_gone() && now.renamed != self.renamed {
+        if now.is_renamed_since(self.renamed.as_deref()) {
             self.renamed.clone_from(&now.renamed);
             self.was_renamed = true;
             // That its device went away is more than that its link went down.
             rises.retain(|rise| rise.trouble != Trouble::LinkDown);
         }
         self.errors.add(&rises);
+        self.hidden = hidden::next(self.hidden, port, now);
+        self.was_hidden |= self.hidden >= hidden::LOOKS;
         if !now.errors.is_hidden() {
             self.is_lost = now.errors.is_lost_since(&port.first.errors);
             self.is_gone = now.errors.is_gone() && !port.first.errors.is_gone();
@@ -90,6 +97,8 @@ impl Seen {
             losses: 0,
             removals: 0,
             down_at: None,
+            hidden: 0,
+            was_hidden: false,
             renamed: None,
             was_renamed: false,
             said: BTreeSet::new(),
@@ -107,11 +116,15 @@ impl Seen {
     pub(crate) fn watch(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) -> bool {
         let mut is_new = !std::mem::replace(&mut self.has_begun, true);
         for ((seen, port), now) in self.ports.iter_mut().zip(ports).zip(looks) {
+            let is_hidden = now.errors.is_hidden();
             // A port that rests has nothing new to add.
-            if *now == seen.last && !seen.is_lost && !now.errors.is_lost_since(&port.first.errors) {
+            if *now == seen.last
+                && !is_hidden
+                && !seen.is_lost
+                && !now.errors.is_lost_since(&port.first.errors)
+            {
                 continue;
             }
-            let is_hidden = now.errors.is_hidden();
             let is_lost = if is_hidden { seen.is_lost } else { now.errors.is_lost_since(&port.first.errors) };
             match is_lost && now.errors.is_gone() {
                 true if !seen.is_gone => seen.removals = seen.removals.saturating_add(1),
@@ -119,7 +132,7 @@ impl Seen {
                 _ => {}
             }
             let mut rises = now.errors.since(&seen.last.errors);
-            let is_renamed = !now.errors.is_gone() && now.renamed != seen.renamed;
+            let is_renamed = now.is_renamed_since(seen.renamed.as_deref());
             rises.retain(|rise| rise.trouble == Trouble::LinkDown && !is_renamed);
             if is_lost && !is_hidden && !now.errors.is_gone() {
                 seen.down_at = Some(SeenDown { from: at, to: at });
@@ -127,23 +140,23 @@ impl Seen {
                 seen.down_at = Some(SeenDown { from: self.looked_at, to: at });
             }
             is_new |= is_lost || *now != seen.last;
+            let hidden = seen.hidden;
             seen.add(port, now);
+            is_new |= hidden != seen.hidden;
         }
         self.looked_at = at;
         is_new
     }
 
-    /// Takes what was said about the ports, and what to say in the end about lines that were omitted. Returns whether that
-    /// is new.
+    /// Takes what was said about the ports, and what to say in the end about lines that were omitted. Returns whether
+    /// that is new.
     pub(crate) fn remember(&mut self, ports: &[WatchedPort], said: &[Finding], omitted: &[Finding]) -> bool {
         let mut is_new = false;
         for (seen, port) in self.ports.iter_mut().zip(ports) {
-            let id = port.id();
+            let id = port_id(seen.renamed.as_ref().unwrap_or(&port.hca), port.port);
             let about = said.iter().filter(|finding| finding.about.ports.contains(&id));
-            // A counter that is full is no error of its own.
-            let is_note_of_link =
-                |finding: &&Finding| finding.id == Id::LinkErrors && finding.severity == Severity::Info;
-            for finding in about.filter(|finding| !is_note_of_link(finding)) {
+            // Others say something else, such as that a link is active again, or that a counter is full.
+            for finding in about.filter(|finding| port_errors::has_its_fix(finding)) {
                 is_new |= seen.said.insert(finding.id.name().to_owned());
             }
         }
@@ -173,13 +186,16 @@ pub(crate) struct Rail {
     pub downs: (u64, bool),
     /// How often the watcher has found its device gone.
     pub removals: u32,
-    /// The name that its device has now, or had when it was last there, if that is not its name of the start; and whether it
+    /// Whether its state cannot be read now, and whether it ever could not for several looks.
+    pub is_hidden: bool,
+    pub was_hidden: bool,
+    /// The name that its device has now, or had when it was last there, if that is not its original one; and whether it
     /// ever had another one.
     pub renamed: Option<String>,
     pub was_renamed: bool,
     /// How long ago its link was down last, if the watcher knows.
     pub down_ago: Option<Ago>,
-    /// The IDs of what the watcher has said about it.
+    /// The IDs of what the watcher has said about it, with the fix.
     pub said: BTreeSet<String>,
 }
 
@@ -309,14 +325,12 @@ impl Account {
     /// Whether the watcher has reported the same of each of these ports, and the account says it again.
     pub(crate) fn was_said(&self, finding: &Finding) -> bool {
         let ports = &finding.about.ports;
-        let is_of = |rail: &&Rail| ports.contains(&port_id(&rail.hca, rail.port));
-        Account::lines_have(finding) && {
-            let mut rails = self.rails.iter().filter(is_of);
-            rails.all(|rail| rail.said.contains(finding.id.name()))
-        }
+        let is_of = |rail: &&Rail| ports.contains(&rail.id());
+        Account::lines_have(finding) && self.rails.iter().filter(is_of).all(|rail| rail.was_said(finding))
     }
 
-    /// Whether the fabric broke: a link went down, a queue pair failed, or an HCA is gone.
+    /// Whether the fabric broke: a link went down, a queue pair failed, or an HCA is gone or cannot be read. A name alone
+    /// that changes breaks nothing: if the driver was loaded again for it, its queue pairs have failed.
     pub(crate) fn is_broken(&self) -> bool {
         self.rails.iter().any(Rail::is_broken)
     }
@@ -353,6 +367,8 @@ impl Rail {
             is_gone: seen.is_gone,
             downs: (count.max(seen.losses.into()), is_least),
             removals: seen.removals,
+            is_hidden: seen.hidden >= hidden::LOOKS,
+            was_hidden: seen.was_hidden,
             renamed: seen.renamed,
             was_renamed: seen.was_renamed,
             down_ago: seen.down_at.map(|SeenDown { from, to }| Ago {
@@ -364,9 +380,34 @@ impl Rail {
         }
     }
 
+    /// Returns the name in documents.
+    fn id(&self) -> String {
+        port_id(self.renamed.as_ref().unwrap_or(&self.hca), self.port)
+    }
+
+    fn was_said(&self, finding: &Finding) -> bool {
+        self.said.contains(finding.id.name())
+    }
+
+    /// Returns the fixes of those of these findings that its line has, if the watcher has not given them before.
+    pub(crate) fn fixes<'f>(&self, findings: &'f [Finding]) -> Vec<&'f str> {
+        let id = self.id();
+        let of_rail = findings.iter().filter(|finding| {
+            Account::lines_have(finding) && finding.about.ports.contains(&id) && !self.was_said(finding)
+        });
+        let mut fixes: Vec<&str> = Vec::new();
+        for fix in of_rail.filter_map(|finding| finding.fix.as_deref()) {
+            if !fixes.contains(&fix) {
+                fixes.push(fix);
+            }
+        }
+        fixes
+    }
+
     fn wrong(&self) -> PortRises {
         PortRises {
             hca: self.hca.clone(),
+            now: self.renamed.clone(),
             port: self.port,
             is_one_of_several: self.is_one_of_several,
             is_lost: self.is_lost,
@@ -378,6 +419,7 @@ impl Rail {
     fn traffic(&self) -> PortTraffic {
         PortTraffic {
             hca: self.hca.clone(),
+            now: self.renamed.clone(),
             port: self.port,
             is_one_of_several: self.is_one_of_several,
             is_infiniband: self.is_infiniband,
@@ -385,8 +427,8 @@ impl Rail {
         }
     }
 
-    /// Returns the rises that are worth telling, or that the watcher has told, without those of links that went down, which
-    /// `downs` has.
+    /// Returns the rises that are worth telling, or that the watcher has told, without those of links that went down,
+    /// which `downs` has.
     pub(crate) fn told(&self, ran: Duration) -> impl Iterator<Item = &Rise> {
         let rises = self.rises.iter().filter(|rise| rise.trouble != Trouble::LinkDown);
         let was_told = |rise: &Rise| self.said.contains(id_of(rise.trouble).name());
@@ -397,6 +439,7 @@ impl Rail {
     pub(crate) fn is_well(&self, ran: Duration) -> bool {
         !self.is_lost
             && self.removals == 0
+            && !self.was_hidden
             && !self.was_renamed
             && self.downs.0 == 0
             && self.told(ran).next().is_none()
@@ -408,7 +451,7 @@ impl Rail {
         };
         self.is_lost
             || self.removals > 0
-            || self.was_renamed
+            || self.was_hidden
             || self.downs.0 > 0
             || self.rises.iter().any(has_failed)
     }

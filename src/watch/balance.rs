@@ -116,7 +116,7 @@ impl Balance {
         for (index, value) in &values {
             let (Some(rail), Some(port)) = (self.rails.get_mut(*index), moved.get(*index)) else { continue };
             let name = port.name();
-            let about = || [format!("{}:{}", port.hca, port.port)];
+            let about = || [port.id()];
             if !is_less(*value) {
                 rail.level.add(interval);
                 rail.less = Streak::default();
@@ -197,6 +197,7 @@ mod tests {
     fn ports(bytes: [u64; 4]) -> Vec<PortTraffic> {
         let port = |(index, bytes): (u32, u64)| PortTraffic {
             hca: format!("mlx5_{index}"),
+            now: None,
             port: 1,
             is_one_of_several: false,
             is_infiniband: false,

@@ -50,6 +50,11 @@ impl Fold {
         Fold { windows: Vec::new(), names }
     }
 
+    /// Takes another name of this port.
+    pub(super) fn rename(&mut self, port: &WatchedPort) {
+        self.names.insert(port.id(), port.name());
+    }
+
     /// Returns the findings to report at this time since the start.
     pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
         let is_over = |window: &Window| at.saturating_sub(window.began) >= WINDOW;

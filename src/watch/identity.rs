@@ -6,7 +6,8 @@ use super::WatchedPort;
 use crate::facts::gid::address;
 use crate::facts::port_look::{GidPlace, PortLook};
 use crate::finding::{Finding, Id};
-use crate::text::{duration, visible};
+use crate::findings::port_name::{port_id, port_name};
+use crate::text::{condensed, duration, visible};
 
 const FIX: &str = "Find out what changes the addresses of this interface. Restart the container: rdma-init then decides again.";
 
@@ -82,28 +83,38 @@ impl Identity {
     }
 }
 
-/// Returns what to report about a device that has another name than before: `name`, or its name of the start. `away`: for
-/// how long it was seen to be gone.
-pub(super) fn renamed(
-    port: &WatchedPort,
-    name: Option<&str>,
-    away: Option<Duration>,
-    is_lost: bool,
-) -> Finding {
-    let of_start = port.name();
-    let name = match name {
+/// Returns what to report about a device that has another name than before, with these ports. `away`: for how long it
+/// was seen to be gone.
+pub(super) fn renamed(ports: &[(&WatchedPort, &PortLook)], away: Option<Duration>) -> Option<Finding> {
+    let (port, look) = ports.first()?;
+    // A job with one port of the device has no number for it.
+    let original = if let [(port, _)] = ports {
+        port_name(&port.hca, port.port, port.is_one_of_several)
+    } else {
+        visible(&port.hca)
+    };
+    let name = match &look.renamed {
         Some(name) => format!("under another name: it is {} now", visible(name)),
-        None => "under its name of the start".to_owned(),
+        None => "under its original name".to_owned(),
     };
     let after = away.map(|away| format!(", after {}", duration(away))).unwrap_or_default();
-    let inactive = if is_lost { ", and is not active yet" } else { "" };
-    let same = match (&port.device.pci_address, &port.device.node_guid) {
-        (Some(pci), _) => format!(" (PCI function {pci})"),
-        (None, Some(guid)) => format!(" (node GUID {guid})"),
-        (None, None) => String::new(),
+    let lost = ports.iter().filter(|(port, look)| look.errors.is_lost_since(&port.first.errors));
+    let lost: Vec<String> = lost.map(|(port, _)| port_name(&port.hca, port.port, true)).collect();
+    let inactive = match lost.len() {
+        0 => String::new(),
+        all if all == ports.len() => ", and is not active yet".to_owned(),
+        1 => format!(", and {} is not active yet", condensed(&lost)),
+        _ => format!(", and {} are not active yet", condensed(&lost)),
     };
-    let message = format!("{of_start}{same} came back {name}{after}{inactive}.");
-    Finding::warning(Id::LinkDown, message).about_ports([port.id()]).with_fix(FIX_OF_NAME)
+    // What it was recognized by. Under its original name, nothing needed to be.
+    let same = match (&look.renamed, &port.device.pci_address, &port.device.node_guid) {
+        (Some(_), Some(pci), _) if !look.is_found_by_guid => format!(" (PCI function {pci})"),
+        (Some(_), _, Some(guid)) => format!(" (node GUID {guid})"),
+        _ => String::new(),
+    };
+    let message = format!("{original}{same} came back {name}{after}{inactive}.");
+    let ids = ports.iter().map(|(port, look)| port_id(look.renamed.as_ref().unwrap_or(&port.hca), port.port));
+    Some(Finding::warning(Id::LinkDown, message).about_ports(ids).with_fix(FIX_OF_NAME))
 }
 
 const FIX_OF_NAME: &str = "Restart the container: rdma-init then decides again. NCCL opens HCAs by their names at its start, and connections over this one have failed if its driver was loaded again.";

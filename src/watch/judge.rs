@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::balance::{Balance, Interval};
 use super::fold::Fold;
+use super::hidden::Hidden;
 use super::identity::{self, Identity};
 use super::link::Links;
 use super::windows::Windows;
@@ -14,8 +15,8 @@ use crate::facts::device_identity::DeviceIdentity;
 use crate::facts::port_errors::Trouble;
 use crate::facts::port_look::{PortLook, UsedGid};
 use crate::finding::{Finding, Id};
-use crate::findings::port_errors::{self, PortRises};
-use crate::findings::port_name::{port_id, port_name};
+use crate::findings::port_errors::{self, FIX_OF_LINK, PortRises};
+use crate::findings::port_name::{names_of_port, port_id};
 use crate::findings::traffic::{PortTraffic, has_moved, names};
 use crate::plan::failover::SWITCH;
 use crate::text::{condensed, duration};
@@ -24,6 +25,9 @@ use crate::text::{condensed, duration};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct WatchedPort {
     pub hca: String,
+    /// The name under which the watcher has found the HCA last, if that is not its original one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<String>,
     pub port: u32,
     /// Whether the job uses several ports of the HCA.
     #[serde(default)]
@@ -42,17 +46,18 @@ pub(crate) struct WatchedPort {
 
 impl WatchedPort {
     pub(super) fn name(&self) -> String {
-        port_name(&self.hca, self.port, self.is_one_of_several)
+        names_of_port(&self.hca, self.now.as_deref(), self.port, self.is_one_of_several)
     }
 
     pub(super) fn id(&self) -> String {
-        port_id(&self.hca, self.port)
+        port_id(self.now.as_ref().unwrap_or(&self.hca), self.port)
     }
 
     /// Returns what the port moved between two readings.
     pub(crate) fn moved(&self, now: &PortLook, before: &PortLook) -> PortTraffic {
         PortTraffic {
             hca: self.hca.clone(),
+            now: self.now.clone(),
             port: self.port,
             is_one_of_several: self.is_one_of_several,
             is_infiniband: self.is_infiniband,
@@ -73,13 +78,12 @@ pub(super) struct Judge {
     /// Since when each port has been inactive or gone, and whether it was gone at the last reading.
     lost_since: Vec<Option<Duration>>,
     is_gone: Vec<bool>,
-    /// The name under which each device was last there, if that is not its name of the start.
-    renamed: Vec<Option<String>>,
     /// When data last moved.
     moved_at: Duration,
     has_ever_moved: bool,
     has_told_rest: bool,
     rates: Links,
+    hidden: Hidden,
     identity: Identity,
     balance: Balance,
     windows: Windows,
@@ -92,9 +96,9 @@ impl Judge {
             last: ports.iter().map(|port| port.first.clone()).collect(),
             lost_since: vec![None; ports.len()],
             is_gone: vec![false; ports.len()],
-            renamed: vec![None; ports.len()],
             shown_at: vec![Duration::ZERO; ports.len()],
             rates: Links::new(ports.len()),
+            hidden: Hidden::new(ports.len()),
             identity: Identity::new(ports.len()),
             balance: Balance::new(ports.len()),
             fold: Fold::new(&ports),
@@ -115,10 +119,10 @@ impl Judge {
     /// Returns what to report after a reading of all ports, in their order, at this time since the start.
     pub(super) fn judge(&mut self, at: Duration, looks: Vec<PortLook>) -> Vec<Finding> {
         let was_lost: Vec<bool> = self.lost_since.iter().map(Option::is_some).collect();
-        let is_renamed =
-            |(name, look): (&Option<String>, &PortLook)| !look.errors.is_gone() && look.renamed != *name;
-        let renamed: Vec<bool> = self.renamed.iter().zip(&looks).map(is_renamed).collect();
+        let is_renamed = |(port, look): (&WatchedPort, &PortLook)| look.is_renamed_since(port.now.as_deref());
+        let renamed: Vec<bool> = self.ports.iter().zip(&looks).map(is_renamed).collect();
         let mut findings = self.names(at, &looks, &renamed);
+        findings.extend(self.hidden.judge(at, &self.ports, &looks));
         findings.extend(self.links(at, &looks, &renamed));
         let is_sound = |((was_lost, since), is_renamed): ((&bool, &Option<Duration>), &bool)| {
             !was_lost && since.is_none() && !is_renamed
@@ -154,19 +158,31 @@ impl Judge {
         self.has_told_rest
     }
 
-    /// Reports devices that have come back under another name.
+    /// Reports devices that have come back under another name, each once for all of its ports.
     fn names(&mut self, at: Duration, looks: &[PortLook], renamed: &[bool]) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        let states = self.lost_since.iter().zip(&self.is_gone).zip(&mut self.renamed);
-        for ((port, look), (((since, was_gone), name), is_renamed)) in
-            self.ports.iter().zip(looks).zip(states.zip(renamed))
+        let states = self.lost_since.iter().zip(&self.is_gone).zip(renamed);
+        let mut devices: Vec<(Option<Duration>, Vec<(&WatchedPort, &PortLook)>)> = Vec::new();
+        for ((port, look), ((since, was_gone), _)) in
+            self.ports.iter().zip(looks).zip(states).filter(|(_, (_, is_renamed))| **is_renamed)
         {
-            if *is_renamed {
-                name.clone_from(&look.renamed);
-                let away = since.filter(|_| *was_gone).map(|since| at.saturating_sub(since));
-                let is_lost = look.errors.is_lost_since(&port.first.errors);
-                findings.push(identity::renamed(port, look.renamed.as_deref(), away, is_lost));
+            let away = since.filter(|_| *was_gone).map(|since| at.saturating_sub(since));
+            let is_of = |(other, one): &(&WatchedPort, &PortLook)| {
+                (&other.hca, &one.renamed) == (&port.hca, &look.renamed)
+            };
+            match devices.iter_mut().find(|(_, ports)| ports.first().is_some_and(is_of)) {
+                Some((_, ports)) => ports.push((port, look)),
+                None => devices.push((away, vec![(port, look)])),
             }
+        }
+        let of_device = |(away, ports): (Option<Duration>, Vec<(&WatchedPort, &PortLook)>)| {
+            identity::renamed(&ports, away)
+        };
+        let findings = devices.into_iter().filter_map(of_device).collect();
+        for ((port, look), _) in
+            self.ports.iter_mut().zip(looks).zip(renamed).filter(|(_, is_renamed)| **is_renamed)
+        {
+            port.now.clone_from(&look.renamed);
+            self.fold.rename(port);
         }
         findings
     }
@@ -177,7 +193,7 @@ impl Judge {
         let (mut down, mut gone, mut back) = (Vec::new(), Vec::new(), Vec::new());
         let states = self.lost_since.iter_mut().zip(&mut self.is_gone).zip(renamed);
         for ((port, look), ((since, was_gone), is_renamed)) in self.ports.iter().zip(looks).zip(states) {
-            // A state that cannot be read is no other state than before.
+            // A state that cannot be read counts as the one before.
             if look.errors.is_hidden() {
                 continue;
             }
@@ -202,9 +218,9 @@ impl Judge {
                     false => String::new(),
                 };
                 let message = format!("{} {} {what}.{failover}", listed(&ports), is_or_are(ports.len()));
-                findings.push(
-                    Finding::warning(Id::LinkDown, message).about_ports(ports.iter().map(|port| port.id())),
-                );
+                let ports = ports.iter().map(|port| port.id());
+                findings
+                    .push(Finding::warning(Id::LinkDown, message).about_ports(ports).with_fix(FIX_OF_LINK));
             }
         }
         for (port, time) in back {
@@ -226,6 +242,7 @@ impl Judge {
         let of_port = |(index, (port, since)): (usize, (&WatchedPort, &Duration))| {
             let rises = PortRises {
                 hca: port.hca.clone(),
+                now: port.now.clone(),
                 port: port.port,
                 is_one_of_several: port.is_one_of_several,
                 rises: rises(index).unwrap_or_default(),
@@ -259,7 +276,7 @@ impl Judge {
             let moving: Vec<&PortTraffic> = moved.iter().filter(|port| has_moved(port)).collect();
             let again = if self.has_ever_moved { " again" } else { "" };
             let goes_on = std::mem::take(&mut self.has_told_rest).then(|| {
-                let ports = moving.iter().map(|port| port_id(&port.hca, port.port));
+                let ports = moving.iter().map(|port| port.id());
                 let over = names(moving.iter().copied());
                 let message = format!("Data moves over {over}{again}, after {}.", duration(rested));
                 Finding::info(Id::NoTraffic, message).about_ports(ports)
@@ -272,10 +289,13 @@ impl Judge {
             return None;
         }
         self.has_told_rest = true;
-        let gone = match looks {
-            all if !all.iter().all(|look| look.errors.is_gone()) => None,
-            [_] => Some("this HCA is gone"),
-            _ => Some("all of these HCAs are gone"),
+        let are_gone = looks.iter().all(|look| look.errors.is_gone());
+        let gone = match (are_gone, looks.iter().all(shows_nothing), looks.len()) {
+            (true, _, 1) => Some("this HCA is gone"),
+            (true, ..) => Some("all of these HCAs are gone"),
+            (false, true, 1) => Some("this HCA cannot be read"),
+            (false, true, _) => Some("none of these HCAs can be read"),
+            (false, false, _) => None,
         };
         let why_none = "the job has not begun to communicate, runs on sockets, or runs on this node alone";
         let message = match self.has_ever_moved {
@@ -296,13 +316,18 @@ impl Judge {
     }
 }
 
-/// Returns whether it is known what the ports have moved. A device that is gone moves nothing, if it counted before.
+/// Returns whether it is known what the ports have moved. A device that is gone, or of which nothing can be read, moves
+/// nothing, if it counted before.
 pub(super) fn is_amount_known(ports: &[WatchedPort], looks: &[PortLook]) -> bool {
-    let mut there = looks.iter().filter(|look| !look.errors.is_gone()).peekable();
+    let mut there = looks.iter().filter(|look| !shows_nothing(look)).peekable();
     match there.peek() {
         Some(_) => there.all(|look| look.traffic.is_amount_known()),
         None => !ports.is_empty() && ports.iter().all(|port| port.first.traffic.is_amount_known()),
     }
+}
+
+fn shows_nothing(look: &PortLook) -> bool {
+    look.errors.is_gone() || (look.errors.is_hidden() && !look.traffic.is_amount_known())
 }
 
 fn listed(ports: &[&WatchedPort]) -> String {

@@ -9,17 +9,17 @@ use crate::finding::{Finding, Id};
 use crate::text::{condensed, duration, grouped};
 
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct Reported {
     /// Since when the link has been slower than at the start.
     slow_since: Option<Duration>,
     is_full: bool,
 }
 
-pub(super) struct Links(Vec<Told>);
+pub(super) struct Links(Vec<Reported>);
 
 impl Links {
     pub(super) fn new(ports: usize) -> Links {
-        Links(vec![Told::default(); ports])
+        Links(vec![Reported::default(); ports])
     }
 
     /// Returns what to report about rates.
@@ -83,7 +83,7 @@ fn rate(look: &PortLook) -> Option<(&str, u64)> {
     Some((text, bytes_per_second(text)?))
 }
 
-fn named(ports: &[WatchedPort], ids: &[String]) -> String {
+pub(super) fn named(ports: &[WatchedPort], ids: &[String]) -> String {
     let named = ports.iter().filter(|port| ids.contains(&port.id()));
     condensed(&named.map(WatchedPort::name).collect::<Vec<_>>())
 }

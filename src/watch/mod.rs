@@ -6,6 +6,7 @@ mod command;
 #[cfg(test)]
 mod day;
 mod fold;
+mod hidden;
 mod identity;
 pub(crate) mod job;
 mod judge;
@@ -61,8 +62,8 @@ pub(crate) trait Surroundings {
     fn await_end(&self, awaits: bool);
 }
 
-/// Looks at the ports after each interval, and says what it finds. Returns when it is told how the command ended; one that
-/// is not is killed. Signals must be blocked. `token` is what the nodes of the job know each other by.
+/// Looks at the ports after each interval, and says what it finds. Returns when it is told how the command ended; one
+/// that is not is killed. Signals must be blocked. `token` is what the nodes of the job know each other by.
 pub(crate) fn run(
     ports: Vec<WatchedPort>,
     orders: WatchOrders,

@@ -151,6 +151,42 @@ fn each_trouble_is_told_once_while_the_job_runs_and_once_at_the_end() {
     assert_eq!((said.matches(finding).count(), said.contains(in_account)), (1, false), "{said}");
 }
 
+/// The watcher gives it with its line, and the account if it did not.
+#[test]
+fn a_link_that_is_down_has_its_fix_once() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    for options in [&[][..], &OFF] {
+        host.port("state", "4: ACTIVE");
+        let (mut running, end) = ends_with(&host, &place, options, 3);
+        host.port("state", "1: DOWN");
+        if options.is_empty() {
+            running.wait_for_error("mlx5_0 is no longer active.");
+        }
+        end();
+        let said = running.end().expect_code(3).stderr;
+        assert_eq!(said.matches("fix: Check the cable, the transceiver").count(), 1, "{said}");
+    }
+}
+
+/// As after the firmware of a device has failed.
+#[test]
+fn a_device_that_cannot_be_read_any_more_breaks_the_fabric() {
+    let (host, place) = (Host::with_infiniband(), tempfile::tempdir().unwrap());
+    let options = ["--fabric-exit-code", "42"];
+    let (mut running, end) = ends_with(&host, &place, &options, 3);
+    // A read of a directory fails. What is open stays open for some looks.
+    let state = host.folder.path().join("sys/class/infiniband/mlx5_0/ports/1/state");
+    fs::remove_file(&state).unwrap();
+    fs::create_dir(&state).unwrap();
+    running.wait_for_error("warning: The state of mlx5_0 cannot be read (EISDIR).");
+    end();
+    let said = running.end().expect_code(42).stderr;
+    assert!(
+        said.contains("rdma-init: mlx5_0 sent 0 bytes and received 0 bytes: its state cannot be read.\n"),
+        "{said}"
+    );
+}
+
 /// With its ports, as in other documents.
 #[test]
 fn an_event_of_a_finding_says_what_it_is_about() {

@@ -320,7 +320,7 @@ fn a_command_gets_each_warning() {
     let script = script(&place, "echo \"$1 $(cat)\"");
     let mut running = host.job(&["--on-finding", &format!("{script} told:")]);
     host.port("state", "1: DOWN");
-    let json = r#"told: {"id":"link-down","severity":"warning","message":"mlx5_0 is no longer active.","about":{"ports":["mlx5_0:1"]}}"#;
+    let json = r#"told: {"id":"link-down","severity":"warning","message":"mlx5_0 is no longer active.","fix":"Check the cable, the transceiver and the switch's port; the kernel's log has the times.","about":{"ports":["mlx5_0:1"]}}"#;
     running.wait_for_error(json);
     host.port("state", "4: ACTIVE");
     running.wait_for_error("mlx5_0 is active again");

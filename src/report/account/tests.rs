@@ -15,6 +15,8 @@ fn rail(hca: &str, bytes: u64) -> Rail {
         is_gone: false,
         downs: (0, false),
         removals: 0,
+        is_hidden: false,
+        was_hidden: false,
         renamed: None,
         was_renamed: false,
         down_ago: None,
@@ -154,6 +156,23 @@ fn a_removed_device_is_no_link_that_went_down() {
         format!("{moved}: its device was gone 1 time; its device came back as a_9")
     );
     assert_eq!(renamed(0, None), format!("{moved}: its device had another name for some time"));
+    let gone = Rail {
+        is_gone: true,
+        is_lost: true,
+        removals: 1,
+        renamed: Some("a_9".to_owned()),
+        was_renamed: true,
+        ..rail("a_1", 0)
+    };
+    assert_eq!(said(vec![gone]), [format!("{moved}: its device is gone; it was a_9 when it was last there")]);
+}
+
+#[test]
+fn a_device_that_cannot_be_read_is_told() {
+    let hidden = |is_hidden| said(vec![Rail { is_hidden, was_hidden: true, ..rail("a_1", 0) }]).remove(0);
+    let moved = "a_1 sent 0 bytes and received 0 bytes";
+    assert_eq!(hidden(true), format!("{moved}: its state cannot be read"));
+    assert_eq!(hidden(false), format!("{moved}: its state could not be read for some time"));
 }
 
 #[test]

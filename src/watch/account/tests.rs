@@ -143,6 +143,60 @@ fn a_device_that_came_back_under_another_name_has_not_only_lost_its_link() {
 }
 
 #[test]
+fn another_name_alone_breaks_nothing() {
+    let (host, ports) = start();
+    let called = || PortLook { renamed: Some("x_9".into()), ..host.look(&[]) };
+    let mut seen = Seen::new(&ports);
+    seen.watch(seconds(10), &ports, &[called()]);
+    let account = given(&ports, Some(seen), &[called()], seconds(60));
+    assert!(!account.is_broken() && !account.rails[0].is_well(account.ran));
+    assert_eq!(account.rails[0].id(), "x_9:1");
+}
+
+#[test]
+fn a_device_that_could_not_be_read_for_three_looks_has_failed() {
+    let (host, ports) = start();
+    let hidden = || {
+        let root = FakeRoot::new();
+        root.folder("sys/class/infiniband/x_0/ports/1/state");
+        Host(root).look(&[])
+    };
+    let after = |looks: &[PortLook]| {
+        let mut seen = Seen::new(&ports);
+        for (at, look) in (1..).zip(looks) {
+            seen.watch(seconds(10 * at), &ports, std::slice::from_ref(look));
+        }
+        let text = serde_json::to_string(&seen).unwrap();
+        let seen = serde_json::from_str::<Seen>(&text).unwrap();
+        let account = Account::new(&ports, Some((seconds(55), seen)), None, seconds(60), LOOKS).unwrap();
+        let rail = &account.rails[0];
+        (rail.is_hidden, rail.was_hidden, account.is_broken(), rail.is_well(account.ran), rail.is_gone)
+    };
+    assert_eq!(after(&[hidden(), hidden(), host.look(&[])]), (false, false, false, true, false));
+    assert_eq!(after(&[hidden(), hidden(), hidden(), hidden()]), (true, true, true, false, false));
+    assert_eq!(after(&[hidden(), hidden(), hidden(), host.look(&[])]), (false, true, true, false, false));
+}
+
+/// Only then has the watcher given the fix.
+#[test]
+fn what_was_said_without_its_fix_is_not_said() {
+    let (host, ports) = start();
+    let link = |finding: Finding| finding.about_ports(["x_0:1"]);
+    let after = |said: &[Finding]| {
+        let mut seen = Seen::new(&ports);
+        seen.remember(&ports, said, &[]);
+        let account = given(&ports, Some(seen), &[host.look(&[("state", "1: DOWN")])], seconds(60));
+        let findings = account.findings(false);
+        (account.was_said(&findings[0]), account.rails[0].fixes(&findings).len())
+    };
+    assert_eq!(after(&[link(Finding::info(Id::LinkDown, "It is active again."))]), (false, 1));
+    let renamed = link(Finding::warning(Id::LinkDown, "It has another name.")).with_fix("Start it again.");
+    assert_eq!(after(&[renamed]), (false, 1));
+    let down = link(Finding::warning(Id::LinkDown, "It is down.")).with_fix(port_errors::FIX_OF_LINK);
+    assert_eq!(after(&[down]), (true, 0));
+}
+
+#[test]
 fn what_the_watcher_saw_counts_where_no_counter_does() {
     let host = Host(FakeRoot::new());
     let first = host.look(&[("state", "4: ACTIVE\n")]);
@@ -222,7 +276,13 @@ fn what_the_watcher_has_said_of_a_port_stays_in_the_account() {
     let burst = host.look(&[(timeouts, "100")]);
     let mut seen = Seen::new(&ports);
     seen.watch(seconds(10), &ports, &[burst.clone(), burst.clone()]);
-    let said = [Finding::info(Id::LostPackets, "a").about_ports(["x_0:2"])];
+    let told = PortRises {
+        hca: "x_0".to_owned(),
+        port: 2,
+        rises: burst.errors.since(&ports[0].first.errors),
+        ..PortRises::default()
+    };
+    let said = port_errors::findings(&[told], seconds(10));
     assert!(seen.remember(&ports, &said, &[]) && !seen.remember(&ports, &said, &[]));
     let omitted = [Finding::info(Id::LostPackets, "1 more line was omitted.")];
     assert!(seen.remember(&ports, &[], &omitted) && !seen.remember(&ports, &[], &omitted));

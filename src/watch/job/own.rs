@@ -7,6 +7,7 @@ use super::message::{LONGEST_PORT, Moved, PORTS, PortCounts, PortState, State};
 use crate::facts::port_errors::{Rise, Trouble};
 use crate::facts::port_look::PortLook;
 use crate::findings::port_errors::least;
+use crate::findings::port_name::names_of_port;
 use crate::findings::traffic::has_moved;
 use crate::watch::judge::{WatchedPort, is_amount_known};
 
@@ -113,10 +114,7 @@ fn counted(port: &WatchedPort, now: &PortLook, before: &PortLook) -> PortCounts 
         true if now.errors.is_gone() => PortState::Gone,
         true => PortState::Down,
     };
-    let mut name = port.hca.clone();
-    if port.port != 1 {
-        name = format!("{name}:{}", port.port);
-    }
+    let mut name = names_of_port(&port.hca, port.now.as_deref(), port.port, port.port != 1);
     if name.len() > LONGEST_PORT {
         name = name.chars().take(LONGEST_PORT / 4).collect();
     }

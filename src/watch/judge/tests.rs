@@ -19,6 +19,8 @@ fn look(state: Option<&str>, counters: &[(&str, u64)]) -> PortLook {
     read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
 }
 
+const SECOND: Duration = Duration::from_secs(1);
+
 fn up(sent: u64) -> PortLook {
     look(Some("4: ACTIVE\n"), &[("sent_pkts", sent), ("rcvd_pkts", 0), ("link_downed", 0)])
 }
@@ -138,9 +140,15 @@ fn a_device_that_comes_back_under_another_name_is_told_in_one_line() {
     let mut one = judge();
     assert_eq!(said(&mut one, 10, [up(1), active("mlx5_9")]), [line("another name: it is mlx5_9 now")]);
     assert!(said(&mut one, 20, [up(2), active("mlx5_9")]).is_empty());
-    assert_eq!(said(&mut one, 30, [up(3), look(None, &[])]), ["mlx5_2 is gone."]);
-    assert_eq!(said(&mut one, 40, [up(4), active("mlx5_9")]), ["mlx5_2 is active again, after 10s."]);
-    assert_eq!(said(&mut one, 50, [up(5), up(0)]), [line("its name of the start")]);
+    let gone = one.judge(30 * SECOND, vec![up(3), look(None, &[])]).remove(0);
+    assert_eq!(gone.message, "mlx5_2 (now mlx5_9) is gone.");
+    assert_eq!(
+        (gone.about.ports.as_slice(), &gone.fix.as_deref()),
+        (&["mlx5_9:1".to_owned()][..], &Some(FIX_OF_LINK))
+    );
+    let again = "mlx5_2 (now mlx5_9) is active again, after 10s.";
+    assert_eq!(said(&mut one, 40, [up(4), active("mlx5_9")]), [again]);
+    assert_eq!(said(&mut one, 50, [up(5), up(0)]), ["mlx5_2 came back under its original name."]);
     // After it was seen to be gone; and its link comes up later.
     let mut two = judge();
     assert_eq!(said(&mut two, 10, [up(1), look(None, &[])]), ["mlx5_2 is gone."]);
@@ -148,7 +156,86 @@ fn a_device_that_comes_back_under_another_name_is_told_in_one_line() {
     let back = "another name: it is rocep9s0 now, after 20s, and is not active yet";
     assert_eq!(said(&mut two, 30, [up(2), inactive()]), [line(back)]);
     assert!(said(&mut two, 40, [up(3), inactive()]).is_empty());
-    assert_eq!(said(&mut two, 50, [up(4), active("rocep9s0")]), ["mlx5_2 is active again, after 40s."]);
+    let again = "mlx5_2 (now rocep9s0) is active again, after 40s.";
+    assert_eq!(said(&mut two, 50, [up(4), active("rocep9s0")]), [again]);
+}
+
+/// The line names what the device was recognized by.
+#[test]
+fn a_device_at_another_function_is_named_by_its_guid() {
+    let mut judge = judge(600);
+    let guid = "b859:9f03:00aa:0001";
+    judge.ports[1].device =
+        DeviceIdentity { pci_address: Some("0000:17:00.0".into()), node_guid: Some(guid.into()) };
+    let moved = PortLook { renamed: Some("mlx5_9".into()), is_found_by_guid: true, ..up(0) };
+    let line = format!("mlx5_2 (node GUID {guid}) came back under another name: it is mlx5_9 now.");
+    assert_eq!(said(&mut judge, 10, [up(1), moved]), [line]);
+}
+
+#[test]
+fn devices_that_swap_their_names_are_told_apart() {
+    let mut judge = judge(600);
+    let called = |name: &str, state: &'static str| PortLook {
+        renamed: Some(name.to_owned()),
+        ..look(Some(state), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 0)])
+    };
+    let up = |name| called(name, "4: ACTIVE\n");
+    assert_eq!(said(&mut judge, 10, [up("mlx5_2"), up("mlx5_1")]).len(), 2);
+    let down = judge.judge(20 * SECOND, vec![called("mlx5_2", "1: DOWN\n"), up("mlx5_1")]).remove(0);
+    assert_eq!(down.message, "mlx5_1 (now mlx5_2) is no longer active.");
+    assert_eq!(down.about.ports, ["mlx5_2:1"]);
+}
+
+#[test]
+fn a_device_with_two_ports_has_one_line_for_its_name() {
+    let port = |port| WatchedPort {
+        hca: "mlx5_1".into(),
+        port,
+        is_one_of_several: true,
+        first: up(0),
+        ..WatchedPort::default()
+    };
+    let mut judge = Judge::new(vec![port(1), port(2)], 600 * SECOND);
+    let called =
+        |state| PortLook { renamed: Some("roce1".into()), ..look(Some(state), &[("link_downed", 0)]) };
+    let looks = vec![called("4: ACTIVE\n"), called("1: DOWN\n")];
+    let found = judge.judge(10 * SECOND, looks);
+    let [found] = &found[..] else { panic!("{found:?}") };
+    let line = "mlx5_1 came back under another name: it is roce1 now, and mlx5_1:2 is not active yet.";
+    assert_eq!(found.message, line);
+    assert_eq!(found.about.ports, ["roce1:1", "roce1:2"]);
+}
+
+/// As after the firmware has failed: every read gives an error.
+fn unreadable() -> PortLook {
+    let root = crate::facts::fake_root::FakeRoot::new();
+    root.folder("sys/class/infiniband/x_0/ports/1/state");
+    let reader = root.reader();
+    read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
+}
+
+#[test]
+fn a_device_that_cannot_be_read_for_long_is_told_once_and_hides_no_stall() {
+    let mut judge = judge(40);
+    assert!(said(&mut judge, 10, [up(5), unreadable()]).is_empty());
+    assert!(said(&mut judge, 20, [up(5), unreadable()]).is_empty());
+    let told = judge.judge(30 * SECOND, vec![up(5), unreadable()]).remove(0);
+    assert_eq!(told.message, "The state of mlx5_2 cannot be read (EISDIR).");
+    assert!(told.fix.is_some() && told.about.ports == ["mlx5_2:1"]);
+    assert!(said(&mut judge, 40, [up(5), unreadable()]).is_empty());
+    let told = said(&mut judge, 50, [up(5), unreadable()]);
+    assert!(matches!(&told[..], [one] if one.ends_with("the job may have stalled.")), "{told:?}");
+    let told = said(&mut judge, 60, [up(5), up(5)]);
+    assert_eq!(told[0], "The state of mlx5_2 can be read again, after 50s.");
+    assert!(told[1].starts_with("Data moves over mlx5_2 again"), "{told:?}");
+    // All of them, later.
+    for at in [70, 80] {
+        assert!(said(&mut judge, at, [unreadable(), unreadable()]).is_empty());
+    }
+    let told = said(&mut judge, 90, [unreadable(), unreadable()]);
+    assert_eq!(told, ["The state of mlx5_1, mlx5_2 cannot be read (EISDIR)."]);
+    let told = said(&mut judge, 100, [unreadable(), unreadable()]);
+    assert!(matches!(&told[..], [one] if one.ends_with("none of these HCAs can be read.")), "{told:?}");
 }
 
 #[test]
