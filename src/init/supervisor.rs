@@ -73,7 +73,7 @@ pub(crate) struct AtEnd<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccountOutcome {
     Sound,
-    /// A link went down, a queue pair failed, or an HCA is gone.
+    /// A link went down, a queue pair failed, or an HCA is gone or cannot be read.
     Broken,
 }
 
