@@ -112,7 +112,7 @@ mod tests {
         let folder = format!("sys/class/infiniband/{}", hca.name);
         root.file(&format!("{folder}/ports/1/state"), "4: ACTIVE\n");
         if let Some(guid) = &hca.node_guid {
-            root.file(&format!("{folder}/node_guid"), &format!("{guid}\n"));
+            root.file(&format!("{folder}/node_guid"), format!("{guid}\n"));
         }
         if let Some(pci) = &hca.pci_address {
             root.link(format!("../../../devices/pci0000:00/{pci}"), &format!("{folder}/device"));

@@ -101,6 +101,7 @@ fn report(node: usize) -> Report {
         placement_group: None,
         profile: Some("generic-roce".to_owned()),
         filled: filled.collect::<BTreeMap<String, String>>(),
+        set: BTreeMap::new(),
         checks: (0..CHECKS).map(check).collect(),
         pair: None,
     }
