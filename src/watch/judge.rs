@@ -21,6 +21,9 @@ use crate::findings::traffic::{PortTraffic, has_moved, names};
 use crate::plan::failover::SWITCH;
 use crate::text::{condensed, duration};
 
+/// The ports of one device, each with the last look at it.
+type PortsOfDevice<'a> = Vec<(&'a WatchedPort, &'a PortLook)>;
+
 /// A port of the job, with its reading before the command started.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct WatchedPort {
@@ -161,7 +164,7 @@ impl Judge {
     /// Reports devices that have come back under another name, each once for all of its ports.
     fn names(&mut self, at: Duration, looks: &[PortLook], renamed: &[bool]) -> Vec<Finding> {
         let states = self.lost_since.iter().zip(&self.is_gone).zip(renamed);
-        let mut devices: Vec<(Option<Duration>, Vec<(&WatchedPort, &PortLook)>)> = Vec::new();
+        let mut devices: Vec<(Option<Duration>, PortsOfDevice)> = Vec::new();
         for ((port, look), ((since, was_gone), _)) in
             self.ports.iter().zip(looks).zip(states).filter(|(_, (_, is_renamed))| **is_renamed)
         {
@@ -174,10 +177,8 @@ impl Judge {
                 None => devices.push((away, vec![(port, look)])),
             }
         }
-        let of_device = |(away, ports): (Option<Duration>, Vec<(&WatchedPort, &PortLook)>)| {
-            identity::renamed(&ports, away)
-        };
-        let findings = devices.into_iter().filter_map(of_device).collect();
+        let findings =
+            devices.into_iter().filter_map(|(away, ports)| identity::renamed(&ports, away)).collect();
         for ((port, look), _) in
             self.ports.iter_mut().zip(looks).zip(renamed).filter(|(_, is_renamed)| **is_renamed)
         {
