@@ -104,8 +104,8 @@ test-setup:
 # tenth of the time.
 TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 
-# In these suites, the nodes of a test wait for each other most of the time, so more tests than CPUs run at once.
-WAITING := preflight
+# The tests of these suites wait most of the time, for processes and nodes, so more of them than CPUs run at once.
+WAITING := init preflight
 OTHERS := $(filter-out $(WAITING),$(basename $(notdir $(wildcard tests/*.rs))))
 
 # The last suite tests one of the other inits on what they promise.
