@@ -44,7 +44,9 @@ fn line_of(text: &str, start: usize) -> usize {
     text.get(..start).unwrap_or(text).matches('\n').count() + 1
 }
 
-/// Formats a parser's error: `FILE:LINE: key "KEY": MESSAGE`.
+/// Formats a parser's error: `FILE:LINE: key "KEY": MESSAGE`. An error of the crate `toml` has no kind, so its text is all
+/// that tells what is wrong. If a later release words it differently, the message is less plain, and the tests below
+/// fail; nothing else depends on it.
 pub(super) fn of_parser(file: &str, text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', " ");
     let Some(span) = error.span() else { return format!("{file}: {}", in_words(&message, None)) };
