@@ -169,8 +169,8 @@ test-nixl: build
 	@sh tests/vm/nixl.sh >/dev/null
 	$(TEST) --test vm -- --ignored nixl
 
-# The watcher is silent beside ten minutes of traffic over soft-RoCE, in virtual machines with Linux 6.1 and 6.12, one after
-# the other.
+# The watcher is silent beside ten minutes of traffic over soft-RoCE, and reports a rail that falls behind; in virtual
+# machines with Linux 6.1 and 6.12, one after the other.
 test-watch: build
 	$(TEST) --test vm -- --ignored --nocapture --test-threads 1 watcher::
 

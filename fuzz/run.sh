@@ -10,7 +10,7 @@ case $1 in
     *) limit=-runs=$1 ;;
 esac
 shift
-program=$(sh fuzz/build.sh)
+sh fuzz/build.sh "$@"
 work=${CARGO_TARGET_DIR:-target}/fuzz
 mkdir -p "$work/found"
 TMPDIR=$(mktemp -d /dev/shm/fuzz.XXXXXX)
@@ -24,7 +24,7 @@ for target in "$@"; do
         elf | facts | ld-so-cache | profile) longest=16384 ;;
         *) longest=4096 ;;
     esac
-    if ! FUZZ_TARGET=$target "$program" "$limit" "-max_len=$longest" -timeout=10 -rss_limit_mb=2048 \
+    if ! "$work/programs/$target" "$limit" "-max_len=$longest" -timeout=10 -rss_limit_mb=2048 \
         -detect_leaks=0 -reload=0 -print_final_stats=1 -artifact_prefix="$work/found/$target-" \
         "$work/corpus/$target" "fuzz/corpus/$target" >"$work/$target.log" 2>&1; then
         failed="$failed $target"

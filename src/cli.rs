@@ -137,13 +137,14 @@ pub enum Action {
     Preflight(PreflightArguments),
     /// List the profiles, or show one
     Profiles {
-        /// The profile to show, as TOML
-        name: Option<String>,
+        /// The profiles to show, as TOML
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
         /// Show whether each profile fits this host, and why
-        #[arg(long, conflicts_with_all = ["name", "json"])]
+        #[arg(long, conflicts_with = "json")]
         why: bool,
         #[command(flatten)]
         host: Host,

@@ -35,6 +35,15 @@ pub enum Severity {
     Error,
 }
 
+/// When a finding is made: before the command runs, while it runs, or when it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Phase {
+    Start,
+    Run,
+    End,
+}
+
 impl Severity {
     pub fn as_str(self) -> &'static str {
         match self {

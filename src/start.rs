@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::CString;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::PanicHookInfo;
 
 use nix::unistd::{Pid, getppid};
 
@@ -29,6 +29,12 @@ use crate::text::sentence;
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
 pub fn start(inherited: Inherited) -> i32 {
+    // The default hook would block on a full pipe without a reader. The process is then killed by SIGABRT, and what
+    // monitors the preparation starts the command, or refuses it, as after any other crash.
+    std::panic::set_hook(Box::new(|panic| {
+        report(panic);
+        std::process::abort();
+    }));
     let parent = getppid();
     reserve_closed();
     if user::has_lent_rights() {
@@ -243,17 +249,21 @@ impl<'a> Guard<'a> {
 /// Does everything from reading the arguments on, in the child of an init, or in this process if there is
 /// no init. Returns only if the process did not become the command.
 fn work(arguments: &[CString], guard: &Guard) -> Done {
-    // The default hook would block on a full pipe without a reader.
-    std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
     let command = command_of(arguments).unwrap_or_default();
-    let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(arguments, guard)));
+    if command.is_empty() {
+        std::panic::set_hook(Box::new(|panic| {
+            report(panic);
+            exit_now(exit::FAILED);
+        }));
+    }
+    let result = prepare_or_print(arguments, guard);
     let mut vouches = None;
-    if let Ok(Prepared::Command { state, .. }) = &result {
+    if let Prepared::Command { state, .. } = &result {
         vouches = guard.leave_state(state);
     }
     guard.leave();
     // The note is left late, because PID 1 gives no account of a command that it starts itself.
-    if let Ok(Prepared::Command { note, .. }) = &result {
+    if let Prepared::Command { note, .. } = &result {
         guard.leave_note(note);
     }
     // The state is sealed late, because only now is it certain that the command gets these values.
@@ -262,7 +272,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
     }
     let refusal = guard.orders.get().terms.refuse;
     let code = match result {
-        Ok(Prepared::Command { image, filled, under_way, .. }) => {
+        Prepared::Command { image, filled, under_way, .. } => {
             // From now on, a process that enters finds the state.
             drop(under_way);
             let code = match filled {
@@ -272,36 +282,22 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
             guard.not_run();
             code
         }
-        Ok(Prepared::Supervise(orders)) => return Done::Supervise(orders),
-        Ok(Prepared::Refused { reason, public, code }) => {
+        Prepared::Supervise(orders) => return Done::Supervise(orders),
+        Prepared::Refused { reason, public, code } => {
             pipeline::refuse_with_public_reason(&reason, &public, code);
             guard.not_run();
             code
         }
-        Ok(Prepared::Exit(code)) => {
+        Prepared::Exit(code) => {
             guard.not_run();
             code
         }
-        // A bug in rdma-init must not keep the command from starting.
-        Err(_) if command.is_empty() => exit::FAILED,
-        Err(_) => match refusal {
-            Some(refusal) => {
-                let what = "a bug in rdma-init ended the preparation (please report it)";
-                pipeline::refuse(&refusal.because(what), refusal.code);
-                guard.not_run();
-                refusal.code
-            }
-            None => {
-                say(
-                    "a bug in rdma-init ended the preparation (please report it). The command is started as it would have been without rdma-init.",
-                );
-                let code = pipeline::execute_untouched(command.to_vec());
-                guard.not_run();
-                code
-            }
-        },
     };
     Done::Code(code)
+}
+
+fn report(panic: &PanicHookInfo) {
+    say(&format!("this is a bug in rdma-init (please report it): {panic}"));
 }
 
 /// Reads the arguments and the configuration, then prepares the command or runs a command of rdma-init.

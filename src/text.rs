@@ -3,6 +3,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+/// The widest column of a table, in characters. A longer cell pushes the rest of its line; the standard library refuses widths
+/// above 65,535, and a name from outside may be longer.
+pub(crate) const WIDEST: usize = 120;
+
 /// Returns `mlx5_1..mlx5_8` for consecutively numbered names, otherwise the names separated by commas. Port
 /// names, such as `mlx5_1:1`, are numbered by their HCA.
 pub(crate) fn condensed<T: AsRef<str>>(names: &[T]) -> String {
@@ -132,6 +136,17 @@ pub(crate) fn duration(time: Duration) -> String {
         Duration::from_millis(time.as_millis().try_into().unwrap_or_default())
     };
     humantime::format_duration(rounded).to_string()
+}
+
+/// Returns a time between two looks as text: they are seconds apart, so parts of a second mean nothing.
+pub(crate) fn coarse(time: Duration) -> String {
+    if time < Duration::from_secs(1) { duration(time) } else { duration(Duration::from_secs(time.as_secs())) }
+}
+
+/// Returns the time of day, in UTC, so long after 1970: `14:03:50`.
+pub(crate) fn time_of_day(since_1970: Duration) -> String {
+    let seconds = since_1970.as_secs() % (24 * 3600);
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// Returns a time as text: `850 us`, `3.4 ms`, `12 ms`, `2.1 s`.

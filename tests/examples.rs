@@ -30,5 +30,6 @@ mod examples {
     mod setup;
     mod slurm;
     mod started;
+    mod tasks;
     mod torchrun;
 }

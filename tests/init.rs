@@ -5,6 +5,7 @@ mod support;
 mod init {
     mod account;
     mod alone;
+    mod conf_file;
     mod container;
     mod crash;
     mod decided;

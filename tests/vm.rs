@@ -1,6 +1,6 @@
 //! Runs scripts in a virtual machine that has a real kernel with soft-RoCE devices. See tests/vm/run.sh. NIXL
-//! is large to install, so its test is ignored by default: `make test-nixl` installs it and runs that test. A run of ten
-//! minutes is ignored as well: `make test-watch`.
+//! is large to install, so its test is ignored by default: `make test-nixl` installs it and runs that test. Tests that take
+//! many minutes are ignored as well: `make test-watch`.
 
 mod support;
 
@@ -25,6 +25,11 @@ fn the_harness_itself_works() {
 #[test]
 fn a_container_gets_the_slots_of_its_own_addresses() {
     guest("container.sh", &[&binary()]);
+}
+
+#[test]
+fn docker_s_default_profiles_and_less_are_enough() {
+    guest("docker.sh", &[&binary()]);
 }
 
 #[test]
@@ -179,6 +184,18 @@ mod watcher {
                 $(#[$others])?
                 fn is_silent_beside_a_sound_job() {
                     guest($machine, vm::SECONDS, "watch_sound.sh", &[Path::new("60")]);
+                }
+
+                #[test]
+                #[ignore = "takes minutes: make test-watch"]
+                fn tells_that_one_of_four_rails_falls_behind() {
+                    guest($machine, vm::SECONDS + 1200, "watch_balance.sh", &[Path::new("4")]);
+                }
+
+                #[test]
+                #[ignore = "takes more than five minutes: make test-watch"]
+                fn notes_after_five_minutes_that_one_of_two_rails_falls_behind() {
+                    guest($machine, vm::SECONDS + 600, "watch_balance.sh", &[Path::new("2")]);
                 }
 
                 #[test]

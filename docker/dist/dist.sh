@@ -3,8 +3,8 @@
 #
 #     docker/dist/dist.sh ARCHITECTURE...
 #
-# The same commit gives the same bytes if the tools match BUILDINFO. Timestamps are those of the commit, or
-# SOURCE_DATE_EPOCH.
+# The same commit gives the same bytes if the packages match BUILDINFO. Timestamps are those of the commit, or
+# SOURCE_DATE_EPOCH; SOURCE_COMMIT is for a checkout of another user, which git does not read.
 set -eu
 export LC_ALL=C TZ=UTC
 umask 022
@@ -12,7 +12,11 @@ cd "$(dirname "$0")/../.."
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
-export SOURCE_DATE_EPOCH
+if [ -z "${SOURCE_COMMIT:-}" ]; then
+    SOURCE_COMMIT=$(git rev-parse HEAD)
+    [ -z "$(git status --porcelain)" ] || SOURCE_COMMIT="$SOURCE_COMMIT with changes"
+fi
+export SOURCE_DATE_EPOCH SOURCE_COMMIT
 out=target/dist
 rm -rf "$out"
 mkdir -p "$out"

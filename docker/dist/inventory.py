@@ -28,6 +28,10 @@ OTHERS = {
 }
 # Where an archive of rdma-core has objects from; a provider's is in providers/NAME.
 ORIGINS = {"libibverbs": ("libibverbs", "util", "ccan"), "libmlx5": ("providers/mlx5", "util", "ccan")}
+# The sources of rdma-core's own helpers, of which the archives have the objects beside their own.
+SHARED = {"util": ("bitmap.c", "cl_map.c", "interval_set.c", "node_name_map.c", "open_cdev.c", "rdma_nl.c", "util.c")}
+# The licenses of crates whose metadata has none.
+UNSTATED = {"rdma-sys": "MIT"}
 
 
 def run(*command):
@@ -61,45 +65,94 @@ class Package:
         else:
             fields = "${source:Package} ${source:Version}\n"
             self.source, self.version = run("dpkg-query", "-W", "-f", fields, self.name).splitlines()[0].split()
-        # gcc-12 and gcc-12-cross are gcc.
-        self.project = "gcc" if re.match(r"gcc-\d", self.source) else self.source
+        # gcc-12 and gcc-12-cross are gcc. The cross compiler's own crt1.o is of glibc, too.
+        if re.match(r"gcc-\d", self.source):
+            self.project = "gcc"
+        elif self.source.startswith("cross-toolchain-base") and self.name.startswith("libc6-"):
+            self.project = "glibc"
+        else:
+            self.project = self.source
 
 
 def linked(link_map):
-    """The objects that the linker took, by archive."""
+    """The objects that the linker took, by archive. An object beside the archives, such as crt1.o, is its own archive."""
+    text = Path(link_map).read_text()
     objects = {}
-    for archive, member in re.findall(r"(/\S+\.a)\(([^()\s]+)\)", Path(link_map).read_text()):
+    for archive, member in re.findall(r"(/\S+\.a)\(([^()\s]+)\)", text):
         objects.setdefault(Path(os.path.normpath(archive)), set()).add(member)
+    for loose in set(re.findall(r"(/\S+\.o):\(", text)):
+        # Of all Rust, the compiler makes one object.
+        if not loose.endswith(".rcgu.o"):
+            objects[Path(os.path.normpath(loose))] = {Path(loose).name}
     return objects
 
 
+def paragraphs(copyright):
+    """The paragraphs of a machine-readable copyright file (DEP-5), each with its fields; a line that starts with a space
+    continues the field before it."""
+    for text in re.split(r"\n\s*\n", copyright.read_text()):
+        fields, name = {}, None
+        for line in text.splitlines():
+            if line[:1] in (" ", "\t"):
+                if name is None:
+                    fail(f"{copyright}: {line!r} continues no field")
+                fields[name] += f"\n{line}"
+            elif line and not line.startswith("#"):
+                name, colon, value = line.partition(":")
+                if not colon or name in fields:
+                    fail(f"{copyright}: {line!r} is no field, or the second one of its name")
+                fields[name] = value
+        yield fields
+
+
 def stanzas(copyright):
-    """The patterns of a machine-readable copyright file with their licenses, in its order."""
-    text = copyright.read_text()
-    return re.findall(r"^Files: *(.*?)\n(?:[A-Z][\w-]*:.*\n(?: .*\n)*?)*?License: *(.*)$", text, re.M)
+    """The patterns of a copyright file with their licenses, in its order."""
+    found = []
+    for fields in paragraphs(copyright):
+        if "Files" not in fields:
+            continue
+        license = fields.get("License", "").split("\n")[0].strip()
+        patterns = fields["Files"].split()
+        if not license or not patterns:
+            fail(f"{copyright}: a stanza of files names no file or no license: {fields['Files'].strip()!r}")
+        found += [(pattern.replace("[", "[[]"), license) for pattern in patterns]
+    if not found:
+        fail(f"{copyright} has no stanza of files")
+    return found
+
+
+def chosen(license, where):
+    """The alternative that is taken of a license."""
+    alternatives = license.split(" or ")
+    free = [name for name in alternatives if name in PERMISSIVE]
+    if not free or "," in license or " and " in license:
+        fail(f"{where} may be under {license}, which this binary cannot contain")
+    return free[0]
 
 
 def choice(copyright, archive, member):
-    """The license that is chosen for an object of rdma-core. The last pattern that matches counts."""
-    stem = archive.stem.split("-rdmav")[0]
+    """The license that is chosen for an object of rdma-core. The last pattern that matches counts. The archive does not say
+    from which directory an object is, so each that it can be from must let it in."""
+    stem, source = archive.stem.split("-rdmav")[0], member.removesuffix(".o")
     origins = ORIGINS.get(stem, (f"providers/{stem.removeprefix('lib')}", "util", "ccan"))
-    chosen = []
+    licenses = {}
     for origin in origins:
-        path = f"{origin}/{member.removesuffix('.o')}"
-        alternatives = [names for pattern, names in stanzas(copyright) if fnmatch.fnmatch(path, pattern)][-1:]
-        free = [name for name in " or ".join(alternatives).split(" or ") if name in PERMISSIVE]
-        if not free:
-            fail(f"{archive.name}({member}) may be under {alternatives}, which this binary cannot contain")
-        chosen.append(free[0])
-    return chosen[0]
+        matching = [license for pattern, license in stanzas(copyright) if fnmatch.fnmatchcase(f"{origin}/{source}", pattern)]
+        if not matching:
+            fail(f"{copyright} has no stanza for {origin}/{source}, which {archive.name}({member}) may be")
+        licenses[origin] = chosen(matching[-1], f"{archive.name}({member})")
+    shared = [origin for origin, names in SHARED.items() if source in names and origin in licenses]
+    return licenses[shared[0] if shared else origins[0]]
 
 
 def c_libraries(link_map, architecture):
     """What is linked of each source package: its version, its license, and the objects by archive."""
     libraries = {}
-    for archive, members in sorted(linked(link_map).items()):
+    # The package of an archive is the one whose version counts, and not that of a loose object.
+    for archive, members in sorted(linked(link_map).items(), key=lambda item: (item[0].suffix, item[0])):
         package = Package(archive, architecture)
-        library = libraries.setdefault(package.project, {"package": package, "licenses": {}, "objects": {}})
+        library = libraries.setdefault(package.project, {"package": package, "names": set(), "licenses": {}, "objects": {}})
+        library["names"].add(package.name)
         library["objects"][archive.name] = sorted(members)
         if package.project == "rdma-core":
             for member in members:
@@ -130,6 +183,13 @@ def crates(target):
     return own, sorted(found.values(), key=lambda crate: (crate["name"], crate["version"]))
 
 
+def license_of(crate):
+    license = crate["license"] or UNSTATED.get(crate["name"])
+    if not license:
+        fail(f"the crate {crate['name']} states no license, and docker/dist/inventory.py does not know it")
+    return license
+
+
 def notices(used):
     """The texts of the crates' licenses, each once, with the crates that have it."""
     texts = {}
@@ -141,7 +201,7 @@ def notices(used):
             text = path.read_text(errors="replace").strip()
             texts.setdefault(text, []).append(f"{crate['name']} {crate['version']}")
     lines = ["The crates in this binary, with their licenses:", ""]
-    lines += [f"    {crate['name']} {crate['version']}: {crate['license'] or 'MIT'}" for crate in used]
+    lines += [f"    {crate['name']} {crate['version']}: {license_of(crate)}" for crate in used]
     for text, names in sorted(texts.items(), key=lambda item: item[1]):
         lines += ["", "-" * 80, ", ".join(dict.fromkeys(names)), "", text]
     return "\n".join(lines) + "\n"
@@ -152,7 +212,7 @@ def bill(own, used, libraries, rust, epoch):
     # Older crates write MIT/Apache-2.0.
     components = [{"type": "library", "name": crate["name"], "version": crate["version"],
                    "purl": f"pkg:cargo/{crate['name']}@{crate['version']}",
-                   "licenses": [{"expression": (crate["license"] or "MIT").replace("/", " OR ")}]} for crate in used]
+                   "licenses": [{"expression": license_of(crate).replace("/", " OR ")}]} for crate in used]
     components.append({"type": "library", "name": "rust-std", "version": rust,
                        "licenses": [{"expression": "MIT OR Apache-2.0"}]})
     for name, library in sorted(libraries.items()):
@@ -183,17 +243,25 @@ def c_notices(libraries):
     return "\n".join(lines) + Path(__file__).with_name("relink.md").read_text()
 
 
-def buildinfo(architecture, libraries, epoch):
-    """What the bytes of a release depend on, beside the source."""
+def buildinfo(architecture, libraries, commit, epoch):
+    """What the bytes of a release depend on: the commit, and the packages of the machine."""
     os_release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
-    wanted = ["binutils*", "buildah", "cargo*", "dpkg", "gcc*", "gzip", "libc6*", "libclang*", "libgcc-*", "libibverbs*",
-              "libllvm*", "libnl-*", "librdmacm*", "linux-libc-dev*", "pkg-config", "pkgconf*", "rustc", "tar"]
+    # zlib1g is what dpkg-deb compresses with.
+    wanted = ["binutils*", "buildah", "cargo*", "clang*", "coreutils", "dpkg", "findutils", "gcc*", "git", "gzip", "libc6*",
+              "libclang*", "libgcc-*", "libibverbs*", "libllvm*", "libnl-*", "librdmacm*", "linux-libc-dev*", "lld*", "make",
+              "pkg-config", "pkgconf*", "python3", "python3-minimal", "rustc", "sed", "tar", "zlib1g"]
     listed = run("dpkg-query", "-W", "-f", "${db:Status-Status} ${binary:Package} (= ${Version})\n")
     installed = [line.removeprefix("installed ") for line in listed.splitlines() if line.startswith("installed ")]
-    packages = [line for line in installed if any(fnmatch.fnmatch(line.split()[0].split(":")[0], w) for w in wanted)]
-    lines = [f"Architecture: {architecture}", f"Source-Date-Epoch: {epoch}",
+    # All packages that are linked in are listed, whatever their names are.
+    names = {name for library in libraries.values() for name in library["names"]}
+    is_wanted = lambda name: name in names or any(fnmatch.fnmatch(name, pattern) for pattern in wanted)
+    packages = [line for line in installed if is_wanted(line.split()[0].split(":")[0])]
+    lines = [f"Architecture: {architecture}", f"Commit: {commit}", f"Source-Date-Epoch: {epoch}",
              f"Distribution: {os_release.get('PRETTY_NAME', '').strip(chr(34))}",
              "Rust:", *(f" {line}" for line in run("rustc", "-vV").splitlines()),
+             "Linked packages:",
+             *sorted(f" {name} of {library['package'].source} (= {library['package'].version})"
+                     for library in libraries.values() for name in library["names"]),
              "Linked sources:",
              *sorted(f" {library['package'].source} (= {library['package'].version})" for library in libraries.values()),
              "Packages:", *(f" {line}" for line in sorted(packages))]
@@ -212,15 +280,16 @@ def main(architecture, link_map, directory):
         shutil.copyfile(library["package"].copyright, licenses / f"{name}.copyright")
     shutil.copyfile("/usr/share/common-licenses/LGPL-2.1", licenses / "LGPL-2.1")
     documentation = Path(run("rustc", "--print", "sysroot").strip()) / "share/doc/rust/COPYRIGHT-library.html"
-    if documentation.exists():
-        shutil.copyfile(documentation, licenses / "rust-std.html")
+    if not documentation.exists():
+        fail(f"there is no {documentation}, with the notices of Rust's standard library: build with a Rust of rustup")
+    shutil.copyfile(documentation, licenses / "rust-std.html")
     own, used = crates(f"{architecture}-unknown-linux-gnu")
     (licenses / "crates.txt").write_text(notices(used))
     (licenses / "c-libraries.md").write_text(c_notices(libraries))
     rust = run("rustc", "--version").split()[1]
     sbom = json.dumps(bill(own, used, libraries, rust, epoch), indent=1)
     (Path(directory) / "sbom.cdx.json").write_text(sbom + "\n")
-    (Path(directory) / "BUILDINFO").write_text(buildinfo(architecture, libraries, epoch))
+    (Path(directory) / "BUILDINFO").write_text(buildinfo(architecture, libraries, os.environ["SOURCE_COMMIT"], epoch))
     for name, library in sorted(libraries.items()):
         if OTHERS.get(name, (None, False))[1]:
             print(f"{library['package'].source}={library['package'].version}")

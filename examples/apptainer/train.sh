@@ -5,6 +5,12 @@ set -eu
 
 file=$(mktemp)
 trap 'rm -f "$file"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 # If rdma-init fails, the command starts without the variables.
 rdma-init env --format dotenv >"$file" || :
-apptainer exec --nv --env-file "$file" "${IMAGE:-train.sif}" "$@"
+# Apptainer takes the place of this shell, and so gets its signals. The file stays open, and has no name anymore.
+exec 3<"$file"
+rm -f "$file"
+exec apptainer exec --nv --env-file /dev/fd/3 "${IMAGE:-train.sif}" "$@"

@@ -35,6 +35,14 @@ pub(crate) struct WrittenFiles {
     pub env_plugin: Option<PathBuf>,
 }
 
+impl WrittenFiles {
+    /// Returns whether every user of the container may take a configuration from here: only root of this container
+    /// writes here, now and after the directory was removed.
+    pub(crate) fn is_of_root_alone(&self) -> bool {
+        self.is_of_container && user::effective().is_root() && !is_for_everybody(&self.folder)
+    }
+}
+
 /// A directory that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RefusedFolder {

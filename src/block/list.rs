@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::{BEGIN, END};
+use crate::json;
 
 /// The text is something else than a JSON list, or has an entry that would not stay as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +60,9 @@ pub(crate) fn with(text: &str, ours: &[&str]) -> Result<String, NoList> {
     {
         return Ok(text.to_owned());
     }
-    let new = serde_json::to_string_pretty(&all).map(|text| text + "\n").map_err(|_| NoList)?;
+    let mut new = Vec::new();
+    json::write(&mut new, &all).map_err(|_| NoList)?;
+    let new = String::from_utf8(new).map_err(|_| NoList)?;
     if without(&new)? == own { Ok(new) } else { Err(NoList) }
 }
 

@@ -129,6 +129,7 @@ fn flags_of_start(arguments: &[CString]) -> Option<Vec<Flag>> {
 fn nothing_to_run(arguments: &[CString]) -> String {
     let has_dashes = arguments.iter().any(|argument| argument.as_bytes() == b"--");
     let program = arguments.first().map_or(OsStr::new(""), |program| OsStr::from_bytes(program.as_bytes()));
+    let own = name_of(program);
     let of_image = match (engine_of_init(program), has_dashes) {
         (Some(engine), _) => {
             format!(" The image has no command: write one after its name: {engine} run --init IMAGE COMMAND.")
@@ -139,7 +140,7 @@ fn nothing_to_run(arguments: &[CString]) -> String {
         (None, false) => String::new(),
     };
     format!(
-        "there is nothing to run. Usage: rdma-init [OPTIONS] -- COMMAND [ARG]..., or see rdma-init --help.{of_image}"
+        "there is nothing to run. Usage: {own} [OPTIONS] -- COMMAND [ARG]..., or see {own} --help.{of_image}"
     )
 }
 
@@ -162,11 +163,12 @@ fn missing_dashes(arguments: &[CString]) -> Option<String> {
     let rest: Vec<OsString> = words(arguments).skip(1).collect();
     let line: Vec<_> = rest.iter().map(|a| a.to_string_lossy()).collect();
     let line = line.join(" ");
-    let meant = meant(first).map(|meant| format!("; did you mean rdma-init {meant}?")).unwrap_or_default();
+    let own = name_of(&words(arguments).next().unwrap_or_default());
+    let meant = meant(first).map(|meant| format!("; did you mean {own} {meant}?")).unwrap_or_default();
     let stop = if meant.is_empty() { "." } else { "" };
     Some(format!(
-        "{first:?} is not a command of rdma-init{meant}{stop} To run it, put -- before it: rdma-init -- {line}. \
-         If you wrote --, the launcher took it away, as torchrun --no-python does: write it twice: rdma-init -- -- {line}"
+        "{first:?} is not a command of rdma-init{meant}{stop} To run it, put -- before it: {own} -- {line}. \
+         If you wrote --, the launcher took it away, as torchrun --no-python does: write it twice: {own} -- -- {line}"
     ))
 }
 
@@ -175,6 +177,23 @@ fn meant(word: &str) -> Option<&'static str> {
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, word);
     let nearest = ACTIONS.iter().min_by_key(distance)?;
     (word.len() > 3 && distance(&nearest) <= 2).then_some(*nearest)
+}
+
+/// Returns how a user in this container starts this program: by its name, or by the path at which the engine has put it,
+/// because the image does not have it.
+pub(crate) fn own_name() -> String {
+    name_of(&std::env::args_os().next().unwrap_or_default())
+}
+
+/// Returns the path at which an engine has put this program as its init; `None` if it was started in another way.
+pub(crate) fn path_of_engine() -> Option<String> {
+    let program = std::env::args_os().next()?;
+    engine_of_init(&program).map(|_| program.to_string_lossy().into_owned())
+}
+
+fn name_of(program: &OsStr) -> String {
+    let is_of_engine = engine_of_init(program).is_some();
+    if is_of_engine { program.to_string_lossy().into_owned() } else { "rdma-init".to_owned() }
 }
 
 /// Returns the container engine that started this program as its init, based on the program's own name.
@@ -291,6 +310,11 @@ mod tests {
         ] {
             assert!(command_is_an_option(OsStr::new(program)).contains(advice), "{program}");
         }
+        assert_eq!(name_of(OsStr::new("/sbin/docker-init")), "/sbin/docker-init");
+        assert_eq!(name_of(OsStr::new("/opt/rdma-init")), "rdma-init");
+        let forgotten = ["/sbin/docker-init", "ls"].map(|word| CString::new(word).unwrap());
+        let said = missing_dashes(&forgotten).unwrap();
+        assert!(said.contains("put -- before it: /sbin/docker-init -- ls."), "{said}");
         let nothing =
             |program: &str| nothing_to_run(&[program, "--"].map(|word| CString::new(word).unwrap()));
         assert!(nothing("/sbin/docker-init").contains("docker run --init IMAGE COMMAND"));

@@ -61,11 +61,13 @@ pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -
         // This returns at once, so that a failure to write the output cannot replace the code for an unfit
         // fabric.
         Action::Preflight(arguments) => return preflight::run(&mut out, arguments, config, environment),
-        Action::Profiles { why: true, host, .. } => profiles::why(&mut out, host, config, environment),
+        Action::Profiles { why: true, names, host, .. } => {
+            profiles::why(&mut out, names, host, config, environment)
+        }
         Action::Profiles { host: crate::cli::Host { facts: Some(_) }, .. } => Err(anyhow::anyhow!(
             "profiles reads --facts only with --why: the profiles themselves are the same for every host"
         )),
-        Action::Profiles { name, json, .. } => profiles::run(&mut out, name.as_deref(), *json, config),
+        Action::Profiles { names, json, .. } => profiles::run(&mut out, names, *json, config),
         Action::Compare { files, expect, json } => {
             compare::run(&mut out, files, *expect, *json).map(|found| code = found)
         }

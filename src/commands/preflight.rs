@@ -1,7 +1,7 @@
 //! Implements `rdma-init preflight`: the nodes of a job test the fabric between all of them, as a separate
 //! step.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use crate::cli::PreflightArguments;
 use crate::config::{Config, Excluded};
@@ -11,6 +11,7 @@ use crate::log::{self, say};
 use crate::pipeline::preflight::{self, Files, SIZE};
 use crate::pipeline::read;
 use crate::preflight::job;
+use crate::preflight::judge::judging::Judged;
 use crate::preflight::who::part::Overrides;
 use crate::report::preflight::write;
 use crate::self_test::kinds::Level;
@@ -58,40 +59,63 @@ pub(super) fn run(
             say(text);
         }
     };
-    let outcome = preflight::with_line(config, environment, &note, |say, show| {
+    let ending = preflight::with_line(config, environment, &note, |say, show, clear| {
         let terms = preflight::terms(config, environment, &part, say, show);
-        job::run(&terms, &facts, &plan, &report)
+        let mut publish = |judged: &Judged| {
+            clear();
+            publish(out, arguments, &files, judged)
+        };
+        job::run(&terms, &facts, &plan, &report, &mut publish)
     });
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
+    let ending = match ending {
+        Ok(ending) => ending,
         Err(why) => {
             say(&format!("preflight: {why}."));
             return Ok(FAILED);
         }
     };
-    let verdict = outcome.judged.as_ref().map(|judged| judged.verdict());
-    // The verdict took minutes to reach, so if one file or output cannot be written, the others still are.
-    let mut unwritten: Vec<String> = verdict.iter().flat_map(|verdict| files.write(verdict)).collect();
-    let said = match (&verdict, arguments.json) {
-        (Some(verdict), true) => json::write_line(out, verdict),
-        (Some(verdict), false) => write(out, verdict),
-        // Node 0 may write its document to the same file, so this node writes nothing.
-        (None, true) if outcome.told.passed => Ok(()),
-        (None, true) => {
-            say(&outcome.told.line);
-            Ok(())
-        }
-        (None, false) => writeln!(out, "{}", outcome.told.line),
-    };
-    let said = said.and_then(|()| out.flush());
-    unwritten.extend(said.err().map(|error| format!("cannot write the standard output: {error}")));
-    for gap in verdict.iter().filter_map(|verdict| files.gap(verdict)) {
-        say(&format!("preflight: {gap}."));
-    }
-    if !outcome.told.passed {
+    let unwritten = ending.unpublished.unwrap_or_else(|| {
+        let said = match arguments.json {
+            // Node 0 may write its document to the same file, so this node writes nothing.
+            true if ending.told.passed => Ok(()),
+            true => {
+                say(&ending.told.line);
+                Ok(())
+            }
+            false => writeln!(out, "{}", ending.told.line),
+        };
+        unsaid(said.and_then(|()| out.flush())).into_iter().collect()
+    });
+    if !ending.told.passed {
         unwritten.iter().for_each(|why| say(&format!("preflight: {why}.")));
         return Ok(FAILED);
     }
     anyhow::ensure!(unwritten.is_empty(), "{}", unwritten.join("; "));
     Ok(0)
+}
+
+/// Writes the verdict of node 0. It took minutes to reach, so if one file or output cannot be written, the others still
+/// are. Returns a sentence about each one that cannot.
+fn publish(
+    out: &mut impl Write,
+    arguments: &PreflightArguments,
+    files: &Files,
+    judged: &Judged,
+) -> Vec<String> {
+    let verdict = judged.verdict();
+    let mut unwritten = files.write(&verdict);
+    let said = match arguments.json {
+        true => json::write_line(out, &verdict),
+        false => write(out, &verdict),
+    };
+    // The process that publishes ends without the usual handlers.
+    unwritten.extend(unsaid(said.and_then(|()| out.flush())));
+    if let Some(gap) = files.gap(&verdict) {
+        say(&format!("preflight: {gap}."));
+    }
+    unwritten
+}
+
+fn unsaid(said: io::Result<()>) -> Option<String> {
+    said.err().map(|error| format!("cannot write the standard output: {error}"))
 }

@@ -8,58 +8,70 @@ use serde::Serialize;
 use super::PlannedHost;
 use crate::config::Config;
 use crate::facts::environment::Environment;
+use crate::facts::platform::is_of_platform;
 use crate::facts::secret::shown;
 use crate::json;
 use crate::pipeline::read;
 use crate::plan::ProfileChoice;
-use crate::plan::evidence::{self, Fit, Held, Table};
+use crate::plan::evidence::{self, Asked, CheckedCondition, Fit, Held, Table};
 use crate::plan::profile::{PlatformValue, platform_values};
-use crate::profiles::{Only, Profile, range_of};
-use crate::text::visible;
+use crate::profiles::{Only, Profile, Profiles, range_of};
+use crate::text::{WIDEST, visible};
 
-pub(super) fn run(
-    out: &mut impl Write,
-    name: Option<&str>,
-    json: bool,
-    config: &Config,
-) -> anyhow::Result<()> {
+pub(super) fn run(out: &mut impl Write, names: &[String], json: bool, config: &Config) -> anyhow::Result<()> {
     let profiles = super::profiles(config)?;
-    let Some(name) = name else {
-        if json {
-            return write_json(out, profiles.iter().collect());
-        }
-        let width = profiles.names().map(str::len).max().unwrap_or_default();
+    let named = named(names, &profiles)?;
+    if json {
+        return write_json(out, if names.is_empty() { profiles.iter().collect() } else { named });
+    }
+    if names.is_empty() {
+        let width = profiles.names().map(str::len).max().unwrap_or_default().min(WIDEST);
         for profile in profiles.iter() {
             writeln!(out, "{:width$}  {}", visible(&profile.name), visible(&profile.title))?;
         }
-        return Ok(());
-    };
-    let Some(profile) = profiles.get(name) else {
-        bail!("there is no profile {name:?}; {}", read::advice_on_profile(name, &profiles, &[]));
-    };
-    if json {
-        write_json(out, vec![profile])
-    } else {
-        write!(out, "{}", toml::to_string(profile)?)?;
-        Ok(())
     }
+    for (number, profile) in named.into_iter().enumerate() {
+        let between = if number == 0 { "" } else { "\n" };
+        write!(out, "{between}{}", toml::to_string(profile)?)?;
+    }
+    Ok(())
 }
 
-/// Writes whether each profile matches this host or the captured one, and which of its conditions hold.
+fn named<'p>(names: &[String], profiles: &'p Profiles) -> anyhow::Result<Vec<&'p Profile>> {
+    let find = |name: &String| match profiles.get(name) {
+        Some(profile) => Ok(profile),
+        None => bail!("there is no profile {name:?}; {}", read::advice_on_profile(name, profiles, &[])),
+    };
+    names.iter().map(find).collect()
+}
+
+/// Writes whether each profile, or each of these, matches this host or the captured one, and which of its conditions
+/// hold.
 pub(super) fn why(
     out: &mut impl Write,
+    names: &[String],
     host: &crate::cli::Host,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
     let PlannedHost { profiles, facts, plan } = super::decide(host, config, environment)?;
-    for fit in evidence::fits_of(&facts, &profiles) {
+    named(names, &profiles)?;
+    let built_in = Profiles::load(None)?;
+    let is_known = |asked: Asked| match asked {
+        _ if host.facts.is_none() => true,
+        Asked::File(path) | Asked::RegularFile(path) => built_in.files().contains(&path),
+        Asked::Variable(pattern) => is_of_platform(pattern) || built_in.is_marker(pattern),
+        _ => true,
+    };
+    let fits = evidence::fits_of(&facts, &profiles, is_known);
+    let is_wanted = |fit: &&Fit| names.is_empty() || names.contains(&fit.profile.name);
+    for fit in fits.iter().filter(is_wanted) {
         writeln!(
             out,
             "{} (priority {}): {}",
             visible(&fit.profile.name),
             fit.profile.priority,
-            verdict(&fit, plan.profile.as_ref())
+            verdict(fit, plan.profile.as_ref())
         )?;
         for (number, table) in fit.tables.iter().enumerate() {
             write_table(out, table, if number == 0 { "  if" } else { "  or" })?;
@@ -91,8 +103,8 @@ fn verdict(fit: &Fit, chosen: Option<&ProfileChoice>) -> String {
 
 /// Returns the constants that apply only on some hosts, as one line.
 fn constants(only: &Only) -> String {
-    let all = only.variables.iter().map(|(name, value)| format!("{name}={}", shown(name, value)));
-    format!("only {}", all.collect::<Vec<String>>().join(" "))
+    let all = only.variables.iter().map(|(name, value)| format!("{name} = {:?}", shown(name, value)));
+    format!("only {}", all.collect::<Vec<String>>().join(", "))
 }
 
 /// Returns where a variable's value comes from on this host, and whether it can be right, as one line.
@@ -113,14 +125,45 @@ fn write_table(out: &mut impl Write, table: &Table, heading: &str) -> std::io::R
     for (line, condition) in table.conditions.iter().enumerate() {
         let width = heading.len();
         let heading = if line == 0 { heading } else { "" };
-        let found = match &condition.held {
-            Held::By(sign) => format!("yes: {sign}"),
-            Held::ByAbsence => "yes".to_owned(),
-            Held::No => "no".to_owned(),
-        };
-        writeln!(out, "{heading:width$} {}: {found}", condition.asked)?;
+        writeln!(out, "{heading:width$} {}: {}", condition.asked, result(condition))?;
     }
     Ok(())
+}
+
+/// Facts have the files and variables that the profiles of the capture asked for, and not which ones these were.
+const UNASKED: &str = "the facts were captured without this profile (inspect --json --profile-dir DIR)";
+
+/// Returns whether a condition holds, and what shows that.
+fn result(condition: &CheckedCondition) -> String {
+    let CheckedCondition { held, unwanted, may_be_unasked, .. } = condition;
+    match held {
+        Held::By(sign) => format!("yes: {sign}"),
+        Held::No if *may_be_unasked => format!("no, or {UNASKED}"),
+        Held::No if unwanted.is_empty() => "no".to_owned(),
+        Held::No => format!("no: {}", all_of(unwanted.iter().map(present))),
+        Held::ByAbsence => {
+            let absent = unwanted.iter().filter(|condition| condition.held == Held::No);
+            let unasked = unwanted.iter().any(|condition| condition.may_be_unasked);
+            match unwanted.len() {
+                _ if unasked => format!("yes, unless {UNASKED}"),
+                // The condition itself is on the line.
+                0 | 1 => "yes".to_owned(),
+                _ => format!("yes: without {}", all_of(absent.map(|condition| condition.asked.clone()))),
+            }
+        }
+    }
+}
+
+/// Returns what shows that an unwanted condition holds.
+fn present(condition: &CheckedCondition) -> String {
+    match &condition.held {
+        Held::By(sign) => sign.to_string(),
+        Held::ByAbsence | Held::No => format!("{} holds", condition.asked),
+    }
+}
+
+fn all_of(texts: impl Iterator<Item = String>) -> String {
+    texts.collect::<Vec<String>>().join(", ")
 }
 
 #[derive(Serialize)]

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::ras;
+use crate::cli::usage::own_name;
 use crate::config::Config;
 use crate::env_plugin::file::is_whole;
 use crate::facts::environment::Environment;
@@ -134,7 +135,7 @@ pub(super) fn run(
                     && so_far.is_none()
                     && was_to_watch(run.pid).is_none()
                 {
-                    writeln!(out, "{NO_ACCOUNT}")?;
+                    writeln!(out, "{NO_ACCOUNT} Run {} status as the user of the init.", own_name())?;
                 }
             }
             Some(why) => writeln!(out, "not ready: {}", visible(why))?,
@@ -157,8 +158,8 @@ pub(super) fn run(
 /// Why no watcher is shown to a user who may not look into the container's init. There may be one.
 const UNSEEN: &str = "rdma-init cannot see the watcher as this user";
 
-const NO_ACCOUNT: &str = "no account: this user cannot look into the container's init, which has the counters at the start. \
-                          Run rdma-init status as the user of the init.";
+const NO_ACCOUNT: &str =
+    "no account: this user cannot look into the container's init, which has the counters at the start.";
 
 /// Returns the process that watches the ports of a job that runs, or why there is none.
 fn watcher(run: &Run) -> Result<i32, String> {

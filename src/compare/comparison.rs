@@ -33,6 +33,14 @@ pub(crate) const PROPERTIES: [&str; 16] = [
     "placement-group",
 ];
 
+/// Returns what follows if nodes differ in a property, and what to do, as clauses; `None` if that depends on the
+/// values.
+pub(crate) fn consequence(property: &str) -> Option<&'static str> {
+    (property == "placement-group").then_some(
+        "nodes of different placement groups share no InfiniBand, so start all nodes of the job in one placement group or scale set",
+    )
+}
+
 /// The ID for a report that says that a check failed, but not which one.
 const UNNAMED: &str = "unnamed";
 
@@ -374,9 +382,15 @@ fn fixed(report: &Brief) -> [SeenValue; PROPERTIES.len()] {
         report.nvlink.as_ref().map_or(SeenValue::Apart, |nvlink| SeenValue::Value(nvlink.channels.clone())),
         report.nvlink.as_ref().map_or(SeenValue::Apart, |nvlink| nvlink.clique.clone().into()),
         // Not every node has a claim whose driver reports these.
-        report.nvlink_domain.clone().map_or(SeenValue::Apart, SeenValue::Value),
-        report.placement_group.clone().map_or(SeenValue::Apart, SeenValue::Value),
+        of_cloud(&report.nvlink_domain),
+        of_cloud(&report.placement_group),
     ]
+}
+
+/// Returns a text of the cloud's metadata, which may be empty for a node without one.
+fn of_cloud(text: &Option<String>) -> SeenValue {
+    let text = text.as_ref().filter(|text| !text.trim().is_empty());
+    text.map_or(SeenValue::Apart, |text| SeenValue::Value(text.clone()))
 }
 
 /// Returns the name of an HCA, with its port unless that is port 1.

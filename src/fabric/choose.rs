@@ -19,18 +19,21 @@ pub enum Wanted<'a> {
     Named { selects: Box<dyn Fn(&Candidate) -> bool + 'a>, by: String },
     /// No port, for this reason.
     None(SkipReason),
-    /// All usable ports, and those that need their own library.
-    WithOwnLibrary,
+    /// All usable ports of the HCAs that a net plugin is for, also those that need their own library; `by` is a phrase for
+    /// what names the plugin.
+    OfPlugin { is_for: Box<dyn Fn(&Candidate) -> bool + 'a>, by: String },
 }
 
 /// Marks every port that the job must not use as skipped, with the reason.
 pub fn choose(facts: &Facts, ports: &mut [Candidate], wanted: &Wanted) -> Vec<NarrowingStep> {
     match wanted {
         Wanted::All => take_nvswitches(ports, |_| true),
-        Wanted::WithOwnLibrary => {
+        Wanted::OfPlugin { is_for, by } => {
             for port in ports.iter_mut().filter(|port| needs_own_library(port.hca, port.port)) {
                 port.verdict = Verdict::Used;
             }
+            leave_out(ports, |port| !is_for(port), &SkipReason::NotOfPlugin { by: by.clone() });
+            leave_out_without_gid(&gid::OwnAddresses::of(facts), ports);
         }
         Wanted::None(reason) => leave_out(ports, |_| true, reason),
         Wanted::Named { selects, by } => {
@@ -61,11 +64,7 @@ fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRout
     steps.extend(subnet::leave_out_others(facts, ports));
     steps.extend(default_route::decide(facts, &interfaces, ports, on_default_route));
     let own = gid::OwnAddresses::of(facts);
-    let without_own_gid =
-        |port: &Candidate| port.port.link_layer == LinkLayer::Ethernet && own.slots(port.port).is_empty();
-    if ports.iter().any(|port| port.is_used() && !without_own_gid(port)) {
-        leave_out(ports, without_own_gid, &SkipReason::NoOwnGid);
-    }
+    leave_out_without_gid(&own, ports);
     let is_link_local = |port: &Candidate| {
         let slots = own.slots(port.port);
         !slots.is_empty() && slots.iter().all(|slot| slot.is_link_local_ipv4())
@@ -76,22 +75,38 @@ fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRout
     steps
 }
 
+/// Skips the RoCE ports without a GID of this container, unless all are so.
+fn leave_out_without_gid(own: &gid::OwnAddresses, ports: &mut [Candidate]) {
+    let without_own_gid =
+        |port: &Candidate| port.port.link_layer == LinkLayer::Ethernet && own.slots(port.port).is_empty();
+    if ports.iter().any(|port| port.is_used() && !without_own_gid(port)) {
+        leave_out(ports, without_own_gid, &SkipReason::NoOwnGid);
+    }
+}
+
 /// Returns the link layer with the most bandwidth among the used ports; on a tie, the one of the HCAs that the
 /// Pod holds, then the one with more ports, then InfiniBand.
 #[must_use]
 pub(super) fn dominant_link_layer(facts: &Facts, ports: &[Candidate]) -> Option<LinkLayer> {
-    let mut sums: Vec<(f64, bool, usize, LinkLayer)> = Vec::new();
-    for link_layer in [LinkLayer::Ethernet, LinkLayer::InfiniBand] {
-        let of_it = || ports.iter().filter(|p| p.is_used() && p.port.link_layer == link_layer);
-        let rate = of_it().map(|port| port.port.gigabits()).sum();
-        let (is_held, count) = (claims::holds_rails_of(facts, of_it()), of_it().count());
-        if count > 0 {
-            sums.push((rate, is_held, count, link_layer));
+    let of_it = |link_layer: LinkLayer| -> Vec<&Candidate> {
+        ports.iter().filter(|port| port.is_used() && port.port.link_layer == link_layer).collect()
+    };
+    let (ethernet, infiniband) = (of_it(LinkLayer::Ethernet), of_it(LinkLayer::InfiniBand));
+    // Nearly every host has one of them alone, and who holds which rails takes long to determine.
+    match (ethernet.is_empty(), infiniband.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some(LinkLayer::Ethernet),
+        (true, false) => Some(LinkLayer::InfiniBand),
+        (false, false) => {
+            let weight = |ports: &[&Candidate]| {
+                let rate: f64 = ports.iter().map(|port| port.port.gigabits()).sum();
+                (rate, claims::holds_rails_of(facts, ports.iter().copied()), ports.len())
+            };
+            let (one, other) = (weight(&ethernet), weight(&infiniband));
+            let order = one.0.total_cmp(&other.0).then((one.1, one.2).cmp(&(other.1, other.2)));
+            Some(if order.is_gt() { LinkLayer::Ethernet } else { LinkLayer::InfiniBand })
         }
     }
-    sums.into_iter()
-        .max_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))))
-        .map(|(_, _, _, link_layer)| link_layer)
 }
 
 /// Returns the link layer by which a profile recognizes the job's fabric: the one with the most bandwidth, or that of

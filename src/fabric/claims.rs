@@ -1,6 +1,8 @@
 //! The HCAs that the Pod's resource claims hold, or that variables of Kubernetes name. A container that may
 //! use all devices of its node, such as a privileged one, sees more of them than the scheduler gave to its Pod.
 
+use std::collections::HashSet;
+
 use caps::Capability::CAP_SYS_ADMIN;
 
 use super::default_route::{self, OnDefaultRoute};
@@ -20,7 +22,7 @@ const NETWORK: &str = "0x02";
 /// name in the container; compares the names only if the driver reports no function.
 pub(crate) fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
     match (device.pci_address(), &hca.pci_address) {
-        (Some(claimed), Some(own)) => claimed.eq_ignore_ascii_case(own),
+        (Some(claimed), Some(own)) => own.eq_ignore_ascii_case(&claimed),
         _ => device.rdma_device() == Some(&hca.name),
     }
 }
@@ -28,6 +30,11 @@ pub(crate) fn is_it(device: &ClaimedDevice, hca: &Hca) -> bool {
 /// Returns whether a function that a variable names is this HCA.
 fn is_given(device: &GivenDevice, hca: &Hca) -> bool {
     hca.pci_address.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(&device.address))
+}
+
+/// Returns whether the container may open the HCAs of other Pods.
+pub(crate) fn sees_those_of_others(facts: &Facts) -> bool {
+    facts.process.capabilities.bounding.has(CAP_SYS_ADMIN)
 }
 
 /// What the scheduler gave to the Pod, as far as this narrows its job.
@@ -38,11 +45,16 @@ struct Holdings<'a> {
 
 impl Holdings<'_> {
     fn of(facts: &Facts) -> Holdings<'_> {
-        // Only a container with the rights of a privileged one has more uverbs nodes than the plugins have given to
-        // it; elsewhere, each node that is there has been given, by this plugin or by one that sets no variable.
-        let may_use_all = facts.process.capabilities.bounding.has(CAP_SYS_ADMIN);
-        let given = if may_use_all { facts.given.get(..MOST).unwrap_or(&facts.given) } else { &[] };
-        Holdings { claims: &facts.dra, given }
+        // Only a container with the rights of a privileged one can open more uverbs nodes than it was given. In any
+        // other, each of them was given, by this plugin or driver or by one that leaves no trace.
+        match sees_those_of_others(facts) {
+            true => Holdings::all(facts),
+            false => Holdings { claims: &[], given: &[] },
+        }
+    }
+
+    fn all(facts: &Facts) -> Holdings<'_> {
+        Holdings { claims: &facts.dra, given: facts.given.get(..MOST).unwrap_or(&facts.given) }
     }
 
     fn has_claim_for(&self, port: &Candidate) -> bool {
@@ -143,8 +155,8 @@ pub(crate) fn of_other_pods(facts: &Facts) -> Vec<(String, SkipReason)> {
     of_others.filter_map(reason).collect()
 }
 
-/// Returns the ports as other libraries than NCCL must get them if none of the Pod's own has a link: as if these had one,
-/// so that the libraries' lists name them, and not the ports of other Pods. Returns `None` in any other case.
+/// Returns the ports as other libraries than NCCL must get them if none of the Pod's own has a link: as if these had
+/// one, so that the libraries' lists name them, and not the ports of other Pods. Returns `None` in any other case.
 pub(crate) fn as_if_linked<'a>(facts: &Facts, ports: &[Candidate<'a>]) -> Option<Vec<Candidate<'a>>> {
     if ports.iter().any(Candidate::is_used) || !ports.iter().any(Candidate::is_of_others) {
         return None;
@@ -159,6 +171,69 @@ pub(crate) fn as_if_linked<'a>(facts: &Facts, ports: &[Candidate<'a>]) -> Option
 
 fn has_no_link(port: &Candidate) -> bool {
     matches!(port.verdict, Verdict::LeftOut(SkipReason::PortState(_)))
+}
+
+/// Returns the used ports if the container may open the HCAs of other Pods, and Kubernetes has given none of these
+/// ports to this Pod, as far as claims and variables show.
+pub(crate) fn used_without_a_claim<'a, 'b>(
+    facts: &Facts,
+    ports: &'b [Candidate<'a>],
+) -> Vec<&'b Candidate<'a>> {
+    let holdings = Holdings::all(facts);
+    let used: Vec<&Candidate> = ports.iter().filter(|port| port.is_used()).collect();
+    let is_so = sees_those_of_others(facts) && !used.iter().any(|port| holdings.has(port));
+    if is_so { used } else { Vec::new() }
+}
+
+/// Returns the RDMA devices of claims that do not exist here, each once.
+pub(crate) fn missing(facts: &Facts) -> Vec<&ClaimedDevice> {
+    // A device without an address can be any HCA that shows none.
+    let has_no_address = facts.rdma.iter().any(|hca| hca.pci_address.is_none());
+    let can_be_told = |device: &ClaimedDevice| {
+        device.rdma_device().is_some() || !has_no_address && device.pci_address().is_some()
+    };
+    let is_here = |device: &ClaimedDevice| facts.rdma.iter().any(|hca| is_it(device, hca));
+    let mut known = HashSet::new();
+    let claimed = facts.dra.iter().filter(|device| device.is_rdma() && can_be_told(device));
+    let claimed: Vec<&ClaimedDevice> = claimed.filter(|device| known.insert(identity(device))).collect();
+    // A container that can open only what it was given, and sees as many HCAs, has them under other names or addresses:
+    // in a virtual machine of its own, or renamed.
+    let may_be_renamed = !sees_those_of_others(facts) && facts.rdma.len() >= claimed.len();
+    if may_be_renamed && !claimed.iter().any(|device| is_here(device)) {
+        return Vec::new();
+    }
+    claimed.into_iter().filter(|device| !is_here(device)).collect()
+}
+
+/// Returns what is the same for a device in several claims.
+fn identity(device: &ClaimedDevice) -> (Option<String>, Option<&str>) {
+    (device.pci_address(), device.rdma_device())
+}
+
+/// Returns how many RDMA NICs the Pod's claims hold for the job, whether or not they work; `None` if the job uses
+/// a port that no claim holds, because that one shows that claims are not all that the Pod has.
+pub(crate) fn nics(facts: &Facts, ports: &[Candidate]) -> Option<usize> {
+    let holdings = Holdings::all(facts);
+    let mut used = ports.iter().filter(|port| port.is_used()).peekable();
+    used.peek()?;
+    if !used.all(|port| holdings.has_claim_for(port)) {
+        return None;
+    }
+    // Those that the job leaves alone for another reason, such as the front-end NIC, do not count.
+    let counts = |port: &&Candidate| (port.is_used() || has_no_link(port)) && holdings.has_claim_for(port);
+    let here: HashSet<&str> = ports.iter().filter(counts).map(|port| port.hca.name.as_str()).collect();
+    Some(here.len() + missing(facts).len())
+}
+
+/// Returns the HCA that the job uses alone because claims hold no other, beside several GPUs, and the HCAs that it
+/// leaves to others.
+pub(crate) fn one_beside_gpus<'a>(facts: &Facts, ports: &'a [Candidate]) -> Option<(&'a str, Vec<String>)> {
+    let name = |port: &&'a Candidate| port.hca.name.as_str();
+    let used: HashSet<&str> = ports.iter().filter(|port| port.is_used()).map(|port| name(&port)).collect();
+    let left = ports.iter().filter(|port| port.verdict == Verdict::LeftOut(SkipReason::NotClaimed));
+    let left: Vec<String> = left.map(Candidate::name).collect();
+    let is_so = used.len() == 1 && facts.gpu.count.is_some_and(|count| count > 1) && !left.is_empty();
+    used.into_iter().next().filter(|_| is_so).map(|used| (used, left))
 }
 
 /// Skips the ports in use that no claim holds, if claims hold others. A claim for the front-end NIC alone
@@ -187,6 +262,7 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     }
     // If a plugin has given only NICs that are slower than the others, they are for storage, so they say
     // nothing about the rails either. The front-end NIC does not count: it is not a rail, however fast it is.
+    // A claim names the device that the scheduler has chosen for this Pod, so it counts whatever the device is.
     let fastest = |ports: &[&Candidate]| {
         let rails = ports.iter().copied().filter(|port| !is_front_end(port));
         rails.map(|port| port.port.gigabits()).fold(0.0, f64::max)
@@ -194,7 +270,7 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     if !has_claims && fastest(&claimed) < fastest(&others) {
         return None;
     }
-    // Nor does a single NIC beside several GPUs.
+    // Nor does a single NIC beside several GPUs, unless a claim names it.
     if !has_claims && holdings.is_one_beside_gpus(facts) {
         return None;
     }
@@ -218,241 +294,4 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use ipnet::IpNet;
-
-    use super::*;
-    use crate::fabric::fake;
-    use crate::facts::gid::{Gid, GidType};
-    use crate::facts::net::Interface;
-    use crate::facts::process::CapabilitySet;
-
-    fn facts(claims: &[(&str, &str)]) -> Facts {
-        let hca = |n| Hca { pci_address: (n != 3).then(|| format!("0000:{n}d:00.0")), ..fake::hca(n) };
-        let device = |(name, value): &(&str, &str)| ClaimedDevice {
-            driver: "dra.net".to_owned(),
-            attributes: [((*name).to_owned(), (*value).to_owned())].into(),
-            ..ClaimedDevice::default()
-        };
-        Facts {
-            rdma: (0..4).map(hca).collect(),
-            dra: claims.iter().map(device).collect(),
-            ..Facts::default()
-        }
-    }
-
-    #[test]
-    fn claims_of_some_hcas_leave_out_the_others() {
-        const PCI: &str = "resource.kubernetes.io/pciBusID";
-        for (claims, left_out) in [
-            (&[][..], &[][..]),
-            (&[(PCI, "0000:1D:00.0"), ("dra.net/pciAddress", "0000:2d:00.0")], &["mlx5_0:1", "mlx5_3:1"]),
-            // Without a PCI address on one side, the name decides.
-            (&[("rdmaDevice", "mlx5_3")], &["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]),
-            // A GPU, and a NIC of another machine.
-            (&[(PCI, "0000:99:00.0"), ("dra.net/rdmaDevice", "mlx5_9")], &[]),
-            (
-                &[
-                    (PCI, "0000:0d:00.0"),
-                    (PCI, "0000:1d:00.0"),
-                    (PCI, "0000:2d:00.0"),
-                    ("rdmaDevice", "mlx5_3"),
-                ],
-                &[],
-            ),
-        ] {
-            let facts = facts(claims);
-            let mut ports = candidates(&facts);
-            let step = leave_out_unclaimed(&facts, &mut ports);
-            let unclaimed: Vec<String> = ports
-                .iter()
-                .filter(|port| port.verdict == Verdict::LeftOut(SkipReason::NotClaimed))
-                .map(Candidate::name)
-                .collect();
-            assert_eq!(unclaimed, left_out, "{claims:?}");
-            let names = left_out.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(step, (!left_out.is_empty()).then_some(NarrowingStep::Unclaimed(names)));
-        }
-    }
-
-    #[test]
-    fn held_hcas_without_a_link_do_not_free_those_of_other_pods() {
-        let with = |is_claim: bool, down: &[usize]| {
-            let mut facts = facts(if is_claim {
-                &[("dra.net/pciAddress", "0000:0d:00.0"), ("dra.net/pciAddress", "0000:1d:00.0")]
-            } else {
-                &[]
-            });
-            if !is_claim {
-                let device =
-                    |address: &str| GivenDevice { address: address.to_owned(), ..GivenDevice::default() };
-                facts.given = vec![device("0000:0d:00.0"), device("0000:1d:00.0")];
-                facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
-            }
-            for hca in down {
-                facts.rdma[*hca].ports[0].state = "DOWN".to_owned();
-            }
-            let mut ports = candidates(&facts);
-            let _ = leave_out_unclaimed(&facts, &mut ports);
-            ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect::<Vec<String>>()
-        };
-        for is_claim in [true, false] {
-            assert_eq!(with(is_claim, &[0, 1]), [""; 0], "{is_claim}");
-            assert_eq!(with(is_claim, &[0]), ["mlx5_1:1"], "{is_claim}");
-            assert_eq!(with(is_claim, &[2, 3]), ["mlx5_0:1", "mlx5_1:1"], "{is_claim}");
-        }
-    }
-
-    /// The Pod holds mlx5_0 and mlx5_1, of InfiniBand; the others are of RoCE, and together as fast or faster.
-    #[test]
-    fn one_held_hca_without_a_link_does_not_take_the_job_off_rdma() {
-        let used = |rate: &str, down: &[usize]| {
-            let mut facts =
-                facts(&[("dra.net/pciAddress", "0000:0d:00.0"), ("dra.net/pciAddress", "0000:1d:00.0")]);
-            for (number, hca) in facts.rdma.iter_mut().enumerate() {
-                let is_held = number < 2;
-                let (link_layer, rate) = match is_held {
-                    true => (LinkLayer::InfiniBand, "400 Gb/sec (4X NDR)"),
-                    false => (LinkLayer::Ethernet, rate),
-                };
-                (hca.ports[0].link_layer, hca.ports[0].rate) = (link_layer, rate.to_owned());
-                if down.contains(&number) {
-                    hca.ports[0].state = "DOWN".to_owned();
-                }
-            }
-            let mut ports = candidates(&facts);
-            crate::fabric::choose(&facts, &mut ports, &crate::fabric::Wanted::Rails(OnDefaultRoute::Judged));
-            ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect::<Vec<String>>()
-        };
-        let same = "400 Gb/sec (4X NDR)";
-        assert_eq!(used(same, &[]), ["mlx5_0:1", "mlx5_1:1"]);
-        assert_eq!(used(same, &[0]), ["mlx5_2:1", "mlx5_3:1"], "more bandwidth, and the job keeps RDMA");
-        assert_eq!(used("200 Gb/sec (4X HDR)", &[0]), ["mlx5_1:1"]);
-        assert_eq!(used(same, &[0, 1]), [""; 0], "the others may belong to other Pods");
-    }
-
-    /// The Pod holds mlx5_0 and mlx5_1, of RoCE; the others are of InfiniBand.
-    #[test]
-    fn the_link_layer_is_that_of_the_held_hcas_even_if_none_has_a_link() {
-        let found = |claims: &[(&str, &str)], down: &[usize]| {
-            let mut facts = facts(claims);
-            for (number, hca) in facts.rdma.iter_mut().enumerate() {
-                let link_layer = if number < 2 { LinkLayer::Ethernet } else { LinkLayer::InfiniBand };
-                (hca.ports[0].link_layer, hca.ports[0].rate) = (link_layer, "400 Gb/sec (4X NDR)".to_owned());
-                if down.contains(&number) {
-                    hca.ports[0].state = "DOWN".to_owned();
-                }
-            }
-            let ports = candidates(&facts);
-            let names = |ports: Vec<Candidate>| {
-                ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect::<Vec<String>>()
-            };
-            let mut chosen = ports.clone();
-            let wanted = crate::fabric::Wanted::Rails(OnDefaultRoute::Judged);
-            crate::fabric::choose(&facts, &mut chosen, &wanted);
-            let of_others: Vec<String> = of_other_pods(&facts).into_iter().map(|(name, _)| name).collect();
-            let for_libraries = as_if_linked(&facts, &chosen).map(names).unwrap_or_default();
-            (crate::fabric::link_layer_of_job(&facts, &ports), of_others, for_libraries)
-        };
-        let own = [("dra.net/pciAddress", "0000:0d:00.0"), ("dra.net/pciAddress", "0000:1d:00.0")];
-        let (roce, infiniband) = (Some(LinkLayer::Ethernet), Some(LinkLayer::InfiniBand));
-        let none = Vec::<String>::new;
-        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
-        let others = || all(&["mlx5_2:1", "mlx5_3:1"]);
-        assert_eq!(found(&own, &[0, 1]), (roce.clone(), others(), all(&["mlx5_0:1", "mlx5_1:1"])));
-        assert_eq!(found(&own, &[0]), (infiniband.clone(), others(), none()), "one has a link");
-        assert_eq!(found(&own, &[]), (roce, others(), none()));
-        assert_eq!(found(&[], &[0, 1]), (infiniband, none(), none()), "nothing is known");
-        assert_eq!(found(&own, &[0, 1, 2, 3]), (None, none(), none()), "there are no others");
-    }
-
-    #[test]
-    fn the_given_ports_of_another_link_layer_are_told_if_no_given_one_is_used() {
-        let told = |given: &[&str], claims: &[(&str, &str)]| {
-            let mut facts = facts(claims);
-            // Two of RoCE, and two of InfiniBand with more bandwidth.
-            for (number, hca) in facts.rdma.iter_mut().enumerate() {
-                let (link_layer, rate) = match number {
-                    0 | 1 => (LinkLayer::Ethernet, "25 Gb/sec (1X EDR)"),
-                    _ => (LinkLayer::InfiniBand, "400 Gb/sec (4X NDR)"),
-                };
-                (hca.ports[0].link_layer, hca.ports[0].rate) = (link_layer, rate.to_owned());
-            }
-            let device =
-                |address: &&str| GivenDevice { address: (*address).to_owned(), ..GivenDevice::default() };
-            facts.given = given.iter().map(device).collect();
-            facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
-            let mut ports = candidates(&facts);
-            let wanted = crate::fabric::Wanted::Rails(OnDefaultRoute::Judged);
-            crate::fabric::choose(&facts, &mut ports, &wanted);
-            of_other_link_layer(&facts, &ports).into_iter().map(Candidate::name).collect::<Vec<String>>()
-        };
-        assert_eq!(told(&["0000:0d:00.0", "0000:1d:00.0"], &[]), ["mlx5_0:1", "mlx5_1:1"]);
-        assert_eq!(told(&[], &[("rdmaDevice", "mlx5_3"), ("dra.net/pciAddress", "0000:1d:00.0")]), [""; 0]);
-        assert_eq!(told(&[], &[("dra.net/pciAddress", "0000:1d:00.0")]), ["mlx5_1:1"]);
-        assert_eq!(told(&["0000:0d:00.0", "0000:2d:00.0"], &[]), [""; 0]);
-        assert_eq!(told(&[], &[]), [""; 0]);
-    }
-
-    #[test]
-    fn a_device_plugin_narrows_a_privileged_container_alone() {
-        let with = |given: &[&str], rates: [&str; 4], is_privileged: bool| {
-            let mut facts = facts(&[]);
-            for (hca, rate) in facts.rdma.iter_mut().zip(rates) {
-                hca.ports[0].rate = rate.to_owned();
-            }
-            let device =
-                |address: &&str| GivenDevice { address: (*address).to_owned(), ..GivenDevice::default() };
-            facts.given = given.iter().map(device).collect();
-            if is_privileged {
-                facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
-            }
-            let mut ports = candidates(&facts);
-            leave_out_unclaimed(&facts, &mut ports)
-        };
-        const FAST: [&str; 4] = ["400 Gb/sec (4X NDR)"; 4];
-        let two = ["0000:0d:00.0", "0000:1d:00.0"];
-        let others = vec!["mlx5_2:1".to_owned(), "mlx5_3:1".to_owned()];
-        assert_eq!(with(&two, FAST, true), Some(NarrowingStep::NotGiven(others)));
-        assert_eq!(with(&two, FAST, false), None);
-        assert_eq!(with(&["0000:99:00.0"], FAST, true), None);
-        let slow = "100 Gb/sec (4X EDR)";
-        assert_eq!(with(&two, [slow, slow, FAST[0], FAST[0]], true), None);
-    }
-
-    #[test]
-    fn one_nic_beside_several_gpus_is_for_storage() {
-        for (gpus, is_narrowed) in [(None, true), (Some(1), true), (Some(8), false)] {
-            let mut facts = facts(&[]);
-            facts.given = vec![GivenDevice { address: "0000:0d:00.0".to_owned(), ..GivenDevice::default() }];
-            facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
-            facts.gpu.count = gpus;
-            let mut ports = candidates(&facts);
-            assert_eq!(leave_out_unclaimed(&facts, &mut ports).is_some(), is_narrowed, "{gpus:?}");
-        }
-    }
-
-    /// As in the node's network: the other HCAs' interfaces have addresses, but those of the given HCAs have
-    /// none.
-    #[test]
-    fn hcas_without_an_address_do_not_replace_those_with_one() {
-        let mut facts = facts(&[]);
-        let device = |address: &str| GivenDevice { address: address.to_owned(), ..GivenDevice::default() };
-        facts.given = vec![device("0000:0d:00.0"), device("0000:1d:00.0")];
-        facts.process.capabilities.bounding = CapabilitySet::default().with(CAP_SYS_ADMIN);
-        for hca in &mut facts.rdma {
-            hca.ports[0].link_layer = LinkLayer::Ethernet;
-        }
-        let mut ports = candidates(&facts);
-        assert!(leave_out_unclaimed(&facts, &mut ports).is_some(), "none of them has an address");
-        let address = Ipv4Addr::new(10, 1, 0, 2);
-        let gid = Gid { index: 3, gid: address.to_ipv6_mapped(), kind: GidType::RoceV2, netdev: None };
-        facts.rdma[2].ports[0].gids.slots = vec![gid];
-        let addresses = vec![IpNet::new(address.into(), 24).unwrap()];
-        facts.net.interfaces = vec![Interface { name: "eth2".to_owned(), addresses, ..Interface::default() }];
-        let mut ports = candidates(&facts);
-        assert!(leave_out_unclaimed(&facts, &mut ports).is_none());
-    }
-}
+mod tests;

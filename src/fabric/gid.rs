@@ -22,24 +22,28 @@ impl OwnAddresses {
     /// does not decide, because its name may be from another namespace. A link-local IPv4 address counts only
     /// on a port that has no other address.
     pub(crate) fn slots<'a>(&self, port: &'a Port) -> Vec<&'a Gid> {
-        let mut slots: Vec<&Gid> = port
-            .gids
-            .slots
-            .iter()
-            .filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX)
-            .filter(|gid| !gid.is_link_local() && self.0.contains(&gid.address()))
-            .collect();
-        if slots.iter().any(|gid| !gid.is_link_local_ipv4()) {
-            slots.retain(|gid| !gid.is_link_local_ipv4());
-        }
-        slots.sort_by_key(|gid| (gid.address().is_ipv6(), gid.index));
-        slots
+        slots(port, |address| self.0.contains(&address))
     }
 }
 
-/// Does the same as [`OwnAddresses::slots`] for a single port.
+/// Does the same as [`OwnAddresses::slots`] for a single port, for which no set is worth its making.
 pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
-    OwnAddresses::of(facts).slots(port)
+    slots(port, |address| facts.net.own_addresses().any(|own| own == address))
+}
+
+fn slots(port: &Port, is_own: impl Fn(IpAddr) -> bool) -> Vec<&Gid> {
+    let mut slots: Vec<&Gid> = port
+        .gids
+        .slots
+        .iter()
+        .filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX)
+        .filter(|gid| !gid.is_link_local() && is_own(gid.address()))
+        .collect();
+    if slots.iter().any(|gid| !gid.is_link_local_ipv4()) {
+        slots.retain(|gid| !gid.is_link_local_ipv4());
+    }
+    slots.sort_by_key(|gid| (gid.address().is_ipv6(), gid.index));
+    slots
 }
 
 /// Returns the network of the interface that has an address.

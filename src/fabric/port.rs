@@ -78,6 +78,10 @@ pub enum SkipReason {
     NotNamed {
         by: String,
     },
+    /// The net plugin is for other HCAs.
+    NotOfPlugin {
+        by: String,
+    },
     /// The port is usable, but a setting selects the rules for hosts without verbs.
     WithoutVerbs {
         by: String,

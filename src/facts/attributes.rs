@@ -3,15 +3,15 @@
 
 use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, faccessat};
 
-use super::reader::{ReadFailure, Reader};
+use super::reader::{ReadFailure, Reader, path_by_kernel};
 
 pub struct AttributeFolder<'a> {
     reader: &'a Reader,
@@ -48,6 +48,21 @@ impl<'a> AttributeFolder<'a> {
         self.opened().is_ok_and(|folder| there(folder).is_ok())
     }
 
+    /// Returns the last component of a link's target; see [`Reader::link_name`].
+    pub fn link_name(&self, name: &str) -> Option<String> {
+        let target = readlinkat(self.opened().ok()?, name).ok()?;
+        Some(Path::new(&target).file_name()?.to_str()?.to_owned())
+    }
+
+    /// Returns the path with all links resolved; see [`Reader::resolved`].
+    pub fn resolved(&self) -> Option<String> {
+        let by_kernel = match self.opened() {
+            Ok(folder) if self.reader.is_of_this_machine() => path_by_kernel(folder),
+            _ => None,
+        };
+        by_kernel.or_else(|| self.reader.canonical(&self.path))
+    }
+
     /// Returns the names in the directory; see [`Reader::names`].
     pub fn names(&self) -> Vec<String> {
         self.reader.sorted_names(&self.path)
@@ -68,8 +83,10 @@ impl<'a> AttributeFolder<'a> {
 
     /// Does the same as [`AttributeFolder::text`], but treats these errors as a missing attribute.
     pub fn text_unless(&self, name: &str, absent: &[Errno]) -> Option<String> {
-        let text = self.attribute(name).map_err(ReadFailure::Errno);
-        self.reader.unless_absent(&self.path(name), absent, text)
+        match self.attribute(name) {
+            Ok(text) => Some(text),
+            Err(errno) => self.reader.unless_absent(&self.path(name), absent, Err(ReadFailure::Errno(errno))),
+        }
     }
 
     /// Returns an attribute as a number. Records a text that is not a number as unreadable.

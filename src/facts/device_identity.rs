@@ -46,7 +46,7 @@ impl DeviceIdentity {
     fn read(reader: &Reader, name: &str) -> Option<DeviceIdentity> {
         let folder = format!("{CLASS}/{name}");
         reader.is_there(&folder).then(|| DeviceIdentity {
-            pci_address: reader.link_name(format!("{folder}/device")).filter(|name| is_pci_address(name)),
+            pci_address: function(reader, name),
             node_guid: reader.text_if_readable(format!("{folder}/node_guid")).filter(|guid| is_guid(guid)),
         })
     }
@@ -54,11 +54,15 @@ impl DeviceIdentity {
     /// Looks for the device that had this name. A function keeps its place while its GUID may be set anew, or may move
     /// to another function, so that the GUID only counts if no device is at the function.
     pub(crate) fn find(&self, reader: &Reader, name: &str) -> DeviceName {
+        // Nearly always, and nothing else counts then.
+        if self.pci_address.is_some() && self.pci_address == function(reader, name) {
+            return DeviceName::Kept;
+        }
         let now = DeviceIdentity::read(reader, name);
         let [at_function, has_guid] = now.as_ref().map(|now| self.compared(now)).unwrap_or_default();
         // What cannot be read proves nothing.
         let is_sure = matches!((at_function, has_guid), (Some(false), _) | (_, Some(false)));
-        if *self == DeviceIdentity::default() || at_function == Some(true) || (now.is_some() && !is_sure) {
+        if *self == DeviceIdentity::default() || (now.is_some() && !is_sure) {
             return DeviceName::Kept;
         }
         let (mut by_function, mut by_guid) = (Vec::new(), Vec::new());
@@ -88,6 +92,11 @@ impl DeviceIdentity {
         let are_same = |one: &Option<String>, other: &Option<String>| Some(one.as_ref()? == other.as_ref()?);
         [are_same(&self.pci_address, &other.pci_address), are_same(&self.node_guid, &other.node_guid)]
     }
+}
+
+/// Returns the PCI function of the device with this name.
+fn function(reader: &Reader, name: &str) -> Option<String> {
+    reader.link_name(format!("{CLASS}/{name}/device")).filter(|name| is_pci_address(name))
 }
 
 /// The most devices among which to look for one.

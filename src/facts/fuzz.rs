@@ -14,12 +14,13 @@ use super::launchers::{self, Seen};
 use super::port_counters::Counters;
 use super::rdma::Looked;
 use super::{
-    Facts, Reader, coherent, counters, data_direct, dmi, gpu, home, hostlist, imex, launchers::MOST_NODES,
-    net, port_errors, process, ray_start, rdma, rdma_statistics, resent, rtnetlink, traffic, vpd,
+    Facts, Reader, coherent, counters, data_direct, dmi, events, gpu, home, hostlist, imex,
+    launchers::MOST_NODES, net, port_errors, process, ray_start, rdma, rdma_statistics, resent, rtnetlink,
+    traffic, vpd,
 };
 
-/// Fuzzes the sysfs files of an RDMA host and its GPUs. Reads only what the changed files belong to: the rest is the same
-/// for all inputs.
+/// Fuzzes the sysfs files of an RDMA host and its GPUs. Reads only what the changed files belong to: the rest is the
+/// same for all inputs.
 pub(crate) fn sysfs(data: &[u8]) {
     thread_local! { static HOST: Tree = Tree::new(tree::SYSFS); }
     let read = |reader: &Reader, changed: &Changed| {
@@ -91,6 +92,7 @@ fn replays(facts: &Facts) {
 pub(crate) fn netlink(data: &[u8]) {
     rtnetlink::fuzz(data);
     rdma_statistics::fuzz(data);
+    events::fuzz(data);
 }
 
 /// Fuzzes the variables and arguments of a job's launcher.

@@ -1,5 +1,6 @@
 //! GID tables: `ports/N/gids`, `ports/N/gid_attrs/{types,ndevs}`.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -126,6 +127,8 @@ pub struct GidQuery<'a> {
     pub is_usable: bool,
     /// The scan reads the entries before this one in any case, because a variable names one of them.
     pub at_least: u32,
+    /// The size of the table that was read before.
+    pub size_before: &'a Cell<u32>,
 }
 
 impl GidQuery<'_> {
@@ -150,9 +153,12 @@ impl GidQuery<'_> {
 const MOST: u32 = 65_536;
 
 /// Returns the number of entries in a table. Their names are the numbers from 0 up, so a binary search for
-/// the last one needs fewer calls than listing them.
-fn size(gids: &AttributeFolder) -> u32 {
+/// the last one needs fewer calls than listing them. Two calls show whether the size is the expected one.
+fn size(gids: &AttributeFolder, expected: u32) -> u32 {
     let has = |index: u32| gids.has(&index.to_string());
+    if expected.checked_sub(1).is_some_and(has) && expected < MOST && !has(expected) {
+        return expected;
+    }
     let mut beyond = 1;
     while beyond < MOST && has(beyond - 1) {
         beyond *= 2;
@@ -170,12 +176,16 @@ fn size(gids: &AttributeFolder) -> u32 {
     there
 }
 
+/// How the kernel writes an empty entry.
+const EMPTY: &str = "0000:0000:0000:0000:0000:0000:0000:0000";
+
 /// Reads a table, with three system calls for an empty entry and nine for a used one.
 ///
 /// Stops after a gap. The length of that gap depends on what was found so far.
 pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
     let gids = reader.folder(format!("{port}/gids"));
-    let size = size(&gids);
+    let size = size(&gids, wanted.size_before.get());
+    wanted.size_before.set(size);
     let mut table = GidTable { size, ..GidTable::default() };
     if size == 0 {
         // If the entries cannot be looked up, listing them records the reason.
@@ -194,6 +204,7 @@ pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
         gap += 1;
         let name = index.to_string();
         let text = match gids.attribute(&name) {
+            Ok(text) if text == EMPTY => continue,
             Ok(text) => text,
             // Drivers return these errors for an empty entry.
             Err(Errno::EINVAL | Errno::ENOENT) => continue,
@@ -245,7 +256,8 @@ mod tests {
     fn scan(root: &tempfile::TempDir, own: &[&str]) -> (GidTable, Vec<String>) {
         let reader = Reader::new(root.path());
         let own = own.iter().map(|a| a.parse().unwrap()).collect();
-        let wanted = GidQuery { own: &own, of_device: &[], is_usable: true, at_least: 0 };
+        let size_before = &Cell::default();
+        let wanted = GidQuery { own: &own, of_device: &[], is_usable: true, at_least: 0, size_before };
         let table = read(&reader, "/port", wanted);
         (table, reader.into_unreadable().into_iter().map(|u| u.error).collect())
     }
@@ -270,7 +282,8 @@ mod tests {
             ("none is our own", &nothing, &[], true, 0, 255),
             ("the device node is denied", &nothing, &[], false, 0, 20),
         ] {
-            let wanted = GidQuery { own, of_device, is_usable, at_least };
+            let size_before = &Cell::default();
+            let wanted = GidQuery { own, of_device, is_usable, at_least, size_before };
             assert_eq!(read(&Reader::new(root.path()), "/port", wanted).scanned, scanned, "{what}");
         }
     }
@@ -288,6 +301,15 @@ mod tests {
         assert_eq!((last.index, last.address()), (900, "10.0.0.2".parse().unwrap()));
         assert_eq!((&last.kind, last.netdev.as_deref()), (&GidType::RoceV2, Some("eth1")));
         assert_eq!(errors, [""; 0]);
+    }
+
+    #[test]
+    fn the_size_of_another_table_is_only_expected() {
+        for (entries, expected) in [(1, 1), (8, 8), (8, 7), (8, 9), (8, 255), (255, 8), (3, u32::MAX)] {
+            let root = host(entries, &[]);
+            let reader = Reader::new(root.path());
+            assert_eq!(size(&reader.folder("/port/gids"), expected), entries, "{entries} {expected}");
+        }
     }
 
     #[test]

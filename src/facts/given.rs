@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::environment::Environment;
+use super::pci;
 use super::reader::Reader;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
@@ -45,7 +46,7 @@ pub(crate) fn read(reader: &Reader, environment: &Environment) -> Vec<GivenDevic
     }
     let variables = environment.iter().filter(|(name, _)| names_one(name) && name.len() <= LONGEST_NAME);
     let named = variables.flat_map(|(name, value)| {
-        let addresses = value.split(',').filter_map(address);
+        let addresses = value.split(',').filter_map(pci::address);
         addresses.map(|address| (name.to_owned(), address))
     });
     named
@@ -56,22 +57,6 @@ pub(crate) fn read(reader: &Reader, environment: &Environment) -> Vec<GivenDevic
             GivenDevice { variable, address, class }
         })
         .collect()
-}
-
-/// Returns the address in the kernel's spelling, if the text has the form of an address.
-fn address(text: &str) -> Option<String> {
-    let text = text.trim();
-    let (domain, rest) = text.split_once(':')?;
-    let (bus, rest) = rest.split_once(':')?;
-    let (device, function) = rest.split_once('.')?;
-    let is_hex = |part: &str, lengths: std::ops::RangeInclusive<usize>| {
-        lengths.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    let is_one =
-        is_hex(domain, 4..=8) && is_hex(bus, 2..=2) && is_hex(device, 2..=2) && is_hex(function, 1..=1);
-    // The kernel writes at least four digits of the domain.
-    let domain = u32::from_str_radix(domain, 16).ok().filter(|_| is_one)?;
-    Some(format!("{domain:04x}:{bus}:{device}.{function}").to_ascii_lowercase())
 }
 
 #[cfg(test)]

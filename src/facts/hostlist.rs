@@ -7,6 +7,11 @@
 /// The most hosts in a list.
 const MOST: usize = 65_536;
 
+/// In bytes: no host has a longer name (RFC 1035). A variable has room for a name that would fill the memory if it
+/// were there 65,536 times, for more brackets than fit on the stack, and for a number with more digits than a
+/// format allows.
+const LONGEST: usize = 255;
+
 /// Returns the hosts of a list; `None` if it is malformed or too long.
 pub(crate) fn expand(list: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
@@ -38,7 +43,7 @@ fn names(list: &str) -> Option<Vec<&str>> {
 
 fn expand_name(rest: &str, before: String, all: &mut Vec<String>) -> Option<()> {
     let Some((stem, more)) = rest.split_once('[') else {
-        if all.len() >= MOST {
+        if all.len() >= MOST || before.len() + rest.len() > LONGEST {
             return None;
         }
         all.push(before + rest);
@@ -52,7 +57,8 @@ fn expand_name(rest: &str, before: String, all: &mut Vec<String>) -> Option<()> 
             text.parse::<usize>().ok().filter(|_| is_number)
         };
         let (from, to) = (number(first)?, number(last)?);
-        if to < from || to - from >= MOST {
+        let is_too_long = before.len() + stem.len() + first.len() > LONGEST;
+        if to < from || to - from >= MOST || is_too_long {
             return None;
         }
         for number in from..=to {
@@ -153,6 +159,16 @@ mod tests {
         }
         assert_eq!(expand("n[0-255]m[0-255]").map(|hosts| hosts.len()), Some(65_536));
         assert_eq!(expand("n[0-256]m[0-255]"), None);
+    }
+
+    #[test]
+    fn a_list_with_a_name_that_is_too_long_for_a_host_is_malformed() {
+        let (long, longest) = ("n".repeat(256), "n".repeat(255));
+        assert_eq!(expand(&longest).map(|hosts| hosts.len()), Some(1));
+        assert!(expand(&long).is_none());
+        assert!(expand(&format!("{longest}[1-65536]")).is_none());
+        assert!(expand(&format!("n[{}1]", "0".repeat(70_000))).is_none());
+        assert!(expand(&"[1]".repeat(43_000)).is_none());
     }
 
     #[test]

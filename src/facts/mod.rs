@@ -7,6 +7,7 @@
 pub(crate) mod amd;
 mod attributes;
 pub(crate) mod coherent;
+pub(crate) mod congestion;
 pub(crate) mod counters;
 pub(crate) mod data_direct;
 pub(crate) mod device_identity;
@@ -14,6 +15,7 @@ pub(crate) mod dmi;
 pub mod document;
 pub mod dra;
 pub mod environment;
+pub(crate) mod events;
 pub(crate) mod extra;
 #[cfg(test)]
 pub(crate) mod fake_root;
@@ -83,10 +85,9 @@ pub use reader::{Reader, Unreadable};
 pub struct Facts {
     /// RDMA devices, in the natural order of their names.
     pub rdma: Vec<rdma::Hca>,
-    /// The uverbs node of an RDMA device that is in another network namespace, if this container has such a
-    /// node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rdma_elsewhere: Option<String>,
+    /// The uverbs nodes of this container whose RDMA devices are in another network namespace, in natural order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rdma_elsewhere: Vec<String>,
     pub net: net::Net,
     pub gpu: gpu::Gpus,
     /// The channels to other nodes of an NVLink domain.
@@ -236,13 +237,17 @@ pub fn read(sources: Sources, need_of: impl Fn(&Facts, &[String]) -> Need) -> Fa
     if rdma.is_empty() && need.is_none() {
         need = net::devices(&reader).map(|devices| need_of(&known, &devices));
     }
-    let alone = if rdma.is_empty() { rdma_namespace::node_alone(&reader, sources.rdma_mode) } else { None };
-    let rdma_elsewhere = alone.and_then(|(node, is_elsewhere)| {
-        if !is_elsewhere {
-            rdma::remember_hidden(&reader, &node);
+    let rdma_elsewhere = match rdma_namespace::nodes_alone(&reader, &rdma, sources.rdma_mode) {
+        Some(alone) if alone.are_elsewhere => alone.nodes,
+        Some(alone) => {
+            // A device that is gone can leave its node, so one beside others means nothing.
+            if let Some(node) = alone.nodes.first().filter(|_| rdma.is_empty()) {
+                rdma::remember_hidden(&reader, node);
+            }
+            Vec::new()
         }
-        is_elsewhere.then_some(node)
-    });
+        None => Vec::new(),
+    };
     let reads_image = !rdma.is_empty() || need == Some(Need::NetworkAndImage) || sources.image_in_any_case;
     let drivers = rdma.iter().filter_map(|hca| hca.driver.as_deref());
     let served: Vec<&str> = drivers.filter_map(image::providers::of_driver).collect();

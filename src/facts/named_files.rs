@@ -18,7 +18,7 @@ const MOST: usize = 16;
 pub struct NamedFile {
     /// The path as written in the variable.
     pub path: String,
-    /// Why the file cannot be opened, with the errno's name; `None` if it can.
+    /// Why the file cannot be read, with the errno's name; `None` if it can.
     pub error: Option<String>,
 }
 
@@ -26,6 +26,10 @@ impl NamedFile {
     /// Returns whether the file does not exist. Documents contain the error in the form of [`describe`].
     pub fn is_missing(&self) -> bool {
         self.error.as_deref() == Some(describe(Errno::ENOENT).as_str())
+    }
+
+    pub fn is_directory(&self) -> bool {
+        self.error.as_deref() == Some(describe(Errno::EISDIR).as_str())
     }
 }
 
@@ -39,7 +43,12 @@ pub(crate) fn read(reader: &Reader, start: Start, settings: &Settings) -> Vec<Na
             continue;
         }
         if let Some(path) = start.path(&setting.value) {
-            let error = reader.may_read(path).err().map(describe);
+            let is_readable = reader.may_read(&path);
+            let is_file = is_readable.and_then(|()| match reader.is_directory(&path) {
+                true => Err(Errno::EISDIR),
+                false => Ok(()),
+            });
+            let error = is_file.err().map(describe);
             files.push(NamedFile { path: setting.value.clone(), error });
         }
     }
@@ -66,6 +75,7 @@ mod tests {
         let settings = Settings(vec![
             set("NCCL_TOPO_FILE", "/topo.xml"),
             set("NCCL_TOPO_FILE", "fifo"),
+            set("NCCL_TOPO_FILE", "/job"),
             set("NCCL_GRAPH_FILE", ""),
             set("NCCL_GRAPH_FILE", "/topo.xml"),
             set("NCCL_DEBUG_FILE", "/debug"),
@@ -79,8 +89,10 @@ mod tests {
             [
                 NamedFile { path: "/topo.xml".to_owned(), error: missing },
                 NamedFile { path: "fifo".to_owned(), error: None },
+                NamedFile { path: "/job".to_owned(), error: Some("EISDIR (Is a directory)".to_owned()) },
             ]
         );
+        assert_eq!(files.iter().map(NamedFile::is_directory).collect::<Vec<_>>(), [false, false, true]);
         let many = (0..100).map(|number| set("NCCL_TOPO_FILE", &format!("/{number}"))).collect();
         assert_eq!(read(&Reader::new(root.path()), start, &Settings(many)).len(), MOST);
     }

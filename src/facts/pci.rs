@@ -43,6 +43,23 @@ pub(crate) fn id(device: &AttributeFolder) -> Option<String> {
     Some(format!("{}:{}", number("vendor")?, number("device")?))
 }
 
+/// Returns the address of a PCI function in the kernel's spelling (`0000:3b:00.2`), if the text has the form of one.
+/// Other programs write upper-case digits, or eight digits of the domain.
+pub(crate) fn address(text: &str) -> Option<String> {
+    let text = text.trim();
+    let (domain, rest) = text.split_once(':')?;
+    let (bus, rest) = rest.split_once(':')?;
+    let (device, function) = rest.split_once('.')?;
+    let is_hex = |part: &str, lengths: std::ops::RangeInclusive<usize>| {
+        lengths.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let is_one =
+        is_hex(domain, 4..=8) && is_hex(bus, 2..=2) && is_hex(device, 2..=2) && is_hex(function, 1..=1);
+    // The kernel writes at least four digits of the domain.
+    let domain = u32::from_str_radix(domain, 16).ok().filter(|_| is_one)?;
+    Some(format!("{domain:04x}:{bus}:{device}.{function}").to_ascii_lowercase())
+}
+
 /// Reads the PCI link; `None` for a device without one, such as a virtual device.
 pub(crate) fn read(device: &AttributeFolder) -> Option<PciLink> {
     let text = |file: &str| device.attribute(file).unwrap_or_default();
@@ -69,6 +86,19 @@ impl PciLink {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_one_in_any_spelling() {
+        for text in ["0000:3b:00.2", "00000000:3B:00.2", " 0000:3B:00.2\n"] {
+            assert_eq!(address(text).as_deref(), Some("0000:3b:00.2"), "{text:?}");
+        }
+        assert_eq!(address("00010000:e1:00.1").as_deref(), Some("10000:e1:00.1"));
+        for text in
+            ["", " ", "3b:00.2", "0000:3b:00", "mlx5_core.sf.4", "0000:3b:00.2.1", "0000:3b:0\u{e9}.1"]
+        {
+            assert_eq!(address(text), None, "{text:?}");
+        }
+    }
 
     #[test]
     fn a_link_below_its_best_is_degraded() {

@@ -31,6 +31,9 @@ pub struct Platform {
     /// The existing files and directories, among those that profiles check.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
+    /// Those of `files` that are directories. A document of an earlier release has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<String>,
     /// Those of these files that the command line names, for example because a shell is to source them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_in_command: Vec<String>,
@@ -62,6 +65,12 @@ pub enum RunBy {
 }
 
 impl Platform {
+    /// Returns whether this path, which a profile checks, is that of a file, and not of a directory.
+    pub(crate) fn has_file(&self, path: &str) -> bool {
+        let is_it = |known: &String| known == path;
+        self.files.iter().any(is_it) && !self.directories.iter().any(is_it)
+    }
+
     /// Returns the platform that runs the container; `None` if nothing shows it.
     #[must_use]
     pub fn run_by(&self) -> Option<RunBy> {
@@ -116,16 +125,17 @@ const MOST_FILES: usize = 256;
 pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, files: &[&str]) -> Platform {
     let environment = start.environment;
     let value = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
+    // A template may set a variable and leave it empty, which says nothing.
     let mut markers: Vec<String> = environment
-        .names()
-        .filter(|name| {
-            NAMES.contains(name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || also(name)
-        })
+        .iter()
+        .filter(|(name, value)| !value.is_empty() && (is_of_platform(name) || also(name)))
+        .map(|(name, _)| name)
         .filter(|name| is_variable_name(name))
         .map(str::to_owned)
         .collect();
     markers.sort();
     markers.dedup();
+    let there = there(reader, files.get(..MOST_FILES).unwrap_or(files));
     Platform {
         markers,
         master_addr: value("MASTER_ADDR"),
@@ -133,7 +143,8 @@ pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, f
         nodes: launchers::read(reader, start),
         nccl_version: value("NCCL_VERSION"),
         cuda_version: value("CUDA_VERSION"),
-        files: there(reader, files.get(..MOST_FILES).unwrap_or(files)),
+        directories: there.iter().filter(|path| reader.is_directory(path)).cloned().collect(),
+        files: there,
         files_in_command: files
             .iter()
             .take(MOST_FILES)
@@ -145,6 +156,11 @@ pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, f
             .collect(),
         engine: ENGINES.iter().find(|(file, _)| reader.may_be_there(file)).map(|(_, engine)| *engine),
     }
+}
+
+/// Returns whether every document has this variable among its markers, if it is set.
+pub(crate) fn is_of_platform(name: &str) -> bool {
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Returns the files that exist, in their order. Platforms keep several files in one directory, which most
@@ -178,7 +194,33 @@ fn common_folder<'a>(file: &'a str, other: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::environment::Environment;
     use crate::facts::fake_root::FakeRoot;
+
+    #[test]
+    fn an_empty_variable_is_no_evidence() {
+        let root = FakeRoot::new();
+        let names = ["AIHC_JOB_NAME", "DLC_JOB_ID", "RANK"];
+        let markers = |value: &str| {
+            let environment = Environment::from(names.map(|name| (name, value)));
+            read(&root.reader(), Start::from(&environment), |name| name == "AIHC_JOB_NAME", &[]).markers
+        };
+        assert_eq!(markers(""), [""; 0]);
+        assert_eq!(markers("0"), names);
+    }
+
+    #[test]
+    fn a_directory_in_place_of_a_file_is_known_to_be_one() {
+        let root = FakeRoot::new();
+        root.file("opt/cloud/topo.xml/kept", "");
+        root.file("opt/cloud/other.xml", "");
+        let files = ["/opt/cloud/none.xml", "/opt/cloud/other.xml", "/opt/cloud/topo.xml"];
+        let environment = Environment::default();
+        let platform = read(&root.reader(), Start::from(&environment), |_| false, &files);
+        assert_eq!(platform.files, ["/opt/cloud/other.xml", "/opt/cloud/topo.xml"]);
+        assert_eq!(platform.directories, ["/opt/cloud/topo.xml"]);
+        assert_eq!(files.map(|file| platform.has_file(file)), [false, true, false]);
+    }
 
     #[test]
     fn files_of_one_folder_are_found_one_by_one_and_missing_with_it() {

@@ -30,6 +30,10 @@ pub(crate) enum Trouble {
     Timeout,
     /// The peer was not ready, and the packet was sent again.
     ReceiverNotReady,
+    /// The peer missed a packet and said so, and the packet was sent again; or the NIC itself found that it had to.
+    Missed,
+    /// A packet arrived out of order, because one before it was lost or took another path, or was dropped on arrival.
+    OutOfOrder,
 }
 
 /// What a counter does at its maximum.
@@ -69,20 +73,31 @@ const COUNTERS: &[Counter] = &[
     Counter(Trouble::NotReady, Hardware, "req_rnr_retries_exceeded", Wraps),
     Counter(Trouble::Timeout, Hardware, "local_ack_timeout_err", Wraps),
     Counter(Trouble::ReceiverNotReady, Hardware, "rnr_nak_retry_err", Wraps),
+    Counter(Trouble::Missed, Hardware, "packet_seq_err", Wraps),
+    Counter(Trouble::Missed, Hardware, "implied_nak_seq_err", Wraps),
+    Counter(Trouble::Missed, Hardware, "roce_adp_retrans", Wraps),
+    Counter(Trouble::OutOfOrder, Hardware, "out_of_sequence", Wraps),
     // drivers/infiniband/hw/bnxt_re/hw_counters.c, with the names of older kernels
     Counter(Trouble::NoAnswer, Hardware, "max_retry_exceeded", Endless),
     Counter(Trouble::Timeout, Hardware, "to_retransmits", Endless),
     Counter(Trouble::ReceiverNotReady, Hardware, "rnr_naks_rcvd", Endless),
+    Counter(Trouble::Missed, Hardware, "seq_err_naks_rcvd", Endless),
+    Counter(Trouble::Missed, Hardware, "missing_resp", Endless),
     // drivers/infiniband/hw/efa/efa_verbs.c
     Counter(Trouble::FailedRequest, Hardware, "rdma_read_wr_err", Endless),
     Counter(Trouble::FailedRequest, Hardware, "rdma_write_wr_err", Endless),
     Counter(Trouble::Timeout, Hardware, "retrans_timeout_events", Endless),
+    Counter(Trouble::Timeout, Hardware, "unresponsive_remote_events", Endless),
+    Counter(Trouble::Timeout, Hardware, "impaired_remote_conn_events", Endless),
+    Counter(Trouble::OutOfOrder, Hardware, "rx_drops", Endless),
     // drivers/infiniband/sw/rxe/rxe_hw_counters.c
     Counter(Trouble::LinkDown, Hardware, "link_downed", Endless),
     Counter(Trouble::NoAnswer, Hardware, "retry_exceeded_err", Endless),
     Counter(Trouble::NotReady, Hardware, "retry_rnr_exceeded_err", Endless),
     Counter(Trouble::Timeout, Hardware, "completer_retry_err", Endless),
     Counter(Trouble::ReceiverNotReady, Hardware, "rcvd_rnr_err", Endless),
+    Counter(Trouble::Missed, Hardware, "rcvd_seq_err", Endless),
+    Counter(Trouble::OutOfOrder, Hardware, "out_of_seq_request", Endless),
 ];
 
 /// What a port showed at one moment.
@@ -97,7 +112,8 @@ pub(crate) struct PortErrors {
     unreadable: Option<i32>,
 }
 
-const ACTIVE: u64 = 4;
+/// ACTIVE, and ACTIVE_DEFER: the link is up as well, and the hardware is about to change its state.
+const ACTIVE: [u64; 2] = [4, 5];
 
 /// By how much a counter has risen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +182,7 @@ impl PortErrors {
     /// Returns whether the port was ACTIVE at an earlier look, and is not now: it has another state, or is
     /// not there.
     pub(crate) fn is_lost_since(&self, before: &PortErrors) -> bool {
-        before.is_active() && (self.state.is_some_and(|state| state != ACTIVE) || self.is_gone())
+        before.is_active() && (self.state.is_some_and(|state| !ACTIVE.contains(&state)) || self.is_gone())
     }
 
     /// Returns this look with the last known value of each counter that it does not show.
@@ -187,7 +203,32 @@ impl PortErrors {
     }
 
     pub(crate) fn is_active(&self) -> bool {
-        self.state == Some(ACTIVE)
+        self.state.is_some_and(|state| ACTIVE.contains(&state))
+    }
+
+    /// Returns whether the link is up, but the subnet manager has not activated the port, with the kernel's name of the
+    /// state.
+    pub(crate) fn waits_for_manager(&self) -> Option<&'static str> {
+        match self.state? {
+            2 => Some("INIT"),
+            3 => Some("ARMED"),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the port shows how often its link went down, or a counter of packets that were lost or of queue
+    /// pairs that ended. Without either, that nothing was counted proves nothing.
+    pub(crate) fn counts_losses(&self) -> bool {
+        let is_loss = |trouble: Trouble| {
+            !matches!(
+                trouble,
+                Trouble::LinkRecovery | Trouble::LinkIntegrity | Trouble::Symbol | Trouble::ReceiveError
+            )
+        };
+        COUNTERS
+            .iter()
+            .zip(&self.counts)
+            .any(|(Counter(trouble, ..), count)| count.is_some() && is_loss(*trouble))
     }
 
     /// Returns the counters that have reached their maximum and no longer count.
@@ -376,6 +417,6 @@ mod tests {
     fn the_counters_of_many_ports_fit_into_a_note() {
         let full =
             PortErrors { state: Some(4), counts: vec![Some(1 << 40); COUNTERS.len()], unreadable: Some(5) };
-        assert!(serde_json::to_string(&full).unwrap().len() < 400);
+        assert!(serde_json::to_string(&full).unwrap().len() < 500);
     }
 }

@@ -31,6 +31,14 @@ pub(crate) struct PortLook {
     /// Whether its device was recognized by its GUID under that name, and not by its PCI function.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_found_by_guid: bool,
+    /// What the kernel knows the port's directory by, as far as that was looked up: a device that goes and comes back
+    /// has another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<(u64, u64)>,
+    /// Whether only that was read which shows that the port rests: its errors, its rate and its GID are those of an
+    /// earlier look.
+    #[serde(skip)]
+    pub is_partial: bool,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -44,8 +52,15 @@ impl PortLook {
         PortLook {
             traffic: self.traffic.with_known(before.traffic),
             errors: self.errors.with_known(&before.errors),
+            is_partial: false,
             ..self
         }
+    }
+
+    /// Returns whether its device went away and came back since the last look, under the same name.
+    pub(crate) fn is_replaced_since(&self, last: &PortLook) -> bool {
+        let is_other = self.directory.zip(last.directory).is_some_and(|(now, last)| now != last);
+        is_other && self.renamed == last.renamed
     }
 
     /// Returns whether its device has another name than this one, under which it was last there.
@@ -61,8 +76,8 @@ pub(crate) struct UsedGid {
     pub gid: Ipv6Addr,
     /// RoCE v1 and v2 have the same GID of an address, at two indexes that may swap.
     pub kind: GidType,
-    /// Whether NCCL searches the table for it at each new connection.
-    pub is_searched: bool,
+    /// Whether NCCL searches the table for it at each new connection; `None` if its release is not known.
+    pub is_searched: Option<bool>,
 }
 
 /// Where a GID of the job is now.
@@ -101,7 +116,19 @@ pub(crate) fn read(
         before.is_some_and(|before| before.rate.as_ref() == Some(rate)) || errors.has_state(of.state())
     };
     let rate = of.rate().filter(is_sure);
-    PortLook { traffic, errors, rate, gid, renamed: None, is_found_by_guid: false }
+    PortLook { traffic, errors, rate, gid, ..PortLook::default() }
+}
+
+/// Looks at a port for the first time, with what shows later whether its device is still the same.
+pub(crate) fn first(
+    reader: &Reader,
+    counters: &Counters,
+    hca: &str,
+    port: u32,
+    gid: Option<&UsedGid>,
+) -> PortLook {
+    let directory = id(&reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}")));
+    PortLook { directory, ..read(reader, counters, hca, port, gid, None) }
 }
 
 /// A port to look at again.
@@ -134,6 +161,8 @@ struct LookedAt {
     id: Option<(u64, u64)>,
     name: DeviceName,
     last: Option<PortLook>,
+    /// Whether the last look has read less than all of it.
+    is_partial: bool,
     /// The files that show whether it rests, and all others; `None` if files alone do not show that.
     files: Option<[Vec<usize>; 2]>,
     /// How often these files were looked for.
@@ -162,7 +191,7 @@ impl Looker {
 
     /// Looks at these ports now.
     pub(crate) fn look<'p>(&mut self, ports: impl Iterator<Item = KnownPort<'p>>) -> Vec<PortLook> {
-        if self.looks == LOOKS {
+        if self.looks >= LOOKS {
             *self = Looker::new(&self.root);
         }
         let is_whole = self.looks.is_multiple_of(WHOLE);
@@ -171,13 +200,24 @@ impl Looker {
         let mut next = Vec::with_capacity(looked_at.len());
         for known in ports {
             let mut port = looked_at.next().unwrap_or_else(LookedAt::new);
-            if !(port.last.is_some() && self.is_unchanged(&port, is_whole)) {
+            if port.last.is_some() && self.is_unchanged(&port, is_whole) {
+                port.is_partial = !is_whole;
+            } else {
                 self.read(&mut port, known, is_whole);
             }
             next.push(port);
         }
         self.ports = next;
-        self.ports.iter().map(|port| port.last.clone().unwrap_or_default()).collect()
+        let shown = |port: &LookedAt| PortLook {
+            is_partial: port.is_partial,
+            ..port.last.clone().unwrap_or_default()
+        };
+        self.ports.iter().map(shown).collect()
+    }
+
+    /// Makes the next look show all of every port, whether it rests or not.
+    pub(crate) fn look_at_all(&mut self) {
+        self.looks = self.looks.next_multiple_of(WHOLE);
     }
 
     /// Returns whether the files of a port contain what they did at the last look. Its directory is looked up only with
@@ -197,15 +237,24 @@ impl Looker {
             DeviceName::Kept => (known.hca, None, false),
             DeviceName::Changed { name, by_guid } => (name.as_str(), Some(name.clone()), *by_guid),
             // Another device is not the job's.
-            DeviceName::Taken => return port.last = Some(PortLook::default()),
+            DeviceName::Taken => {
+                (port.last, port.is_partial) = (Some(PortLook::default()), false);
+                return;
+            }
         };
         let counters = Counters::with(&self.reader, std::mem::take(&mut self.statistics));
+        port.is_partial = false;
         let look = match port.last.take() {
-            Some(last) if is_known && !is_whole && rests(&counters, hca, known.port, &last) => last,
+            Some(last) if is_known && !is_whole && rests(&counters, hca, known.port, &last) => {
+                port.is_partial = true;
+                last
+            }
             last => {
                 let KnownPort { port: number, gid, before, .. } = known;
                 let look = || read(&self.reader, &counters, hca, number, gid, Some(before));
                 let look = PortLook { renamed, is_found_by_guid, ..look() };
+                let directory = port.id.filter(|_| !look.errors.is_gone());
+                let look = PortLook { directory, ..look };
                 // What the kernel reports otherwise is in no file.
                 let is_in_files = look.traffic.is_amount_known()
                     && look.errors.state().is_some()
@@ -242,6 +291,7 @@ impl Looker {
         // Everything is below no path at all.
         if !port.folder.as_os_str().is_empty() {
             self.reader.forget_below(&port.folder);
+            self.statistics = OnceCell::new();
         }
         port.name = name;
         let name = match &port.name {
@@ -251,7 +301,6 @@ impl Looker {
         port.folder = self.reader.path(format!("/sys/class/infiniband/{name}/ports/{}", known.port));
         port.id = id(&port.folder);
         self.reader.forget_below(&port.folder);
-        self.statistics = OnceCell::new();
         false
     }
 }
@@ -263,6 +312,7 @@ impl LookedAt {
             id: None,
             name: DeviceName::Kept,
             last: None,
+            is_partial: false,
             files: None,
             tries: 0,
         }

@@ -1,6 +1,7 @@
 //! RDMA devices: `/sys/class/infiniband`, `/sys/class/infiniband_verbs` and
 //! `/dev/infiniband`.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -235,10 +236,17 @@ impl Looked {
 pub fn read(reader: &Reader, looked: &Looked) -> Vec<Hca> {
     let names = reader.names(CLASS);
     let uverbs = uverbs_by_hca(reader);
-    names.into_iter().map(|name| hca(reader, looked, name, &uverbs)).collect()
+    let size_before = Cell::default();
+    names.into_iter().map(|name| hca(reader, looked, name, &uverbs, &size_before)).collect()
 }
 
-fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String, String>) -> Hca {
+fn hca(
+    reader: &Reader,
+    looked: &Looked,
+    name: String,
+    uverbs: &BTreeMap<String, String>,
+    size_before: &Cell<u32>,
+) -> Hca {
     let folder = format!("{CLASS}/{name}");
     let (own, device) = (reader.folder(&folder), reader.folder(format!("{folder}/device")));
     let text = |file: &str| own.text(file).filter(|text| !text.is_empty());
@@ -259,14 +267,14 @@ fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String,
         of_device: of_device.map(Vec::as_slice).unwrap_or_default(),
         is_usable,
         at_least: looked.at_least,
+        size_before,
     };
     Hca {
-        driver: reader.link_name(format!("{folder}/device/driver")),
+        driver: device.link_name("driver"),
         pci_id: pci_address.as_ref().and_then(|_| pci::id(&device)),
-        has_physical_function: pci_address.is_some()
-            && reader.link_name(format!("{folder}/device/physfn")).is_some(),
+        has_physical_function: pci_address.is_some() && device.link_name("physfn").is_some(),
         pci_address,
-        pci_path: reader.resolved(format!("{folder}/device")),
+        pci_path: device.resolved(),
         pci_link: pci::read(&device),
         numa_node: device.number("numa_node"),
         node_type: text("node_type").unwrap_or_default().into(),

@@ -1,6 +1,7 @@
 //! The counters of a port by RDMA netlink, as rdma-statistic(8) shows them. The kernel reports them to any
 //! user in any network namespace that sees the device, even if /sys has none of them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
@@ -44,6 +45,8 @@ pub(crate) struct Statistics {
     socket: OwnedFd,
     /// The kernel's index of each device, by the device's name.
     indices: BTreeMap<String, u32>,
+    /// The number of the last question: an answer that was left unread is no answer to the next one.
+    asked: Cell<u32>,
 }
 
 impl Statistics {
@@ -51,13 +54,14 @@ impl Statistics {
     /// The socket's error, or the kernel's.
     pub(crate) fn open() -> Result<Statistics, Errno> {
         let socket = netlink::open(SockProtocol::NetlinkRDMA)?;
-        ask(&socket, GET, NLM_F_DUMP, &[])?;
+        const FIRST: u32 = 1;
+        ask(&socket, GET, NLM_F_DUMP, FIRST, &[])?;
         let mut indices = BTreeMap::new();
-        answers(&socket, |kind, payload| {
+        answers(&socket, FIRST, |kind, payload| {
             indices.extend((kind == GET).then(|| device_of(payload)).flatten());
             kind == GET
         })?;
-        Ok(Statistics { socket, indices })
+        Ok(Statistics { socket, indices, asked: Cell::new(FIRST) })
     }
 
     /// Returns the counters of a port, by the driver's names.
@@ -67,33 +71,38 @@ impl Statistics {
     /// for one without counters.
     pub(crate) fn of(&self, hca: &str, port: u32) -> Result<BTreeMap<String, u64>, Errno> {
         let index = *self.indices.get(hca).ok_or(Errno::ENODEV)?;
-        ask(&self.socket, STAT_GET, 0, &[(DEV_INDEX, index), (PORT_INDEX, port)])?;
+        let number = self.asked.get().wrapping_add(1);
+        self.asked.set(number);
+        ask(&self.socket, STAT_GET, 0, number, &[(DEV_INDEX, index), (PORT_INDEX, port)])?;
         let mut found = None;
-        answers(&self.socket, |kind, payload| {
-            found = (kind == STAT_GET).then(|| counters_of(payload));
-            false
+        answers(&self.socket, number, |kind, payload| {
+            let is_it = kind == STAT_GET && is_about(payload, index, port);
+            found = is_it.then(|| counters_of(payload));
+            kind == STAT_GET && !is_it
         })?;
         found.ok_or(Errno::EBADMSG)
     }
 }
 
-fn ask(fd: &OwnedFd, command: u16, flags: u16, attributes: &[(u16, u32)]) -> Result<(), Errno> {
+fn ask(fd: &OwnedFd, command: u16, flags: u16, number: u32, attributes: &[(u16, u32)]) -> Result<(), Errno> {
     let mut bytes = Vec::new();
     for (kind, value) in attributes {
         bytes.extend(NUMBER.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(value.to_ne_bytes());
     }
-    netlink::ask(fd, command, flags, 0, &bytes)
+    netlink::ask(fd, command, flags, number, &bytes)
 }
 
-/// Passes each message of the answer to `take`, which says whether more of them are to come.
-fn answers(fd: &OwnedFd, mut take: impl FnMut(u16, &[u8]) -> bool) -> Result<(), Errno> {
+/// Passes each message of the answer to the question with this number to `take`, which says whether more of them are to
+/// come.
+fn answers(fd: &OwnedFd, number: u32, mut take: impl FnMut(u16, &[u8]) -> bool) -> Result<(), Errno> {
     let mut buffer = vec![0; BUFFER];
     for _ in 0..MOST {
         let mut rest = netlink::receive(fd, &mut buffer)?;
         while let Ok(packet) = NetlinkBuffer::new_checked(rest) {
             match packet.message_type() {
+                _ if packet.sequence_number() != number => {}
                 DONE => return Ok(()),
                 ERROR => {
                     let code = packet.payload().get(..4).and_then(|bytes| bytes.try_into().ok());
@@ -110,6 +119,16 @@ fn answers(fd: &OwnedFd, mut take: impl FnMut(u16, &[u8]) -> bool) -> Result<(),
         }
     }
     Err(Errno::EBADMSG)
+}
+
+/// Returns whether this message is about this port of this device.
+fn is_about(payload: &[u8], index: u32, port: u32) -> bool {
+    let number = |kind: u16| {
+        let mut all = NlasIterator::new(payload).filter_map(Result::ok);
+        let found = all.find(|attribute| attribute.kind() & !FLAGS == kind)?;
+        Some(u32::from_ne_bytes(found.value().get(..4)?.try_into().ok()?))
+    };
+    number(DEV_INDEX) == Some(index) && number(PORT_INDEX) == Some(port)
 }
 
 /// Returns the name and the index of the device that this message is about.
@@ -150,6 +169,7 @@ fn counters_of(payload: &[u8]) -> BTreeMap<String, u64> {
 pub(crate) fn fuzz(data: &[u8]) {
     device_of(data);
     counters_of(data);
+    is_about(data, 0, 1);
 }
 
 #[cfg(test)]
@@ -181,6 +201,17 @@ mod tests {
         for length in 0..payload.len() {
             let _ = counters_of(&payload[..length]);
         }
+    }
+
+    /// As left unread after a question that took too long.
+    #[test]
+    fn the_answer_about_another_port_is_not_taken() {
+        let answer = |index: u32, port: u32| {
+            [attribute(DEV_INDEX, &index.to_ne_bytes()), attribute(PORT_INDEX, &port.to_ne_bytes())].concat()
+        };
+        assert!(is_about(&answer(7, 1), 7, 1));
+        assert!(!is_about(&answer(6, 1), 7, 1) && !is_about(&answer(7, 2), 7, 1));
+        assert!(!is_about(&answer(7, 1)[..8], 7, 1) && !is_about(&[], 0, 0));
     }
 
     #[test]

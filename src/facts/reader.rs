@@ -245,6 +245,10 @@ impl Reader {
         access(&self.path(path), AccessFlags::F_OK).is_ok()
     }
 
+    pub fn is_directory(&self, path: impl AsRef<Path>) -> bool {
+        fs::metadata(self.path(path)).is_ok_and(|status| status.is_dir())
+    }
+
     /// Returns whether this process may open a file for reading. Does not open it.
     ///
     /// # Errors
@@ -262,11 +266,16 @@ impl Reader {
     /// Returns the path with all links resolved, below the root; `None` if the links cannot be resolved.
     pub fn resolved(&self, path: impl AsRef<Path>) -> Option<String> {
         let path = self.path(path);
-        if self.is_of_this_machine()
-            && let Some(resolved) = resolved_by_kernel(&path)
-        {
-            return Some(resolved);
-        }
+        let by_kernel = || {
+            let file = nix::fcntl::open(&path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
+            path_by_kernel(&file)
+        };
+        let found = if self.is_of_this_machine() { by_kernel() } else { None };
+        found.or_else(|| self.canonical(&path))
+    }
+
+    /// Returns a path that includes the root with all links resolved, below the root.
+    pub(super) fn canonical(&self, path: &Path) -> Option<String> {
         let path = fs::canonicalize(path).ok()?;
         let below = path.strip_prefix(fs::canonicalize(&self.root).ok()?).ok()?;
         Some(format!("/{}", below.to_str()?))
@@ -279,10 +288,9 @@ impl Reader {
     }
 }
 
-/// Returns the path with all links resolved by the kernel, which takes three system calls instead of one for
-/// each part; `None` if the path does not exist, or /proc does not show it.
-fn resolved_by_kernel(path: &Path) -> Option<String> {
-    let file = nix::fcntl::open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
+/// Returns the path of an open file with all links resolved by the kernel, which takes fewer system calls than one for
+/// each part; `None` if the file has been removed, or /proc does not show it.
+pub(super) fn path_by_kernel(file: &impl AsRawFd) -> Option<String> {
     let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     // The kernel marks a path that is outside the root directory, or that has been removed.
     let resolved = link.to_str()?;

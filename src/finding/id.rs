@@ -66,7 +66,7 @@ ids! {
     /// `NCCL_IB_DISABLE` turns verbs off although there are usable HCAs.
     IbDisabled = "ib-disabled", "Remove `NCCL_IB_DISABLE`, unless you want the job to run on TCP.";
     /// The profile is for hosts without verbs, but this container has usable HCAs, which NCCL will
-    /// not use.
+    /// not use; or you have named a profile for HCAs of another driver.
     UnexpectedHcas = "unexpected-hcas", "Choose the profile of these NICs, or `auto`.";
     /// The ports that `NCCL_IB_HCA` takes are in different InfiniBand subnets, which cannot
     /// reach each other without a router. One of them may be for storage.
@@ -193,20 +193,30 @@ ids! {
     CudaTooOld = "cuda-too-old", "Use an image with a later CUDA.";
     /// The platform has RDMA only for other numbers of GPUs than this container has.
     CardCount = "card-count", "Request one of the numbers of GPUs that the finding names.";
-    /// The number of usable RDMA NICs is not the one that the platform publishes for the instance type.
+    /// The number of usable RDMA NICs is not the one that the platform publishes for the instance type, or that the
+    /// Pod's resource claims hold.
     NicCount = "nic-count", "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.";
     /// The Pod has been given HCAs that the job leaves idle, because HCAs of another link layer have more
     /// bandwidth. A privileged container sees those, too, and another Pod may hold them.
     GivenHcasIdle = "given-hcas-idle", "If the HCAs in use are not rails of this Pod, name its own HCAs in `NCCL_IB_HCA`.";
+    /// The Pod's resource claims hold one HCA for several GPUs, and the job leaves the others of the machine alone.
+    /// That HCA may be for storage.
+    OneHcaClaimed = "one-hca-claimed", "If the HCA is for storage, claim the rails, too, or name them in `NCCL_IB_HCA`.";
     /// Kubernetes has given this container devices that do not exist here (`PCIDEVICE_*`,
     /// `SRIOVNETWORK_VF_DEVICE_*`, or resource claims).
-    GivenDeviceMissing = "given-device-missing", "Check the device on the node (`lspci`), and that its driver is loaded; then create the Pod again.";
+    GivenDeviceMissing = "given-device-missing", "Check the device on the node (`lspci`), and that its driver is loaded; then create the Pod again. If each Pod has a virtual machine (Kata), the addresses are those of the node, and no action is needed.";
     /// A script of the platform sets NCCL's variables on this machine, and it has not run: neither its
     /// variables nor the command line show it. Or only a part of its variables is set.
     ScriptNotSourced = "script-not-sourced", "Source the script before the command, or start rdma-init from a shell that has sourced it. If the command itself does that, no action is needed.";
     /// The profile takes a value from a variable of the platform, and that value cannot be right: it is out
     /// of range, or not a number.
     PlatformValue = "platform-value", "Correct the platform's variable that the finding names, or set NCCL's variable yourself.";
+    /// The key `instance-type` names a type for which the profile publishes no number of NICs, so their
+    /// number is not compared with that of the type.
+    UnknownInstanceType = "unknown-instance-type", "Write the type as the profile has it (`rdma-init profiles NAME`), or remove the key.";
+    /// A part of your own profile has no effect: a value for a variable that its key `hands-off` names,
+    /// too, or a companion that rdma-init does not know.
+    IdleInProfile = "idle-in-profile", "Remove that part from the profile.";
     /// Several profiles fit this host and have the same priority, so their names decide.
     EqualProfiles = "equal-profiles", "Give the right profile a higher `priority`, or name it with the key `profile`.";
     /// A value that you set differs from the published one, or the platform leaves the variable
@@ -281,9 +291,10 @@ ids! {
     /// PID 1 is a shell that does not forward signals, so the command does not notice when the
     /// container is stopped.
     ShellIsPid1 = "shell-is-pid-1", "Write `exec` before rdma-init in the shell's command, or start it without a shell, with an `ENTRYPOINT` in JSON form.";
-    /// The command has ended, RDMA was planned, but nothing moved over the HCAs: the job ran on
-    /// sockets, or on this node alone.
-    NoTraffic = "no-traffic", "Start the job with `NCCL_DEBUG=INFO` and look for NET/IB or NET/Socket. `rdma-init self-test` tests the fabric.";
+    /// RDMA was planned, but nothing has moved over the HCAs, in the first minutes of the command or until its end: the
+    /// job ran on sockets, or on this node alone. Or, while the command runs, nothing moves any more: the job may have
+    /// stalled.
+    NoTraffic = "no-traffic", "In a stall, ask NCCL which rank is behind: `rdma-init status --ras`. Otherwise, start the job with `NCCL_DEBUG=INFO` and look for NET/IB or NET/Socket. `rdma-init self-test` tests the fabric.";
     /// Nothing moves over the HCAs while the command runs, and NCCL's RAS names the ranks that are dead, missing,
     /// failed or behind, or says that there are none.
     StoppedRanks = "stopped-ranks", "Look in the logs of these ranks first. `rdma-init status --ras` asks RAS again.";
@@ -293,8 +304,9 @@ ids! {
     /// Nothing moved over a few of the rails, while gigabytes moved over each of the others; or, while the
     /// command runs, a rail moves far less than the others, after it had moved as much.
     IdleRail = "idle-rail", "Start the job with `NCCL_DEBUG=INFO` and look for the HCA in the lines with NET/IB; `rdma-init preflight` tests each rail between the nodes. If the job did not use all GPUs, this is not a fault.";
-    /// The link of a port of the job went down while the command ran, or the port is no longer active.
-    LinkDown = "link-down", "Check the cable, the transceiver and the switch's port. The kernel's log (`dmesg` on the host) has the times.";
+    /// The link of a port of the job went down while the command ran, or the port is no longer active. Or its device is
+    /// gone, was gone, has another name now, or cannot be read.
+    LinkDown = "link-down", "For a link, check the cable, the transceiver and the switch's port. For a device, look for its driver, its firmware and the PCI bus in the kernel's log (`dmesg` on the host), which also has the times.";
     /// The link of a port has become slower while the command ran: it has fewer lanes, or a lower speed.
     SlowLink = "slow-link", "Check the cable, the transceiver and the switch's port: lanes may have failed.";
     /// Queue pairs failed while the command ran, because the peer did not answer or was not ready.
@@ -303,8 +315,8 @@ ids! {
     EndedQueuePairs = "ended-queue-pairs", "Look in the other nodes' logs for a process that failed first. If none did, check the links between the nodes: `link-down` and `link-errors` of other nodes, and the switches.";
     /// The link of a port had errors while the command ran, more often than a good cable has.
     LinkErrors = "link-errors", "Check the cable, the transceiver and the switch's port.";
-    /// Packets were sent again while the command ran, at a rate that costs throughput: no acknowledgement came in
-    /// time, or the peer was not ready.
+    /// Packets were lost or sent again while the command ran, at a rate that costs throughput: no acknowledgement came
+    /// in time, the peer missed a packet or was not ready, or packets arrived out of order.
     LostPackets = "lost-packets", "Compare the port with the others (`rdma-init stat --format prometheus`), and check the network for loss: on RoCE, the lossless class (`NCCL_IB_TC`) and the switches' buffers.";
 
     // Where the job meets.

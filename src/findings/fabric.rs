@@ -4,13 +4,14 @@ use std::path::Path;
 
 use crate::fabric::{Candidate, SkipReason, Verdict};
 use crate::facts::Facts;
+use crate::facts::rdma::Hca;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::mnnvl::{Mnnvl, mnnvl};
 use crate::libraries::nccl::predict::{Bootstrap, Transport};
 use crate::libraries::nccl::version::NEWEST;
 use crate::plan::rule::NoRdmaReason;
-use crate::plan::{Context, Fabric, Forecast, Plan, over_tcp};
+use crate::plan::{Context, Fabric, Forecast, Plan, evidence, over_tcp};
 use crate::profiles::{self, Profile};
 use crate::text::{condensed, counted};
 
@@ -26,8 +27,9 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
         });
         !ports.is_empty() && reasons.all(is)
     };
-    if let NoRdmaReason::OtherNamespace(node) = why {
-        return if asks_for_tcp(context) { Vec::new() } else { vec![elsewhere(node)] };
+    // `namespace` reports it.
+    if matches!(why, NoRdmaReason::OtherNamespace(_)) {
+        return Vec::new();
     }
     let turned_off =
         ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(SkipReason::TurnedOff { .. })));
@@ -88,8 +90,14 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
     }
     let is_forced = |setting: &&UserSetting| setting.value.eq_ignore_ascii_case("IB");
     let forced = context.user.get("NCCL_NET").filter(is_forced);
+    // A profile for other HCAs leaves those of this host to NCCL's own transport.
+    let is_of_others =
+        |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::NotOfPlugin { .. }));
     let consequence = match forced {
         Some(_) => format!("{library} will fail, because NCCL_NET=IB allows no other network"),
+        None if ports.iter().any(is_of_others) => {
+            format!("{library}'s own transport decides by itself about the HCAs here")
+        }
         None => "the job will run on TCP".to_owned(),
     };
     let finding = match choice {
@@ -117,19 +125,9 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
 }
 
 /// Returns whether the user keeps NCCL from all RDMA devices.
-fn asks_for_tcp(context: &Context) -> bool {
+pub(super) fn asks_for_tcp(context: &Context) -> bool {
     let is_socket = |setting: &UserSetting| setting.value.eq_ignore_ascii_case("Socket");
     context.user.ib_disabled().is_some() || context.user.get("NCCL_NET").is_some_and(is_socket)
-}
-
-/// Reports a device that the container was given but cannot use.
-fn elsewhere(node: &str) -> Finding {
-    let message = format!(
-        "/dev/infiniband/{node} exists, but its RDMA device is in another network namespace (`rdma system` of the node: netns exclusive): no library can open the device, and the job will run on TCP."
-    );
-    Finding::error(Id::RdmaNamespace, message).with_fix(
-        "Move the RDMA device into the container along with its interface. Kubernetes: add the RDMA CNI plugin (rdma) to the network's chain, or use a DRA driver such as DRANET. Docker: `rdma dev set NAME netns PID` on the node. Or let all containers see it: `rdma system set netns shared` on the node, before it has containers.",
-    )
 }
 
 /// Reports a job with several nodes and GPUs that uses TCP, although the user has not asked for that.
@@ -197,6 +195,32 @@ fn uses_nvlink(facts: &Facts, plan: &Plan) -> bool {
     let version = plan.nccl.unwrap_or(NEWEST);
     facts.imex.usable().next().is_some()
         && matches!(mnnvl(|name| plan.value(name), version), Mnnvl::Wanted(_))
+}
+
+/// Reports a profile that the user has named, although it is for HCAs of another kind.
+pub(super) fn of_others(facts: &Facts, plan: &Plan, profile: &Profile) -> Option<Finding> {
+    plan.profile.as_ref().filter(|choice| choice.is_named())?;
+    let is_of_others = |hca: &Hca| evidence::is_for_others(profile, hca);
+    if facts.rdma.is_empty() || !facts.rdma.iter().all(is_of_others) {
+        return None;
+    }
+    let wanted = profile.evidence.iter().filter_map(|condition| condition.hca.as_ref());
+    let mut wanted: Vec<String> = wanted.map(evidence::of_hca).collect();
+    wanted.dedup();
+    let message = format!(
+        "You have named profile {}, and no HCA here is one of its own ({}).",
+        profile.name,
+        wanted.join("; ")
+    );
+    let ports = facts
+        .rdma
+        .iter()
+        .flat_map(|hca| hca.ports.iter().map(|port| format!("{}:{}", hca.name, port.number)));
+    Some(
+        Finding::warning(Id::UnexpectedHcas, message)
+            .about_ports(ports)
+            .with_fix("Choose the profile for these HCAs, or let rdma-init choose one (profile = \"auto\")."),
+    )
 }
 
 fn unexpected_hcas(plan: &Plan, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {

@@ -2,9 +2,12 @@
 //! function that derives findings from the decision. Pure; the plan does not depend on this module.
 //!
 //! * The fabric and its rails: [`fabric`], [`hcas`], [`ports`], [`down`], [`counts`], [`gid`],
-//!   [`gid_changed`], [`nvswitch`], [`slots`], [`pkey`], [`traffic_class`], [`address`], [`mtu`], [`routes`].
+//!   [`gid_changed`], [`namespace`], [`nvswitch`], [`slots`], [`pkey`], [`traffic_class`], [`address`], [`mtu`],
+//!   [`routes`].
 //! * The job's other network: [`interface`], [`wireless`], [`master`].
-//! * What the platform publishes: [`platform`], [`script`], [`profile_names`]; what its device plugins have given: [`given`].
+//! * What the platform publishes: [`platform`], [`script`], [`profile_names`], [`idle_in_profile`],
+//!   [`instance_type`]; what its device plugins have given:
+//!   [`given`].
 //! * How NCCL interprets the user's values: [`values`]; how other libraries interpret theirs: [`libraries`].
 //! * The links between GPUs, HCAs, and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
 //!   [`nvlink`].
@@ -30,7 +33,9 @@ mod given;
 mod gpu_direct;
 mod hang;
 mod hcas;
+mod idle_in_profile;
 mod image;
+mod instance_type;
 mod interface;
 mod kernel_abi;
 mod libraries;
@@ -38,6 +43,7 @@ mod master;
 pub(crate) mod memlock;
 mod mismatch;
 pub(crate) mod mtu;
+mod namespace;
 pub(crate) mod nccl_conf;
 mod nics;
 mod nvlink;
@@ -81,6 +87,7 @@ pub fn add(decided: Decided) -> Plan {
     let is_told = findings.iter().any(|finding| finding.id == Id::NoRdma);
     let of_fabric = fabric::findings(&context, plan, ports).into_iter();
     findings.extend(of_fabric.filter(|finding| !is_told || finding.id != Id::NoRdma));
+    findings.extend(namespace::finding(&context));
     let of_nvswitches = nvswitch::of_nvswitches(facts, ports);
     findings.extend(nvswitch::findings(&context, ports));
     findings.extend(ports::findings(plan.library, ports, &of_nvswitches));
@@ -95,7 +102,10 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(platform::findings(&context, ports, &plan.fabric));
     findings.extend(given::findings(facts, ports));
     findings.extend(platform::equal_profiles(plan));
+    findings.extend(fabric::of_others(facts, plan, profile));
     findings.extend(profile_names::findings(plan.library, profile));
+    findings.extend(idle_in_profile::findings(profile));
+    findings.extend(instance_type::finding(&context));
     findings.extend(script::finding(&context));
     findings.extend(platform::overridden(&context));
     findings.extend(values::findings(facts, user, plan, profile));

@@ -1,13 +1,13 @@
 //! The platform's requirements for RDMA, compared with this host.
 
-use crate::fabric::{Candidate, interface};
+use crate::fabric::{Candidate, SkipReason, Verdict, claims, interface};
 use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::nccl::version::Version;
-use crate::plan::{Context, Fabric, Plan};
+use crate::plan::{Context, Fabric, Plan, named_for_plugin};
 use crate::profiles::{self, GpuRow, Profile, WrongConstant};
 use crate::text::{condensed, counted, shortened, visible};
 
@@ -18,7 +18,14 @@ pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) 
     match &profile.fabric {
         Some(profiles::Fabric::PluginOverInterfaces(_)) => {
             // If the plugin has no interface at all, `no-usable-hca` reports it.
-            findings.extend(interfaces_of_plugin(facts, profile).filter(|_| fabric.is_there()));
+            let wanted = &profile.constraints.interfaces_up;
+            let has_one = facts.net.interfaces.iter().any(|interface| wanted.contains(&interface.name));
+            let wanted = match named_for_plugin(context.user, profile) {
+                Some(value) => exact_names(facts, value),
+                None if has_one => wanted.clone(),
+                None => Vec::new(),
+            };
+            findings.extend(interfaces_of_plugin(facts, profile, &wanted).filter(|_| fabric.is_there()));
         }
         of_profile => {
             for name in &profile.constraints.interfaces_up {
@@ -115,9 +122,19 @@ fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding>
     })
 }
 
+/// Returns the interfaces that a list names, unless one of its entries stands for several (`^eth0`, or a prefix).
+fn exact_names(facts: &Facts, list: &str) -> Vec<String> {
+    let here = || facts.net.interfaces.iter().map(|interface| &interface.name);
+    let is_prefix = |name: &String| {
+        here().all(|of_host| of_host != name) && here().any(|of_host| of_host.starts_with(name.as_str()))
+    };
+    let names = list.strip_prefix('=').unwrap_or(list).split(',').map(|name| name.trim().to_owned());
+    let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+    if list.starts_with('^') || names.iter().any(is_prefix) { Vec::new() } else { names }
+}
+
 /// Reports the interfaces that a net plugin needs and cannot use, in one finding.
-fn interfaces_of_plugin(facts: &Facts, profile: &Profile) -> Option<Finding> {
-    let wanted = &profile.constraints.interfaces_up;
+fn interfaces_of_plugin(facts: &Facts, profile: &Profile, wanted: &[String]) -> Option<Finding> {
     let unusable = wanted.iter().filter_map(|name| Some((name.as_str(), interface::obstacle(facts, name)?)));
     let (names, obstacles): (Vec<&str>, Vec<_>) = unusable.unzip();
     if names.is_empty() {
@@ -145,12 +162,15 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
     let nics = &profile.constraints.nics;
     let names = used_nics(ports);
     let count = u32::try_from(names.len()).ok().filter(|count| *count > 0 && !are_some_of_others(ports))?;
-    let of_claims = facts.dra.iter().find_map(ClaimedDevice::instance_type);
-    let known = options.instance_type.as_deref().or(of_claims).or(facts.dmi.product.as_deref());
+    let of_claim = facts.dra.iter().find_map(ClaimedDevice::instance_type);
+    let known = options.instance_type.as_deref().or(of_claim).or(facts.dmi.product.as_deref());
     let product = known.unwrap_or_default();
     let are = if count == 1 { "is" } else { "are" };
+    let published = nics.get(product).copied();
+    let of_claims = claimed(facts, ports, published);
     let message = match nics.get(product) {
         Some(published) if *published == count => return None,
+        Some(_) if of_claims.is_some() => return of_claims?.finding(ports),
         Some(published) => format!(
             "{product} has {}, but {count} {are} usable here.",
             counted(*published as usize, "RDMA NIC")
@@ -161,6 +181,7 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
         {
             return None;
         }
+        None if of_claims.is_some() => return of_claims?.finding(ports),
         None => format!(
             "{} {are} usable here, but no instance type of profile {} has {count}.",
             counted(names.len(), "RDMA NIC"),
@@ -180,6 +201,37 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
 /// Returns whether the Pod holds only some of the machine's NICs, so that the machine's number says nothing.
 fn are_some_of_others(ports: &[Candidate]) -> bool {
     ports.iter().any(Candidate::is_of_others)
+}
+
+/// The NICs that the Pod's claims hold: fewer than the machine has.
+struct ClaimedNics {
+    held: usize,
+    used: usize,
+}
+
+/// Returns the NICs of the Pod's claims if these, and not the machine, decide how many the job can have. `published` is
+/// the machine's number, if the platform publishes it.
+fn claimed(facts: &Facts, ports: &[Candidate], published: Option<u32>) -> Option<ClaimedNics> {
+    let held = claims::nics(facts, ports)?;
+    let are_some = published.is_none_or(|published| held < published as usize);
+    are_some.then(|| ClaimedNics { held, used: used_nics(ports).len() })
+}
+
+impl ClaimedNics {
+    fn finding(&self, ports: &[Candidate]) -> Option<Finding> {
+        let are = if self.used == 1 { "is" } else { "are" };
+        let message = format!(
+            "The Pod's resource claims hold {}, but {} {are} usable here.",
+            counted(self.held, "RDMA NIC"),
+            self.used
+        );
+        let used = ports.iter().filter(|port| port.is_used()).map(Candidate::name);
+        (self.used < self.held).then(|| {
+            Finding::warning(Id::NicCount, message)
+                .about_ports(used)
+                .with_fix("Check that the container has all RDMA devices of its claims, and that their ports are ACTIVE.")
+        })
+    }
 }
 
 /// The fix if more NICs are usable than the platform publishes.
@@ -204,9 +256,17 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
     if facts.gpu.count != Some(row.count) || names.is_empty() || are_some_of_others(ports) {
         return None;
     }
+    // Who names the HCAs has counted them.
+    if ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(SkipReason::NotNamed { .. }))) {
+        return None;
+    }
     let used = || ports.iter().filter(|port| port.is_used());
     let gpus = format!("{} {}", row.count, facts.gpu.models.first().map_or("GPUs", String::as_str));
-    if u32::try_from(names.len()) != Ok(row.nics) {
+    let of_claims = claimed(facts, ports, Some(row.nics));
+    if let Some(finding) = of_claims.as_ref().and_then(|claimed| claimed.finding(ports)) {
+        return Some(finding);
+    }
+    if of_claims.is_none() && u32::try_from(names.len()) != Ok(row.nics) {
         let message = format!(
             "A machine of profile {} with {gpus} has {}, but {} usable here.",
             profile.name,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::facts::port_errors::{PortErrors, Rise, Trouble};
 use crate::finding::{Finding, Id, Severity};
 use crate::findings::port_name::{names_of_port, port_id};
-use crate::text::{condensed, counted, duration, grouped};
+use crate::findings::ports::NOT_ACTIVATED;
+use crate::text::{coarse, condensed, counted, grouped};
 
 /// A port, and what its counters have counted in some time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(crate) struct PortRises {
     /// Whether the port was ACTIVE at the start but not at the end, and whether it is gone.
     pub is_lost: bool,
     pub is_gone: bool,
+    /// Whether its link is up, and the subnet manager has not activated the port.
+    pub waits_for_manager: bool,
     pub rises: Vec<Rise>,
 }
 
@@ -33,6 +36,7 @@ impl PortRises {
             is_one_of_several: false,
             is_lost,
             is_gone: now.is_gone(),
+            waits_for_manager: now.waits_for_manager().is_some(),
             rises,
         }
     }
@@ -64,7 +68,8 @@ fn threshold(trouble: Trouble) -> Threshold {
         Trouble::LinkRecovery => Threshold(5, MINUTE),
         Trouble::Symbol => Threshold(120, HOUR),
         Trouble::ReceiveError => Threshold(600, MINUTE),
-        Trouble::Timeout | Trouble::ReceiverNotReady => Threshold(60, MINUTE),
+        Trouble::Timeout | Trouble::ReceiverNotReady | Trouble::Missed => Threshold(60, MINUTE),
+        Trouble::OutOfOrder => Threshold(6000, MINUTE),
     }
 }
 
@@ -88,31 +93,43 @@ impl Threshold {
 
 /// Returns the findings, the worst first. Ports with the same trouble share a finding.
 pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
-    let lost = [false, true].into_iter().filter_map(|is_gone| {
-        let lost = ports.iter().filter(|port| port.is_lost && port.is_gone == is_gone);
+    let kinds_of_lost = [(false, FIX_OF_LINK), (false, NOT_ACTIVATED), (true, FIX_OF_GONE)];
+    let lost = kinds_of_lost.into_iter().filter_map(|kind| {
+        let of = |port: &PortRises| (port.is_gone, fix_of_lost(port.is_gone, port.waits_for_manager));
+        let lost = ports.iter().filter(|port| port.is_lost && of(port) == kind);
         let lost: Vec<&PortRises> = lost.collect();
-        (!lost.is_empty()).then(|| of_lost(&lost, is_gone))
+        (!lost.is_empty()).then(|| of_lost(&lost, kind.0, kind.1))
     });
     let kinds = [Id::LinkDown, Id::EndedQueuePairs, Id::LinkErrors, Id::LostPackets];
     lost.chain(kinds.into_iter().filter_map(|id| finding(id, ports, time))).collect()
 }
 
-fn of_lost(ports: &[&PortRises], are_gone: bool) -> Finding {
+/// Returns the fix for a port that is no longer active, or is gone.
+pub(crate) fn fix_of_lost(is_gone: bool, waits_for_manager: bool) -> &'static str {
+    match (is_gone, waits_for_manager) {
+        (true, _) => FIX_OF_GONE,
+        (false, true) => NOT_ACTIVATED,
+        (false, false) => FIX_OF_LINK,
+    }
+}
+
+fn of_lost(ports: &[&PortRises], are_gone: bool, fix: &str) -> Finding {
     let names: Vec<String> = ports.iter().map(|port| port.name()).collect();
     let (was, is) = if names.len() == 1 { ("was", "is") } else { ("were", "are") };
     let end = if are_gone { format!("{is} gone now") } else { format!("no longer {is}") };
     let message = format!("{} {was} ACTIVE at first, but {end}.", condensed(&names));
-    Finding::warning(Id::LinkDown, message).about_ports(ids(ports)).with_fix(FIX_OF_LINK)
+    Finding::warning(Id::LinkDown, message).about_ports(ids(ports)).with_fix(fix)
 }
 
 fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
     let told = ports.iter().filter_map(|port| {
         let rises =
             port.rises.iter().filter(|rise| id_of(rise.trouble) == id && is_worth_reporting(rise, time));
-        let texts: Vec<String> = rises.map(text).collect();
-        (!texts.is_empty()).then(|| (texts.join(", "), port))
+        let (texts, troubles): (Vec<String>, Vec<Trouble>) =
+            rises.map(|rise| (text(rise), rise.trouble)).unzip();
+        (!texts.is_empty()).then(|| ((texts.join(", "), port), troubles))
     });
-    let told: Vec<(String, &PortRises)> = told.collect();
+    let (told, troubles): (Vec<(String, &PortRises)>, Vec<Vec<Trouble>>) = told.unzip();
     if told.is_empty() {
         return None;
     }
@@ -131,28 +148,44 @@ fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
         Id::LinkDown => (Severity::Warning, "The link went down within"),
         Id::EndedQueuePairs => (Severity::Warning, "Queue pairs failed in"),
         Id::LinkErrors => (Severity::Warning, "The link had errors in"),
-        _ => (Severity::Info, "Packets were sent again in"),
+        _ => (Severity::Info, "Packets were lost or sent again in"),
     };
-    let message = format!("{what} {}: {parts}.", duration(time));
-    Some(Finding { severity, ..Finding::info(id, message) }.about_ports(ids(&about)).with_fix(fix_of(id)))
+    let message = format!("{what} {}: {parts}.", coarse(time));
+    let finding = Finding { severity, ..Finding::info(id, message) }.about_ports(ids(&about));
+    Some(finding.with_fix(fix_of(id, &troubles.concat())))
 }
 
-/// Returns the fix of the findings with this ID about what ports have counted.
-fn fix_of(id: Id) -> &'static str {
-    match id {
-        Id::LinkDown | Id::LinkErrors => FIX_OF_LINK,
+/// Returns the fix of a finding with this ID about what ports have counted.
+fn fix_of(id: Id, troubles: &[Trouble]) -> String {
+    // No link is at fault if the peer posts no buffers.
+    let is_receiver = |trouble: &Trouble| matches!(trouble, Trouble::NotReady | Trouble::ReceiverNotReady);
+    let of_receiver = troubles.iter().any(is_receiver).then_some(FIX_OF_RECEIVER);
+    let other = match id {
+        Id::LinkDown => FIX_OF_LINK,
+        Id::LinkErrors => FIX_OF_LINK_ERRORS,
         Id::EndedQueuePairs => FIX_OF_QUEUE_PAIRS,
         _ => FIX_OF_LOSS,
-    }
+    };
+    let other = (!troubles.iter().all(is_receiver)).then_some(other);
+    other.into_iter().chain(of_receiver).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns whether a finding has the fix of those with its ID that [`findings`] returns.
+/// Returns whether a finding has a fix of those with its ID that [`findings`] returns.
 pub(crate) fn has_its_fix(finding: &Finding) -> bool {
-    finding.fix.as_deref() == Some(fix_of(finding.id))
+    let all: &[&str] = match finding.id {
+        Id::LinkDown => &[FIX_OF_LINK, NOT_ACTIVATED, FIX_OF_GONE],
+        Id::LinkErrors => &[FIX_OF_LINK_ERRORS],
+        Id::EndedQueuePairs => &[FIX_OF_QUEUE_PAIRS, FIX_OF_RECEIVER],
+        _ => &[FIX_OF_LOSS, FIX_OF_RECEIVER],
+    };
+    finding.fix.as_ref().is_some_and(|fix| all.iter().any(|one| fix.starts_with(one)))
 }
 
 pub(crate) const FIX_OF_LINK: &str =
     "Check the cable, the transceiver and the switch's port; the kernel's log has the times.";
+pub(crate) const FIX_OF_GONE: &str = "Look in the kernel's log on the host for this device: its driver, its firmware or the PCI bus may have failed (AER, mlx5 health). lspci on the host shows whether it is still on the bus.";
+const FIX_OF_LINK_ERRORS: &str = "Check the cable, the transceiver and the switch's port.";
+const FIX_OF_RECEIVER: &str = "A peer that is not ready posts no receive buffers: look for a process on the other nodes that is stopped, slow, or short of CPU time. No link causes this.";
 const FIX_OF_QUEUE_PAIRS: &str = "Look in the other nodes' logs for a process that failed first. If none did, check the links between the nodes.";
 const FIX_OF_LOSS: &str =
     "Compare this port with the others (rdma-init stat --format prometheus), and check the network for loss.";
@@ -165,7 +198,9 @@ pub(crate) fn id_of(trouble: Trouble) -> Id {
         Trouble::LinkRecovery | Trouble::LinkIntegrity | Trouble::Symbol | Trouble::ReceiveError => {
             Id::LinkErrors
         }
-        Trouble::Timeout | Trouble::ReceiverNotReady => Id::LostPackets,
+        Trouble::Timeout | Trouble::ReceiverNotReady | Trouble::Missed | Trouble::OutOfOrder => {
+            Id::LostPackets
+        }
     }
 }
 
@@ -267,6 +302,39 @@ mod tests {
         );
     }
 
+    /// The fix is for what was counted, and for the state of the port.
+    #[test]
+    fn each_cause_has_its_own_fix() {
+        let fix = |port: PortRises| {
+            let found = findings(&[port], HOUR).remove(0);
+            assert!(has_its_fix(&found), "{found:?}");
+            found.fix.unwrap()
+        };
+        let ended = (Trouble::NoAnswer, "req_transport_retries_exceeded", 1);
+        let not_ready = (Trouble::NotReady, "req_rnr_retries_exceeded", 1);
+        assert_eq!(fix(port(0, &[ended])), FIX_OF_QUEUE_PAIRS);
+        assert_eq!(fix(port(0, &[not_ready])), FIX_OF_RECEIVER);
+        assert_eq!(fix(port(0, &[ended, not_ready])), format!("{FIX_OF_QUEUE_PAIRS} {FIX_OF_RECEIVER}"));
+        assert_eq!(fix(port(0, &[(Trouble::ReceiverNotReady, "rnr_nak_retry_err", 3600)])), FIX_OF_RECEIVER);
+        assert_eq!(fix(port(0, &[(Trouble::Missed, "packet_seq_err", 3600)])), FIX_OF_LOSS);
+        assert_eq!(
+            fix(port(0, &[(Trouble::LinkIntegrity, "local_link_integrity_errors", 1)])),
+            FIX_OF_LINK_ERRORS
+        );
+        let lost = PortRises { is_lost: true, ..port(0, &[]) };
+        assert_eq!(fix(lost.clone()), FIX_OF_LINK);
+        assert_eq!(fix(PortRises { waits_for_manager: true, ..lost.clone() }), NOT_ACTIVATED);
+        assert_eq!(fix(PortRises { is_gone: true, ..lost }), FIX_OF_GONE);
+    }
+
+    /// A network with several paths brings packets out of order that are not lost.
+    #[test]
+    fn what_the_receiver_counts_needs_more_than_what_the_sender_repeats() {
+        let of = |trouble, count| !said(&[port(0, &[(trouble, "x", count)])], 60).is_empty();
+        assert!(of(Trouble::Missed, 60) && !of(Trouble::Missed, 59));
+        assert!(of(Trouble::OutOfOrder, 6000) && !of(Trouble::OutOfOrder, 5999));
+    }
+
     #[test]
     fn the_worst_is_first_and_each_has_its_number() {
         let lost = PortRises { is_lost: true, ..port(7, &[]) };
@@ -294,7 +362,7 @@ mod tests {
                 (
                     Id::LostPackets,
                     Severity::Info,
-                    "Packets were sent again in 10m: mlx5_3: local_ack_timeout_err rose by 4211."
+                    "Packets were lost or sent again in 10m: mlx5_3: local_ack_timeout_err rose by 4211."
                 ),
             ]
             .map(|(id, severity, message)| (id, severity, message.to_owned()))

@@ -11,6 +11,9 @@ use crate::text::condensed;
 
 pub(super) const RAIL_IS_DOWN: &str = "Check the cable, the switch port and `rdma link` on the node. Until the port is up, nodes with all ports up have more rails than this one.";
 
+/// The fix for a port in the state INIT or ARMED.
+pub(crate) const NOT_ACTIVATED: &str = "The link is up, but the subnet manager has not activated the port: check the subnet manager (`sminfo`, `ibstat`).";
+
 /// Returns the findings about the ports; ports with the same trouble share one. `of_nvswitches` are the names
 /// of ports with a finding of their own.
 pub(super) fn findings(library: Flavor, ports: &[Candidate], of_nvswitches: &[String]) -> Vec<Finding> {
@@ -38,9 +41,7 @@ fn trouble(reason: &SkipReason) -> Option<Finding> {
             match state.as_str() {
                 // The module `down` handles these ports: the job may not need them.
                 "DOWN" => return None,
-                "INIT" | "ARMED" => {
-                    "The link is up, but the subnet manager has not activated the port: check the subnet manager (`sminfo`, `ibstat`)."
-                }
+                "INIT" | "ARMED" => NOT_ACTIVATED,
                 "" => "Check the device on the node with `rdma link`.",
                 _ => RAIL_IS_DOWN,
             },

@@ -12,11 +12,14 @@ pub(super) fn finding(context: &Context) -> Option<Finding> {
     if !context.awaits_script() {
         return in_part(context, script);
     }
+    if script.paths.is_empty() {
+        return Some(without_manifest(context, script));
+    }
     let start = format!(
         "A script of the platform sets {library}'s variables on this machine (profile {}), and {} is not set:",
         profile.name, script.sets
     );
-    let there = script.paths.iter().find(|path| facts.platform.files.contains(path));
+    let there = script.paths.iter().find(|path| facts.platform.has_file(path));
     let (message, fix) = match there {
         Some(path) => (
             format!(
@@ -34,6 +37,20 @@ pub(super) fn finding(context: &Context) -> Option<Finding> {
         Some(fix) => finding.with_fix(fix),
         None => finding,
     })
+}
+
+/// Reports that the values of the platform's manifest are missing.
+fn without_manifest(context: &Context, script: &Script) -> Finding {
+    let (library, profile) = (context.library(), context.profile);
+    let message = format!(
+        "The platform's manifest for a job sets {library}'s variables (profile {}), and {} is not set: without the manifest's values, {library} does not use the platform's plugin as it is meant to.",
+        profile.name, script.sets
+    );
+    let finding = Finding::warning(Id::ScriptNotSourced, message).about_variables([&script.sets]);
+    match &profile.hint {
+        Some(hint) => finding.with_fix(hint.clone()),
+        None => finding,
+    }
 }
 
 fn source(path: &str) -> String {
@@ -63,13 +80,22 @@ fn in_part(context: &Context, script: &Script) -> Option<Finding> {
         [] => (*last).to_owned(),
         others => format!("{} and {last}", others.join(", ")),
     };
+    let is_manifest = script.paths.is_empty();
+    let (who, whose) = match is_manifest {
+        true => ("The platform's manifest for a job", "manifest"),
+        false => ("A script of the platform", "script"),
+    };
     let start = format!(
-        "A script of the platform sets {}'s variables on this machine (profile {}). {} is set, but not {names}:",
+        "{who} sets {}'s variables on this machine (profile {}). {} is set, but not {names}:",
         context.library(),
         profile.name,
         script.sets
     );
     let finding = match missing.len() * 2 > script.also.len() {
+        true if is_manifest => Finding::warning(
+            Id::ScriptNotSourced,
+            format!("{start} only a part of the manifest's values is here."),
+        ),
         true => Finding::warning(
             Id::ScriptNotSourced,
             format!("{start} the script was not sourced, or only a part of its values is here."),
@@ -77,12 +103,12 @@ fn in_part(context: &Context, script: &Script) -> Option<Finding> {
         false => Finding::info(
             Id::ScriptNotSourced,
             format!(
-                "{start} only a part of the script's values is here, or its release sets fewer variables."
+                "{start} only a part of the {whose}'s values is here, or its release sets fewer variables."
             ),
         ),
     };
     let finding = finding.about_variables(missing.into_iter().chain([script.sets.as_str()]));
-    let there = script.paths.iter().find(|path| facts.platform.files.contains(path));
+    let there = script.paths.iter().find(|path| facts.platform.has_file(path));
     Some(match there.map(|path| source(path)).or_else(|| profile.hint.clone()) {
         Some(fix) => finding.with_fix(fix),
         None => finding,

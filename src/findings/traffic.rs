@@ -61,10 +61,10 @@ pub(crate) fn finding(moved: &[PortTraffic], ran: Duration, is_cut_short: bool) 
     let message =
         format!("RDMA was planned, but no data has moved over {} in {}: {why}.", names(moved), duration(ran));
     let ports = moved.iter().map(PortTraffic::id);
-    Some(Finding::warning(Id::NoTraffic, message).about_ports(ports).with_fix(
-        "Start the job with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test tests the fabric.",
-    ))
+    Some(Finding::warning(Id::NoTraffic, message).about_ports(ports).with_fix(FIX_OF_NO_TRAFFIC))
 }
+
+pub(crate) const FIX_OF_NO_TRAFFIC: &str = "Start the job with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test tests the fabric.";
 
 /// Reports that a few rails have moved nothing, while each of the others has moved a lot.
 pub(crate) fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
@@ -86,11 +86,12 @@ pub(crate) fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     ))
 }
 
-/// Returns whether a port has moved more than management packets.
+/// Returns whether a port has moved more than management packets. Where only the requests of peers are counted, one is
+/// enough: none of them is of the management.
 pub(crate) fn has_moved(port: &PortTraffic) -> bool {
     let least =
         if port.is_infiniband { OF_MANAGEMENT } else { CounterValue { bytes: Some(0), packets: Some(0) } };
-    exceeds(port, least)
+    exceeds(port, least) || port.traffic.requests > Some(0)
 }
 
 /// Compares bytes, or packets if only packets are counted.

@@ -210,9 +210,15 @@ impl LibraryFamily {
     /// Returns whether a name belongs to any family.
     pub fn any_has(name: &str) -> bool {
         // This check rejects most of an image's thousands of names.
-        let begins_like_any = |rest: &str| rest.starts_with(['n', 'r', 'i', 'c', 'u', 'f']);
-        name.strip_prefix("lib").is_some_and(begins_like_any)
-            && LibraryFamily::ALL.iter().any(|family| family.has(name))
+        let begins_like_one = matches!(
+            name.as_bytes(),
+            [b'l', b'i', b'b', b'n', b'c' | b'v', ..]
+                | [b'l', b'i', b'b', b'r', b'c' | b'd', ..]
+                | [b'l', b'i', b'b', b'i', b'b', ..]
+                | [b'l', b'i', b'b', b'c' | b'u', b'u' | b'c', ..]
+                | [b'l', b'i', b'b', b'f', b'a', ..]
+        );
+        begins_like_one && LibraryFamily::ALL.iter().any(|family| family.has(name))
     }
 
     /// Returns the version in the file's name, with links resolved. The version must have this many numbers:

@@ -7,6 +7,7 @@ use super::architecture::OURS;
 use super::cache::{self, Entry};
 use super::elf::Dynamic;
 use super::library::{LibraryFamily, LibraryPath, Way};
+use super::providers;
 use super::tree::Tree;
 use crate::facts::reader::Reader;
 use crate::facts::start::Start;
@@ -62,7 +63,7 @@ impl<'a> Loader<'a> {
             library_path: distinct(tree, library_path(&start)),
             cache: cache::read(reader, tree, |name| {
                 LibraryFamily::any_has(name)
-                    || name.ends_with(".so") && name.contains("-rdmav")
+                    || providers::is_file(name)
                     || names.iter().any(|names| names.iter().any(|known| known == name))
             }),
             standard: distinct(tree, standard()),

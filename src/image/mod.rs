@@ -292,16 +292,18 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
     }
 }
 
-/// Returns whether any reader looks for a directory entry with this name.
+/// Returns whether any reader looks for a directory entry with this name. Its first letter rejects many of an image's
+/// thousands of names.
 fn matters(name: &str) -> bool {
-    LibraryFamily::any_has(name)
-        || name.ends_with(".so") && name.contains("-rdmav")
-        || name.starts_with("python3")
-        || name.starts_with("nvidia")
-        || name == "torch"
-        || name.starts_with("torch-")
-        || is_toolkit(name)
-        || is_rocm(name)
+    match name.as_bytes() {
+        [b'l', ..] => LibraryFamily::any_has(name) || providers::is_file(name),
+        [b'p', ..] => name.starts_with("python3"),
+        [b'n', ..] => name.starts_with("nvidia"),
+        [b't', ..] => name == "torch" || name.starts_with("torch-"),
+        [b'c', ..] => is_toolkit(name),
+        [b'r', ..] => is_rocm(name),
+        _ => false,
+    }
 }
 
 fn matters_to_any_reader(name: &str) -> bool {

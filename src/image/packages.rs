@@ -171,7 +171,9 @@ pub(super) fn repaired(file: &str) -> Option<&str> {
 
 /// Returns whether a directory entry is the record of one of these packages.
 pub(crate) fn is_note(entry: &str) -> bool {
-    noted(entry).is_some() || of_link(entry).is_some()
+    // The ends of `-info`, `.egg` and `.egg-link`: nearly all names of libraries have another one.
+    matches!(entry.as_bytes(), [.., b'f', b'o'] | [.., b'g', b'g'] | [.., b'n', b'k'])
+        && (noted(entry).is_some() || of_link(entry).is_some())
 }
 
 /// Returns the name and the version in `nixl_cu12-0.7.1.dist-info`, `mpi4py-3.1.4.egg-info` and

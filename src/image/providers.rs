@@ -160,10 +160,16 @@ fn of_suffix(text: &[u8]) -> Option<u32> {
     number.parse().ok()
 }
 
+/// Returns whether a file has the name of a provider.
+pub(super) fn is_file(name: &str) -> bool {
+    of_file(name).is_some()
+}
+
 /// Returns the provider name and the N in a file name: `mlx5` and 34 for `libmlx5-rdmav34.so`.
 fn of_file(name: &str) -> Option<(&str, u32)> {
-    let (name, number) = name.strip_prefix("lib")?.strip_suffix(".so")?.rsplit_once("-rdmav")?;
-    Some((name, number.parse().ok()?))
+    let whole = name.strip_prefix("lib")?.strip_suffix(".so")?;
+    let stem = whole.trim_end_matches(|c: char| c.is_ascii_digit());
+    Some((stem.strip_suffix("-rdmav")?, whole.get(stem.len()..)?.parse().ok()?))
 }
 
 /// Returns the providers that have files, in the order of their directories, followed by those that are only

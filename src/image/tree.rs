@@ -23,8 +23,24 @@ const NAMES: usize = 4096;
 /// In bytes: the longest list of a package's files. PyTorch's has 1.3 million.
 const LIST: u64 = 4 * 1024 * 1024;
 
-/// Maps paths to paths. The keys are plain strings, because hashing a path hashes each component separately.
-type Known = RefCell<HashMap<OsString, Option<PathBuf>>>;
+/// What is known about paths. The keys are plain strings, because hashing a path hashes each component separately.
+type Known<T> = RefCell<HashMap<OsString, T>>;
+
+/// A path with links resolved, and how many links that took.
+#[derive(Clone)]
+struct Real {
+    path: PathBuf,
+    links: usize,
+}
+
+/// What a path without links leads to.
+#[derive(Clone)]
+enum Entry {
+    /// Nothing, or it cannot be looked up.
+    Nothing,
+    LinkTo(PathBuf),
+    Other,
+}
 
 pub struct Tree<'a> {
     reader: &'a Reader,
@@ -33,10 +49,9 @@ pub struct Tree<'a> {
     listed: RefCell<HashMap<OsString, Rc<Vec<String>>>>,
     /// The paths that were looked up, with links resolved: each library is looked up under many names and
     /// ways.
-    looked_up: Known,
-    /// The path prefixes on the way to those paths, with the targets of those that are links: most paths
-    /// start with the same few directories.
-    on_the_way: Known,
+    looked_up: Known<Option<Real>>,
+    /// The path prefixes on the way to those paths: most paths start with the same few directories.
+    on_the_way: Known<Entry>,
     /// How many more names may be kept.
     room: Cell<usize>,
 }
@@ -57,57 +72,71 @@ impl<'a> Tree<'a> {
     /// UTF-8. Resolves a link to `/x` to `/x` below the root, which the kernel would not do.
     pub fn real(&self, path: &Path) -> Option<PathBuf> {
         if let Some(real) = self.looked_up.borrow().get(path.as_os_str()) {
+            return real.as_ref().map(|real| real.path.clone());
+        }
+        let real = match (path.parent().filter(|folder| folder.parent().is_some()), path.file_name()) {
+            // Most paths are in the same few directories.
+            (Some(folder), Some(name)) => {
+                self.folder(folder).and_then(|folder| self.walk(folder, Path::new(name)))
+            }
+            _ => self.walk(Real::root(), path),
+        };
+        let found = real.as_ref().map(|real| real.path.clone());
+        keep(&self.looked_up, path, real);
+        found
+    }
+
+    /// Returns a directory's path with links resolved.
+    fn folder(&self, path: &Path) -> Option<Real> {
+        if let Some(real) = self.looked_up.borrow().get(path.as_os_str()) {
             return real.clone();
         }
-        let real = self.walk(path);
-        keep(&self.looked_up, path, &real);
+        let real = self.walk(Real::root(), path);
+        keep(&self.looked_up, path, real.clone());
         real
     }
 
-    /// Resolves the path one component at a time.
-    fn walk(&self, path: &Path) -> Option<PathBuf> {
-        let mut real = PathBuf::from("/");
+    /// Resolves the rest of a path one component at a time.
+    fn walk(&self, mut real: Real, rest: &Path) -> Option<Real> {
         let mut pending = Vec::new();
-        push_reversed(&mut pending, path);
-        let mut links = 0;
+        push_reversed(&mut pending, rest);
         while let Some(part) = pending.pop() {
             if part == ".." {
-                real.pop();
+                real.path.pop();
                 continue;
             }
-            real.push(part);
-            match self.link(&real) {
-                Ok(Some(target)) => {
-                    links += 1;
-                    if links > LINKS {
+            real.path.push(part);
+            match self.entry(&real.path) {
+                Entry::LinkTo(target) => {
+                    real.links += 1;
+                    if real.links > LINKS {
                         return None;
                     }
-                    real.pop();
+                    real.path.pop();
                     if target.is_absolute() {
-                        real = PathBuf::from("/");
+                        real.path = PathBuf::from("/");
                     }
                     push_reversed(&mut pending, &target);
                 }
-                Ok(None) => {}
-                Err(_) => return None,
+                Entry::Other => {}
+                Entry::Nothing => return None,
             }
         }
-        real.to_str().is_some().then_some(real)
+        real.path.to_str().is_some().then_some(real)
     }
 
-    /// Returns the target of the entry if it is a link.
-    fn link(&self, entry: &Path) -> std::io::Result<Option<PathBuf>> {
-        if let Some(target) = self.on_the_way.borrow().get(entry.as_os_str()) {
-            return Ok(target.clone());
+    fn entry(&self, path: &Path) -> Entry {
+        if let Some(entry) = self.on_the_way.borrow().get(path.as_os_str()) {
+            return entry.clone();
         }
-        let target = match fs::read_link(self.reader.path(entry)) {
-            Ok(target) => Some(target),
+        let entry = match fs::read_link(self.reader.path(path)) {
+            Ok(target) => Entry::LinkTo(target),
             // The entry exists but is not a link.
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => None,
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Entry::Other,
+            Err(_) => Entry::Nothing,
         };
-        keep(&self.on_the_way, entry, &target);
-        Ok(target)
+        keep(&self.on_the_way, path, entry.clone());
+        entry
     }
 
     /// Returns the names in a directory that matter, in natural order; an empty list if there is no
@@ -160,10 +189,16 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn keep(known: &Known, path: &Path, value: &Option<PathBuf>) {
+impl Real {
+    fn root() -> Real {
+        Real { path: PathBuf::from("/"), links: 0 }
+    }
+}
+
+fn keep<T>(known: &Known<T>, path: &Path, value: T) {
     let mut known = known.borrow_mut();
     if known.len() < NAMES {
-        known.insert(path.as_os_str().to_owned(), value.clone());
+        known.insert(path.as_os_str().to_owned(), value);
     }
 }
 

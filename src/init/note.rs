@@ -54,7 +54,7 @@ const PREPARED_AT: u64 = 48;
 const AWAITS_END_AT: u64 = 56;
 
 const END_OF_DECISION: u64 = DECISION.start + DECISION.longest as u64;
-const LONGEST_PORTS: usize = 64 * 1024;
+const LONGEST_PORTS: usize = 256 * 1024;
 const END_OF_PORTS: u64 = END_OF_DECISION + LONGEST_PORTS as u64;
 const LONGEST_SEEN: usize = 2 * LONGEST_PORTS;
 

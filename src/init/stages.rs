@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
-use nix::libc::SIGCHLD;
+use nix::libc::{SIGCHLD, SIGKILL};
 use nix::unistd::{Pid, getpgrp};
 
 use super::end::CommandEnd;
@@ -16,6 +16,7 @@ use super::stopping::Stopping;
 use super::supervisor::{AccountOutcome, AtEnd, Supervisor, Tasks};
 use super::survivors::Reach;
 use super::terminal;
+use super::watcher::PATIENCE;
 use crate::sys::capabilities::keep_only;
 use crate::sys::fork::{self, Ended, NoAnswer};
 use crate::sys::memory;
@@ -100,6 +101,7 @@ impl Supervisor {
         let at = Instant::now();
         self.end_watcher(
             ended.as_ref().ok().filter(|(_, was_command)| *was_command).map(|(ended, _)| *ended),
+            PATIENCE,
         );
         if self.reach == Reach::Descendants {
             // A shell that waits for this process gets its terminal back.
@@ -126,6 +128,22 @@ impl Supervisor {
         end.code
     }
 
+    /// Gives up waiting for a command that hangs in the kernel after its SIGKILL, and gives the account all the same: a
+    /// driver that hangs is a reason to look for one. Returns the exit code.
+    fn give_up(&mut self) -> i32 {
+        let (code, at, ended) = (self.gave_up(), Instant::now(), Ended::Killed(SIGKILL));
+        let signal = self.forwarding.signal_behind(ended);
+        let end = CommandEnd {
+            ended,
+            code,
+            ran: self.ran(at, true),
+            signal: signal.map(|(signal, when)| (signal, at.saturating_duration_since(when))),
+            killed: self.stopping.why_killed(),
+            is_of_fabric: false,
+        };
+        self.account(end).code
+    }
+
     /// Returns for how long the command ran that ended at this time; or the preparation, if it never became the command.
     /// What the preparation takes, such as the wait for other nodes, is no time of the command.
     fn ran(&self, at: Instant, was_command: bool) -> Duration {
@@ -150,7 +168,7 @@ impl Supervisor {
                 // At this point, little of the program's code is in memory, and the following loop needs
                 // even less.
                 memory::forget_own_code();
-                let Some(ended) = self.until_child_ends() else { return Err(self.gave_up()) };
+                let Some(ended) = self.until_child_ends() else { return Err(self.give_up()) };
                 if self.preparation.could_not_run() {
                     return Err(ended.code());
                 }

@@ -7,8 +7,10 @@ use nix::libc::{SIGCHLD, SIGCONT, SIGKILL, SIGTERM};
 
 use super::end::Killed;
 use super::supervisor::Supervisor;
+use super::watcher::SHORT_PATIENCE;
 use crate::exit;
 use crate::log::Level;
+use crate::sys::fork::Ended;
 use crate::sys::signals;
 
 /// How long a killed process may take to disappear. One that takes longer hangs in the kernel, and the
@@ -112,6 +114,9 @@ impl Supervisor {
 
     pub(super) fn kill_all(&mut self) {
         if let Some((why, _)) = self.kill_due() {
+            // The signal reaches every process, so the watcher ends before it, and can still tell the job's other nodes
+            // how the command ends.
+            self.end_watcher(Some(Ended::Killed(SIGKILL)), SHORT_PATIENCE);
             self.stopping.killed = Some((why, Instant::now()));
             self.reach.signal(SIGKILL);
         }

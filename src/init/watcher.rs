@@ -16,9 +16,13 @@ use crate::sys::farewell;
 use crate::sys::fork::{self, Ended};
 use crate::sys::signals;
 
-/// How long a supervisor waits for the end of a watcher that it has told how the command ended, or, if it is not PID 1,
-/// that it has killed.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a supervisor waits for the end of a watcher that it has told how the command ended: its own command, that of
+/// `on-finding`, gets this time for what it is doing.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The same if all processes are about to be killed; and the wait of a supervisor that is not PID 1 for a watcher that it
+/// has killed.
+pub(super) const SHORT_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Supervisor {
     /// Starts the watcher, if the orders request it and the preparation saved ports to watch. The watcher's
@@ -63,17 +67,18 @@ impl Supervisor {
         }
     }
 
-    /// Ends the watcher. One that wants to know how the command ended, because it tells that to the job's other nodes
-    /// or has started a command of its own, is told, and ends by itself within a moment. Otherwise, kills it. When PID
+    /// Ends the watcher, which from then on does not count as one that ended by itself. One that wants to know how the
+    /// command ended, or how it is about to end, because it tells that to the job's other nodes
+    /// or has a command of its own, is told, and ends by itself. Otherwise, or after `patience`, kills it. When PID
     /// 1 exits, the kernel ends the watcher. Below another PID 1, which may not reap anything, this process reaps it.
     /// The watcher may hang in a driver, so the wait is short.
-    pub(super) fn end_watcher(&mut self, ended: Option<Ended>) {
+    pub(super) fn end_watcher(&mut self, ended: Option<Ended>, patience: Duration) {
         self.reap_watcher();
         let Some(watcher) = self.watcher.take() else { return };
         let awaits_end = self.preparation.note.as_deref().is_some_and(HandoffMemory::awaits_end);
         if let Some(ended) = ended.filter(|_| awaits_end)
             && farewell::tell(watcher, ended).is_ok()
-            && fork::reap_unseen(watcher, PATIENCE)
+            && fork::reap_unseen(watcher, patience)
         {
             return;
         }
@@ -85,7 +90,7 @@ impl Supervisor {
         }
         let _ = signals::kill(watcher, SIGKILL);
         if self.reach == Reach::Descendants {
-            fork::reap_unseen(watcher, PATIENCE);
+            fork::reap_unseen(watcher, SHORT_PATIENCE);
         }
     }
 }

@@ -193,9 +193,22 @@ pub fn value(variable: &str, rails: &Rails) -> Option<String> {
         .find_map(|value| value(variable, rails))
 }
 
+/// The variables that have such a value: those that a profile may request.
+pub const COMPANIONS: [&str; 5] =
+    ["GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "NVSHMEM_HCA_LIST", "NVSHMEM_IB_GID_INDEX"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_manual_lists_the_companions() {
+        let manual = include_str!("../../docs/configuration.md");
+        let row = manual.lines().find(|line| line.starts_with("| `companions` |")).unwrap_or_default();
+        let listed: Vec<&str> = row.split('`').skip(1).step_by(2).skip(1).collect();
+        assert_eq!(listed, COMPANIONS);
+        assert!(COMPANIONS.iter().all(|companion| of_variable(companion).is_some()));
+    }
 
     #[test]
     fn what_is_filled_is_read_by_one_library() {

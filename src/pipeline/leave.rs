@@ -1,5 +1,6 @@
 //! Saves the decision for processes that enter the container later.
 
+use std::cell::LazyCell;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,6 +10,7 @@ use crate::apply::amend::InPlace;
 use crate::apply::state::{FilesOrigin, RefusedFolder, WrittenFiles};
 use crate::apply::{nccl_conf, node_list, propagate, state};
 use crate::block;
+use crate::cli::usage::own_name;
 use crate::config::Config;
 use crate::env_plugin::answer::MARKER;
 use crate::env_plugin::decision;
@@ -16,10 +18,11 @@ use crate::facts::environment::Environment;
 use crate::facts::identity::{Identity, started};
 use crate::facts::node_list::Holds;
 use crate::facts::{Facts, Reader, document, home};
-use crate::finding::Source;
+use crate::finding::{Phase, Source};
 use crate::findings::nccl_conf::not_written;
 use crate::libraries::nccl::env_plugin::VARIABLE;
 use crate::log::{Log, say};
+use crate::pipeline::below_engine;
 use crate::pipeline::decide::names_own_plugin;
 use crate::plan::env_plugin::NotUsedReason;
 use crate::plan::{EnvPlugin, Plan, SCHEMA, Setting, SettingOutcome};
@@ -82,8 +85,8 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
         doubtful => doubtful.and_then(|found| found.folder),
     };
     let of_plugin = |library: Option<&Path>| of_plugin(decided.plan, library);
-    let pid_started = started(nix::unistd::getpid().as_raw());
-    let run = |of_plugin: &[(String, String)]| run(&decided, pid_started, of_plugin);
+    let pid_started = LazyCell::new(|| started(nix::unistd::getpid().as_raw()));
+    let run = |of_plugin: &[(String, String)]| run(&decided, *pid_started, of_plugin);
     let (left, refused) = state::write(&config.state_dir, standing.as_deref(), |library| {
         let of_plugin = of_plugin(library);
         files(&run(&of_plugin), &decided, &filled, &of_plugin)
@@ -112,13 +115,15 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
         let in_place =
             if config.write_nccl_conf == Some(true) { InPlace::Yes } else { InPlace::UnlessMounted };
         let state = left.as_ref().map(|left| left.folder.join(NCCL_CONF));
-        let advised = left.as_ref().filter(|left| left.is_of_container).and(state.as_deref());
+        let advised = left.as_ref().filter(|left| left.is_of_root_alone()).and(state.as_deref());
         let write = |file| nccl_conf::write(root, file, &lines, state.as_deref(), in_place).err();
         let failed = nccl_conf::files(decided.facts).filter_map(|file| Some((write(file)?, file.to_owned())));
         for (why, files) in grouped(failed) {
             if !is_read_anyway(decided.facts, state.as_deref()) {
                 let files: Vec<&str> = files.iter().map(String::as_str).collect();
-                report::start::finding(log, &not_written(&files, &visible(&why), advised));
+                let mut finding = not_written(&files, &visible(&why), advised);
+                below_engine::amend_not_written(&mut finding, advised);
+                report::start::finding(log, &finding, Phase::Start);
             }
         }
     }
@@ -240,10 +245,10 @@ struct HeldState<'a> {
 fn report_foreign_files(refused: &[RefusedFolder], log: &Log) {
     let known = refused.first().filter(|refused| !refused.strange.is_empty());
     if let Some(RefusedFolder { folder, why, strange, origin }) = known {
-        let folder = folder.display();
+        let (folder, own) = (folder.display(), own_name());
         let strange = strange.join(", ");
         let of_others = format!(
-            "{folder} holds files that this start did not write, and another user or container may have written them ({strange}). rdma-init does not use {folder}: {why}. Do not let a shell read it, and point neither NCCL_CONF_FILE nor /etc/nccl.conf to it; rdma-init exec and eval \"$(rdma-init env)\" do not read it."
+            "{folder} holds files that this start did not write, and another user or container may have written them ({strange}). rdma-init does not use {folder}: {why}. Do not let a shell read it, and point neither NCCL_CONF_FILE nor /etc/nccl.conf to it; {own} exec and eval \"$({own} env)\" do not read it."
         );
         match origin {
             FilesOrigin::OtherState => log.warn(&of_others),

@@ -36,6 +36,11 @@ pub(super) fn awaited(config: &Config, facts: &Facts) -> Option<PendingName> {
     Some(PendingName { name, limit })
 }
 
+/// Returns whether the key names a time, but no launcher has named a host to wait for.
+pub(super) fn lacks_name(config: &Config, facts: &Facts) -> bool {
+    config.wait_for_master.is_some_and(|limit| !limit.is_zero()) && facts.platform.master_addr.is_none()
+}
+
 impl PendingName {
     /// Waits until the name resolves or the time expires.
     pub(super) fn wait(&self, under_way: &UnderWay, log: &Log) {

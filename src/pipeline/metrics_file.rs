@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::facts::Reader;
-use crate::facts::port_counters::Counters;
 use crate::facts::port_look::PortLook;
-use crate::facts::port_sample::{PortSample, with_all};
+use crate::facts::port_sample::{PortSample, Sampler};
 use crate::facts::reader::describe;
 use crate::report::metrics::{self, Exposition};
 use crate::state::folder::Folder;
@@ -20,17 +18,19 @@ const MODE: u32 = 0o644;
 pub(super) struct MetricsFile {
     path: PathBuf,
     has_told: bool,
+    sampler: Sampler,
 }
 
 impl MetricsFile {
     pub(super) fn new(path: PathBuf) -> MetricsFile {
-        MetricsFile { path, has_told: false }
+        MetricsFile { path, has_told: false, sampler: Sampler::new(Path::new("/")) }
     }
 
     /// Writes what the ports show now, all at once: a reader finds the old text or the new one. A port that is gone
     /// has no metrics. Returns what to say of the first failure.
     pub(super) fn renew(&mut self, ports: &[WatchedPort], looks: &[PortLook]) -> Option<String> {
-        let why = write(&self.path, &text(ports, looks)).err()?;
+        let text = self.text(ports, looks);
+        let why = write(&self.path, &text).err()?;
         let is_first = !std::mem::replace(&mut self.has_told, true);
         is_first.then(|| {
             let path = visible(&self.path.display().to_string());
@@ -46,22 +46,16 @@ impl MetricsFile {
             )
         })
     }
-}
 
-fn text(ports: &[WatchedPort], looks: &[PortLook]) -> Vec<u8> {
-    let reader = Reader::new(Path::new("/"));
-    let counters = Counters::new(&reader);
-    let there = ports.iter().zip(looks).filter(|(_, look)| !look.errors.is_gone());
-    let samples: Vec<PortSample> = there
-        .map(|(port, look)| {
-            let hca = look.renamed.as_deref().unwrap_or(&port.hca);
-            with_all(&counters, hca, port.port, look.clone())
-        })
-        .collect();
-    let mut text = Vec::new();
-    // Memory takes anything.
-    let _ = metrics::write(&mut text, &samples, Exposition::Prometheus);
-    text
+    fn text(&mut self, ports: &[WatchedPort], looks: &[PortLook]) -> Vec<u8> {
+        let there = ports.iter().zip(looks).filter(|(_, look)| !look.errors.is_gone());
+        let named = there.map(|(port, look)| (look.renamed.as_deref().unwrap_or(&port.hca), port.port, look));
+        let samples: Vec<PortSample> = self.sampler.sample(named);
+        let mut text = Vec::new();
+        // Memory takes anything.
+        let _ = metrics::write(&mut text, &samples, Exposition::Prometheus);
+        text
+    }
 }
 
 fn write(path: &Path, text: &[u8]) -> Result<(), Errno> {

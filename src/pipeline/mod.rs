@@ -1,6 +1,8 @@
 //! The main job, in order: configuration, facts, plan, checks, apply, exec.
 
 mod account;
+mod below_engine;
+mod conf_file;
 mod decide;
 mod enter;
 mod execute;
@@ -122,6 +124,8 @@ pub fn prepare(
         _ => read::facts_to_prove(&profiles, start),
     };
     let mut plan = decide_here(&facts, &profiles, config);
+    below_engine::amend(&mut plan.findings);
+    let expected = conf_file::Expected::take(&mut plan, &facts, config);
     let memlock = raise_memlock(config, &facts, &mut plan);
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
 
@@ -164,6 +168,8 @@ pub fn prepare(
     });
     if let Some(master) = master::awaited(config, &facts) {
         master.wait(&under_way, log);
+    } else if master::lacks_name(config, &facts) {
+        log.note("The key wait-for-master has no effect, because MASTER_ADDR is not set.");
     }
     let job = preflight::of_watcher(config, &known, &command);
     let verdict = proof.map(|report| report.passed);
@@ -186,6 +192,9 @@ pub fn prepare(
         },
         log,
     );
+    if let Some(expected) = expected {
+        expected.tell(log);
+    }
     let filled = plan.filled().next().is_some();
     let of_plugin = left.of_plugin.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let image = PreparedExec::new(command, environment::with(inherited, plan.filled().chain(of_plugin)));

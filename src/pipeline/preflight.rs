@@ -101,23 +101,24 @@ const SLURM_TOKEN: &str = "export RDMA_INIT_TOKEN=$(openssl rand -hex 16)";
 const KUBERNETES_TOKEN: &str =
     "kubectl create secret generic rdma-init --from-literal=token=$(openssl rand -hex 16)";
 
-/// Gives the work a function that shows its progress in a line of the terminal, if there is one, and a
-/// function that prints a message above that line.
+/// Gives the work a function that shows its progress in a line of the terminal, if there is one, a function that prints
+/// a message above that line, and one that clears it.
 pub(crate) fn with_line<T>(
     config: &Config,
     environment: &Environment,
     say: &dyn Fn(&str),
-    work: impl FnOnce(&dyn Fn(&str), Option<&dyn Fn(&Progress)>) -> T,
+    work: impl FnOnce(&dyn Fn(&str), Option<&dyn Fn(&Progress)>, &dyn Fn()) -> T,
 ) -> T {
     // Messages of other levels may come at any time and would end up on the same line.
     let is_alone = config.log_format == Format::Text && config.log_level == Level::Info;
     let line = if is_alone { Line::at_stderr(environment.get("TERM")) } else { None };
-    let Some(line) = line else { return work(say, None) };
+    let Some(line) = line else { return work(say, None, &|| {}) };
     let above = |text: &str| {
         line.clear();
         say(text);
     };
-    let done = work(&above, Some(&|progress| line.show(&progress.bar(line.columns()))));
+    let show = |progress: &Progress| line.show(&progress.bar(line.columns()));
+    let done = work(&above, Some(&show), &|| line.clear());
     line.clear();
     done
 }
@@ -163,7 +164,7 @@ pub(crate) fn refusal(
                 _ => unwritten.iter().for_each(|why| log.warn(&format!("preflight: {why}."))),
             }
         }
-        with_line(config, environment, &|text| log.note(text), |say, show| {
+        with_line(config, environment, &|text| log.note(text), |say, show, clear| {
             under_way.is_now(&beginning(&part));
             let say = |text: &str| {
                 under_way.is_now(text);
@@ -177,23 +178,24 @@ pub(crate) fn refusal(
             });
             let show = show.as_ref().map(|show| show as &dyn Fn(&Progress));
             let terms = Terms { may_be_alone: true, ..terms(config, environment, &part, &say, show) };
-            job::run(&terms, own.facts, own.plan, own.report).map_err(|why| why.to_string())
+            let mut publish = |judged: &Judged| {
+                clear();
+                tell_all(&files, judged, log)
+            };
+            job::run(&terms, own.facts, own.plan, own.report, &mut publish).map_err(|why| why.to_string())
         })
     });
-    if let Ok(outcome) = &told
-        && let Some(judged) = &outcome.judged
-    {
-        tell_all(&files, judged, log);
-    }
+    let unpublished = told.iter().filter_map(|ending| ending.unpublished.as_ref()).flatten();
+    unpublished.for_each(|why| log.warn(&format!("preflight: {why}.")));
     let (why, line) = match told {
-        Ok(outcome) if outcome.told.passed => {
-            match outcome.is_alone {
-                true => log.warn(&outcome.told.line),
-                false => log.note(&outcome.told.line),
+        Ok(ending) if ending.told.passed => {
+            match ending.is_alone {
+                true => log.warn(&ending.told.line),
+                false => log.note(&ending.told.line),
             }
             return None;
         }
-        Ok(outcome) => (outcome.told.reason.unwrap_or_default(), outcome.told.line),
+        Ok(ending) => (ending.told.reason.unwrap_or_default(), ending.told.line),
         Err(why) => {
             let line = format!("preflight: {why}.");
             (why, line)
@@ -248,8 +250,10 @@ fn beginning(part: &Part) -> String {
     format!("preflight: node {} of {} is waiting for {waits}{place}", part.node, part.nodes)
 }
 
-/// Reports what only node 0 can report: the table, if it has something to show, and the faulty nodes.
-fn tell_all(files: &Files, judged: &Judged, log: &Log) {
+/// Reports what only node 0 can report: the table, if it has something to show, and the faulty nodes. Returns a sentence
+/// about each file that is missing or incomplete.
+#[must_use]
+fn tell_all(files: &Files, judged: &Judged, log: &Log) -> Vec<String> {
     let verdict = judged.verdict();
     if !verdict.passed || verdict.warning_count() > 0 {
         match log.format() {
@@ -259,9 +263,7 @@ fn tell_all(files: &Files, judged: &Judged, log: &Log) {
             _ => {}
         }
     }
-    for why in files.write(&verdict).into_iter().chain(files.gap(&verdict)) {
-        log.warn(&format!("preflight: {why}."));
-    }
+    files.write(&verdict).into_iter().chain(files.gap(&verdict)).collect()
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
 use crate::resolve;
 use crate::state::find::find;
+use crate::text::visible;
 
 /// In bytes: the largest facts document. A large host's has a few hundred thousand.
 const LONGEST: u64 = 8 * 1024 * 1024;
@@ -66,8 +67,8 @@ pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> Stri
     // At least half of a short name must be right.
     let is_near = |known: &&&str| distance(known) <= 3.min(name.len() / 2);
     match names.iter().chain(also).min_by_key(distance).filter(is_near) {
-        Some(meant) => format!("did you mean {meant}? There are {all}"),
-        None => format!("there are {all}"),
+        Some(meant) => visible(&format!("did you mean {meant}? There are {all}")),
+        None => visible(&format!("there are {all}")),
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics_file::MetricsFile;
 use crate::config::{Config, TOKEN_VARIABLE, WatchOption};
+use crate::facts::congestion::{self, Congestion};
 use crate::facts::device_identity::DeviceIdentity;
 use crate::facts::environment::Environment;
 use crate::facts::port_counters::Counters;
@@ -15,7 +16,7 @@ use crate::facts::port_look::{self, KnownPort, Looker, PortLook, UsedGid};
 use crate::facts::rdma::LinkLayer;
 use crate::facts::start::SupervisedBy;
 use crate::facts::{Facts, Reader};
-use crate::finding::Finding;
+use crate::finding::{Finding, Phase};
 use crate::findings::port_name::has_several;
 use crate::init::Left;
 use crate::json;
@@ -30,6 +31,7 @@ use crate::state::run::Unwatched;
 use crate::sys::environ;
 use crate::watch::account::Seen;
 use crate::watch::job::JobOrders;
+use crate::watch::told::PortTold;
 use crate::watch::{self, Surroundings, WatchOrders, WatchedPort};
 
 /// What the command's init keeps until the end.
@@ -65,9 +67,10 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
                 port: port.port,
                 is_one_of_several: has_several(&port.hca, used.clone().map(|used| used.hca.as_str())),
                 is_infiniband: port.link_layer == LinkLayer::InfiniBand,
-                first: port_look::read(&reader, &counters, &port.hca, port.port, gid.as_ref(), None),
+                first: port_look::first(&reader, &counters, &port.hca, port.port, gid.as_ref()),
                 gid,
                 device: device.map(|hca| DeviceIdentity::of(hca, &facts.rdma)).unwrap_or_default(),
+                congestion: congestion::read(&counters.of(&port.hca, port.port)),
                 fails_over: failing_over.contains(&format!("{}:{}", port.hca, port.port)),
             }
         })
@@ -80,6 +83,7 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
                 ras: ras_address(config, facts, plan),
                 on_finding: config.on_finding.clone(),
                 job,
+                is_on_one_node: facts.platform.nodes.is_some_and(|nodes| nodes.count == 1),
             };
             let metrics = config.watch_metrics.clone();
             json::line(&Note { format: config.log_format, level: config.log_level, ports, watch, metrics })
@@ -116,7 +120,10 @@ fn used_gid(plan: &Plan, port: &PortVerdict) -> Option<UsedGid> {
     let Some(GidUse::Slot { index, gid: Some(gid) }) = &used.gid else { return None };
     // A negative index makes NCCL search.
     let is_pinned = plan.value(INDEX).is_some_and(|value| !value.is_empty() && !value.starts_with('-'));
-    let is_searched = !is_pinned && plan.nccl.is_none_or(|version| version >= SEARCHES_GIDS);
+    let is_searched = match is_pinned {
+        true => Some(false),
+        false => plan.nccl.map(|version| version >= SEARCHES_GIDS),
+    };
     Some(UsedGid { index: u32::try_from(*index).ok()?, gid: gid.gid, kind: gid.kind.clone(), is_searched })
 }
 
@@ -141,7 +148,7 @@ pub(crate) fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Left)) {
     let environment = watch.job.as_ref().map(|_| Environment::new(&environ::entries()));
     let token =
         environment.as_ref().and_then(|environment| environment.get(TOKEN_VARIABLE)).unwrap_or_default();
-    watch::run(ports, watch, token, &mut watching);
+    watch::run(ports, watch, ran, token, &mut watching);
 }
 
 /// The process of a watcher.
@@ -165,7 +172,10 @@ impl Watching<'_> {
 }
 
 impl Surroundings for Watching<'_> {
-    fn look(&mut self, ports: &[WatchedPort]) -> Vec<PortLook> {
+    fn look(&mut self, ports: &[WatchedPort], is_after_event: bool) -> Vec<PortLook> {
+        if is_after_event {
+            self.looker.look_at_all();
+        }
         let looks = look_again(&mut self.looker, ports);
         self.seen_at = self.ran + self.began.elapsed();
         let is_new = self.seen.watch(self.seen_at, ports, &looks);
@@ -176,11 +186,11 @@ impl Surroundings for Watching<'_> {
     }
 
     fn say(&self, finding: &Finding) {
-        start::finding(&self.log, finding);
+        start::finding(&self.log, finding, Phase::Run);
     }
 
-    fn remember(&mut self, said: &[Finding], omitted: &[Finding]) {
-        if self.seen.remember(&self.ports, said, omitted) {
+    fn remember(&mut self, said: &[Finding], omitted: &[Finding], told: &[PortTold]) {
+        if self.seen.remember(&self.ports, said, omitted, told) {
             (self.leave)(Left::Looked(self.seen_at, Some(&json::line(&self.seen))));
         }
     }
@@ -197,6 +207,17 @@ impl Surroundings for Watching<'_> {
 /// Looks at the ports once.
 pub(super) fn looks(ports: &[WatchedPort]) -> Vec<PortLook> {
     look_again(&mut Looker::new(Path::new("/")), ports)
+}
+
+/// Returns what the ports have counted of congestion by now, under the names that they have now.
+pub(super) fn congestion(ports: &[WatchedPort], looks: Option<&[PortLook]>) -> Vec<Congestion> {
+    let reader = Reader::new(Path::new("/"));
+    let counters = Counters::new(&reader);
+    let of = |(index, port): (usize, &WatchedPort)| {
+        let renamed = looks.and_then(|looks| looks.get(index)?.renamed.as_deref());
+        congestion::read(&counters.of(renamed.unwrap_or(&port.hca), port.port))
+    };
+    ports.iter().enumerate().map(of).collect()
 }
 
 fn look_again(looker: &mut Looker, ports: &[WatchedPort]) -> Vec<PortLook> {

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use nix::unistd::Pid;
+
 use crate::config::Config;
 use crate::state::{StateDir, phase};
 
@@ -11,8 +13,9 @@ use crate::state::{StateDir, phase};
 pub struct UnderWay {
     place: StateDir,
     longest: Duration,
-    /// The process that prepares. A child, such as the one that takes part at node 0, records nothing.
-    process: u32,
+    /// The process that prepares. Its child that takes part in the preflight records for it; further ones, such as the
+    /// one that takes part at node 0, record nothing.
+    process: Pid,
     /// When the start last recorded something; `None` if it has not.
     last: Cell<Option<Instant>>,
 }
@@ -28,15 +31,15 @@ impl UnderWay {
         UnderWay {
             place: config.state_dir.clone(),
             longest: config.longest_preparation(),
-            process: std::process::id(),
+            process: Pid::this(),
             last: Cell::new(None),
         }
     }
 
     pub(super) fn is_now(&self, text: &str) {
-        if self.process == std::process::id() {
+        if [Pid::this(), Pid::parent()].contains(&self.process) {
             self.last.set(Some(Instant::now()));
-            phase::leave(&self.place, text, self.longest);
+            phase::leave(&self.place, self.process.as_raw(), text, self.longest);
         }
     }
 
@@ -50,8 +53,8 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if self.last.get().is_some() && self.process == std::process::id() {
-            phase::remove(&self.place);
+        if self.last.get().is_some() && self.process == Pid::this() {
+            phase::remove(&self.place, self.process.as_raw());
         }
     }
 }

@@ -31,7 +31,10 @@ pub(crate) enum Asked<'a> {
     GpuVendor(&'a str),
     Variable(&'a str),
     MasterAddr(&'a str),
+    /// A file or a directory has this path.
     File(&'a str),
+    /// The same for a path that becomes a value: a directory in its place is no such file.
+    RegularFile(&'a str),
     ClaimedAttribute(&'a AttributeEvidence),
     /// This condition must not hold.
     Not(&'a Condition),
@@ -94,7 +97,12 @@ pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
 
 /// Returns the requirements of a table of constants for some hosts.
 pub(crate) fn asked_by(only: &Only) -> impl Iterator<Item = Asked<'_>> {
-    asked(&only.condition).chain(only.nccl_min.as_deref().map(Asked::NcclMin))
+    let is_value = |path: &str| only.variables.values().any(|value| value == path);
+    let of_condition = asked(&only.condition).map(move |asked| match asked {
+        Asked::File(path) if is_value(path) => Asked::RegularFile(path),
+        asked => asked,
+    });
+    of_condition.chain(only.nccl_min.as_deref().map(Asked::NcclMin))
 }
 
 /// Returns whether the constants of a table apply to this host.
@@ -132,18 +140,22 @@ impl Table {
 pub(crate) struct CheckedCondition {
     pub asked: String,
     pub held: Held,
+    /// The conditions of a `not`, one by one; empty for any other condition.
+    pub unwanted: Vec<CheckedCondition>,
+    /// The host's facts may lack the answer, because only a user's own profile asks for it: facts that were captured
+    /// without this profile do not have it.
+    pub may_be_unasked: bool,
 }
 
 /// Returns the results of every profile's conditions: profiles that fit come first, then the order is by
-/// name.
-pub(crate) fn fits_of<'a>(facts: &Facts, profiles: &'a Profiles) -> Vec<Fit<'a>> {
+/// name. `is_known` returns whether every capture has the answer to a condition.
+pub(crate) fn fits_of<'a>(
+    facts: &Facts,
+    profiles: &'a Profiles,
+    is_known: impl Fn(Asked) -> bool,
+) -> Vec<Fit<'a>> {
     let candidates = candidates(facts);
-    let table = |asked: Vec<Asked>| {
-        let checked = asked
-            .into_iter()
-            .map(|asked| CheckedCondition { asked: asked.to_string(), held: asked.held(facts, &candidates) });
-        Table { conditions: checked.collect() }
-    };
+    let table = |asked: Vec<Asked>| Table { conditions: checked(facts, &candidates, asked, &is_known) };
     let mut fits: Vec<Fit> = profiles
         .iter()
         .map(|profile| Fit {
@@ -154,6 +166,27 @@ pub(crate) fn fits_of<'a>(facts: &Facts, profiles: &'a Profiles) -> Vec<Fit<'a>>
         .collect();
     fits.sort_by_key(|fit| std::cmp::Reverse(fit.holds().then_some(fit.profile.priority)));
     fits
+}
+
+fn checked(
+    facts: &Facts,
+    candidates: &[Candidate],
+    all: Vec<Asked>,
+    is_known: &dyn Fn(Asked) -> bool,
+) -> Vec<CheckedCondition> {
+    let one = |requirement: Asked| {
+        let unwanted = match requirement {
+            Asked::Not(condition) => checked(facts, candidates, asked(condition).collect(), is_known),
+            _ => Vec::new(),
+        };
+        let held = requirement.held(facts, candidates);
+        let may_be_unasked = match requirement {
+            Asked::Not(_) => false,
+            _ => held == Held::No && !is_known(requirement),
+        };
+        CheckedCondition { asked: requirement.to_string(), held, unwanted, may_be_unasked }
+    };
+    all.into_iter().map(one).collect()
 }
 
 /// Returns what matched, if all requirements of the condition are met.
@@ -216,6 +249,7 @@ impl Asked<'_> {
             Asked::File(path) => {
                 facts.platform.files.iter().find(|file| *file == path).cloned().map(Sign::File)
             }
+            Asked::RegularFile(path) => facts.platform.has_file(path).then(|| Sign::File(path.to_owned())),
             Asked::ClaimedAttribute(wanted) => claimed_attribute(facts, wanted),
             Asked::NcclMin(least) => {
                 let release = installed::release(facts).filter(|found| Some(*found) >= Version::parse(least));
@@ -269,7 +303,7 @@ impl fmt::Display for Asked<'_> {
             Asked::GpuVendor(value) => ("gpu-vendor", value),
             Asked::Variable(value) => ("environment", value),
             Asked::MasterAddr(value) => ("master-addr", value),
-            Asked::File(value) => ("file", value),
+            Asked::File(value) | Asked::RegularFile(value) => ("file", value),
             Asked::NcclMin(value) => ("nccl-min", value),
         };
         write!(f, "{key} = {value:?}")
@@ -310,6 +344,17 @@ fn is_such(hca: &Hca, wanted: &HcaEvidence) -> bool {
 /// Returns whether a condition asks for an HCA such as this one.
 pub(super) fn is_hca_of(condition: &Condition, hca: &Hca) -> bool {
     condition.hca.as_ref().is_some_and(|wanted| is_such(hca, wanted))
+}
+
+/// Returns what a condition asks for, as a profile has it.
+pub(crate) fn of_hca(wanted: &HcaEvidence) -> String {
+    Asked::Hca(wanted).to_string()
+}
+
+/// Returns whether a profile is recognized by HCAs, and this is none of these.
+pub(crate) fn is_for_others(profile: &Profile, hca: &Hca) -> bool {
+    let mut of_hcas = profile.evidence.iter().filter(|condition| condition.hca.is_some()).peekable();
+    of_hcas.peek().is_some() && !of_hcas.any(|condition| is_hca_of(condition, hca))
 }
 
 fn matching_hcas(facts: &Facts, is_it: impl Fn(&Hca) -> bool) -> Option<Sign> {
@@ -398,6 +443,25 @@ mod tests {
             assert_eq!(held(&host, &wrong), None);
         }
         assert_eq!(held(&host, "dmi-other-than = \"Oracle Cloud\""), None);
+    }
+
+    #[test]
+    fn a_file_that_becomes_a_value_is_not_a_directory() {
+        let only: Only = toml::from_str(
+            "if = { file = \"/topo.xml\", not = [{ file = \"/other\" }] }\nvariables = { NCCL_TOPO_FILE = \"/topo.xml\" }",
+        )
+        .unwrap();
+        let mut host = Facts::default();
+        assert!(!counts(&host, &[], &only));
+        host.platform.files = vec!["/topo.xml".to_owned()];
+        assert!(counts(&host, &[], &only));
+        host.platform.directories = host.platform.files.clone();
+        assert!(!counts(&host, &[], &only));
+        assert_eq!(held(&host, "file = \"/topo.xml\""), Some(vec!["/topo.xml".to_owned()]), "as evidence");
+        assert_eq!(
+            asked_by(&only).next().map(|asked| asked.to_string()),
+            Some("file = \"/topo.xml\"".to_owned())
+        );
     }
 
     #[test]

@@ -40,6 +40,7 @@ use serde::Serialize;
 pub use context::Context;
 pub use env_plugin::EnvPlugin;
 pub use fabric::Fabric;
+pub(crate) use fabric::named_for_plugin;
 pub use forecast::Forecast;
 pub use late::LatePort;
 pub use libraries::Outlook;

@@ -253,8 +253,8 @@ pub enum NotTaken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoRdmaReason {
     NoDevice,
-    /// The device of this uverbs node is in another network namespace.
-    OtherNamespace(String),
+    /// The devices of these uverbs nodes are in another network namespace.
+    OtherNamespace(Vec<String>),
     /// The path that could not be read, and the error.
     Hidden {
         path: PathBuf,

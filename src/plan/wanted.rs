@@ -1,6 +1,6 @@
 //! What the user, the configuration, and the profile say about the ports, in the terms of [`crate::fabric`].
 
-use super::{Context, DefaultRouteOption};
+use super::{Context, DefaultRouteOption, evidence};
 use crate::fabric::{Candidate, OnDefaultRoute, SkipReason, Wanted, candidates, choose};
 use crate::libraries::nccl::devices::LIST;
 use crate::profiles::{DefaultRouteHca, Fabric};
@@ -8,7 +8,10 @@ use crate::profiles::{DefaultRouteHca, Fabric};
 pub(super) fn wanted<'a>(context: &'a Context) -> Wanted<'a> {
     let Context { profile, user, .. } = context;
     match &profile.fabric {
-        Some(Fabric::Plugin) => return Wanted::WithOwnLibrary,
+        Some(Fabric::Plugin) => {
+            let is_for = |port: &Candidate| !evidence::is_for_others(profile, port.hca);
+            return Wanted::OfPlugin { is_for: Box::new(is_for), by: format!("profile {}", profile.name) };
+        }
         Some(Fabric::Interface(_) | Fabric::PluginOverInterfaces(_)) => {
             return Wanted::None(SkipReason::WithoutVerbs { by: format!("profile {}", profile.name) });
         }

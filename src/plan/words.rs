@@ -1,10 +1,12 @@
-//! All texts of the plan and of the choice of rails: why a variable has its value, what was tried, and why a
-//! port is not used.
+//! All texts of the plan: why a variable has its value, what was tried, and why a port is not used.
 
 mod env_plugin;
 pub(crate) mod libraries;
+mod uverbs;
 
 use std::fmt;
+
+pub(crate) use uverbs::uverbs_nodes;
 
 use super::rule::{
     NcclKnowledge, NoRdmaReason, NotLeftToNccl, NotTaken, OfProfile, Published, Rule, RuleEvidence,
@@ -261,9 +263,7 @@ impl fmt::Display for NoRdmaReason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             NoRdmaReason::NoDevice => f.write_str("there is no RDMA device in this container"),
-            NoRdmaReason::OtherNamespace(node) => {
-                write!(f, "the RDMA device of /dev/infiniband/{node} is in another network namespace")
-            }
+            NoRdmaReason::OtherNamespace(nodes) => f.write_str(&uverbs::elsewhere(nodes)),
             NoRdmaReason::Hidden { path, error } => {
                 write!(f, "the RDMA devices cannot be seen ({}: {error})", path.display())
             }
@@ -405,6 +405,7 @@ pub(crate) fn left_out(reason: &SkipReason) -> String {
             format!("its GID is not at index {index}, which is set for the other HCAs")
         }
         SkipReason::NotNamed { by } => format!("not selected by {by}"),
+        SkipReason::NotOfPlugin { by } => format!("the net plugin of {by} is for other devices"),
         SkipReason::WithoutVerbs { by } => format!("usable, but {by} is for hosts without verbs"),
     }
 }

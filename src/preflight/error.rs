@@ -36,6 +36,13 @@ pub enum PreflightError {
     Node(#[from] NodeError),
     #[error(transparent)]
     Local(#[from] LocalError),
+    /// What the process that took part has said; the text is safe to show.
+    #[error("{0}")]
+    Apart(String),
+    #[error("the process that took part ended without a verdict")]
+    Ended,
+    #[error("the process that took part gave no verdict in its time")]
+    Late,
 }
 
 fn advice(error: &ListenError) -> String {

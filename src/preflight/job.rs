@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use nix::libc::SIGCHLD;
+use serde::{Deserialize, Serialize};
 
 use crate::compare::brief::Brief;
 use crate::config::TOKEN_VARIABLE;
@@ -17,6 +19,7 @@ use crate::preflight::meet::message::Told;
 use crate::preflight::meet::node::Node;
 use crate::preflight::meet::progress::Progress;
 use crate::preflight::meet::schedule::Extent;
+use crate::preflight::prove::task::{Task, TaskError};
 use crate::preflight::run::{self, Outcome};
 use crate::preflight::who::addresses::Addresses;
 use crate::preflight::who::local;
@@ -26,6 +29,7 @@ use crate::preflight::who::passed::{self, Passed};
 use crate::self_test::pair;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
+use crate::sys::signals;
 use crate::wire::Address;
 
 /// The terms on which a process takes part.
@@ -47,7 +51,32 @@ pub(crate) struct Terms<'a> {
     pub show: Option<&'a dyn Fn(&Progress)>,
 }
 
-/// Takes part, with what is known about this node. This process must be single-threaded.
+/// What the caller of a preflight gets.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Ending {
+    pub told: Told,
+    /// As for [`Outcome`].
+    pub is_alone: bool,
+    /// What could not be published, as sentences; `None` if this node has not judged.
+    pub unpublished: Option<Vec<String>>,
+}
+
+impl Ending {
+    fn heard(told: Told) -> Ending {
+        Ending { told, is_alone: false, unpublished: None }
+    }
+
+    fn published(outcome: Outcome, publish: Publish) -> Ending {
+        let Outcome { told, is_alone, judged } = outcome;
+        Ending { told, is_alone, unpublished: judged.map(|judged| publish(&judged)) }
+    }
+}
+
+/// Publishes what only the node that judges knows. Returns a sentence for each thing that it could not publish.
+pub(crate) type Publish<'a> = &'a mut dyn FnMut(&Judged) -> Vec<String>;
+
+/// Takes part, with what is known about this node. `publish` runs in the process that takes part. This process must be
+/// single-threaded.
 ///
 /// # Errors
 /// There is no verdict.
@@ -56,31 +85,64 @@ pub(crate) fn run(
     facts: &Facts,
     plan: &Plan,
     report: &Report,
-) -> Result<Outcome, PreflightError> {
+    publish: Publish,
+) -> Result<Ending, PreflightError> {
     let part = terms.part;
     if !terms.token.is_empty() {
         pair::sound(terms.token)?;
     }
     if part.nodes == 1 {
-        return Ok(alone(terms, facts, plan, report));
+        return Ok(Ending::published(alone(terms, facts, plan, report), publish));
     }
     if part.local_rank > 0 {
         let meeting = local::Meeting::of(part.job.as_deref(), part.node, part.local_rank)?;
         let longest = run::longest(terms.wait, part.nodes, terms.rounds, terms.scope.each);
-        return Ok(Outcome::heard(meeting.wait(longest)?));
+        return Ok(Ending::heard(meeting.wait(longest)?));
     }
     let passed = Passed::of(part, &report.host).filter(|_| terms.may_be_alone);
     let has_passed = passed.as_ref().is_some_and(Passed::is_known);
     let first = local::Meeting::of(part.job.as_deref(), part.node, 0);
     let doer = first.as_ref().ok().and_then(|meeting| meeting.begin().ok());
-    let outcome = first_task(terms, has_passed, facts, plan, report);
+    let ending = match terms.kept_token {
+        Some(why) => Err(PreflightError::KeptToken(why)),
+        None => apart(terms, || {
+            let outcome = first_task(terms, has_passed, facts, plan, report)?;
+            Ok(Ending::published(outcome, publish))
+        }),
+    };
     if let Some(passed) = passed {
-        passed.remember(outcome.as_ref().is_ok_and(|outcome| outcome.told.passed));
+        passed.remember(ending.as_ref().is_ok_and(|ending| ending.told.passed));
     }
     if let Some(doer) = doer {
-        doer.tell(outcome.as_ref().map(|outcome| outcome.told.clone()).map_err(ToString::to_string));
+        doer.tell(ending.as_ref().map(|ending| ending.told.clone()).map_err(ToString::to_string));
     }
-    outcome
+    ending
+}
+
+/// How long node 0 may judge thousands of nodes, and write its files.
+const JUDGING: Duration = Duration::from_secs(600);
+
+/// Takes part in a process with few capabilities: what other nodes and strangers send is read there, and not in this
+/// process, which becomes the command.
+fn apart(
+    terms: &Terms,
+    take_part: impl FnOnce() -> Result<Ending, PreflightError>,
+) -> Result<Ending, PreflightError> {
+    let rounds = run::longest(terms.wait, terms.part.nodes, terms.rounds, terms.scope.each);
+    // A node that waits for as long as it may can find a node 0 that has just started to wait.
+    let longest = rounds.saturating_add(terms.wait).saturating_add(JUDGING);
+    // If SIGCHLD were ignored, the kernel would discard how a child ended.
+    let sigchld = signals::set_default(SIGCHLD);
+    let task = Task::start(longest, &[], || take_part().map_err(|why| why.to_string()));
+    let ending = match task.map(Task::wait::<Result<Ending, String>>) {
+        Ok(Ok(Ok(ending))) => Ok(ending),
+        Ok(Ok(Err(why))) => Err(PreflightError::Apart(why)),
+        Ok(Err(TaskError::Ended)) => Err(PreflightError::Ended),
+        Ok(Err(TaskError::Late)) => Err(PreflightError::Late),
+        Err(errno) => Err(PreflightError::NoProcess(errno)),
+    };
+    sigchld.restore();
+    ending
 }
 
 /// Returns the outcome for a job of one node, which has nothing to prove between nodes. Only its first
@@ -117,9 +179,6 @@ fn first_task(
     report: &Report,
 ) -> Result<Outcome, PreflightError> {
     let part = terms.part;
-    if let Some(why) = terms.kept_token {
-        return Err(PreflightError::KeptToken(why));
-    }
     if terms.token.is_empty() {
         (terms.say)(&format!(
             "preflight: accepts any process as a node of this job, because {TOKEN_VARIABLE} is not set"

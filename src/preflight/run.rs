@@ -3,9 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use nix::libc::SIGCHLD;
-use nix::sys::resource::{Resource, setrlimit};
-
 use crate::preflight::PreflightError;
 use crate::preflight::judge::culprit;
 use crate::preflight::judge::judging::{Judged, Limits, VerdictInputs};
@@ -18,7 +15,6 @@ use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::meet::times::Times;
 use crate::preflight::meet::zero::{Terms, Zero, ZeroError};
 use crate::preflight::prove::task::Task;
-use crate::sys::signals;
 use crate::text::duration;
 use crate::wire::Address;
 use crate::wire::listen::{Listener, allow_connections};
@@ -50,23 +46,19 @@ pub fn longest(wait: Duration, nodes: u32, extent: Extent, each: Duration) -> Du
     wait.saturating_add(Times { each }.whole(&Schedule { nodes, extent }))
 }
 
-/// Takes part as this node. This process must be single-threaded.
+/// Takes part as this node, in a process of its own, which must be single-threaded.
 ///
 /// # Errors
 /// There is no verdict.
 pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, PreflightError> {
-    // If SIGCHLD were ignored, the kernel would discard how a child ended.
-    let sigchld = signals::set_default(SIGCHLD);
-    let outcome = match node.node {
+    match node.node {
         0 => zero(node, limits, show),
         _ => match node.take_part() {
             Ok(told) => Ok(Outcome::heard(told)),
             Err(why @ NodeError::Alone { .. }) => Ok(Outcome::alone(&why.to_string())),
             Err(why) => Err(why.into()),
         },
-    };
-    sigchld.restore();
-    outcome
+    }
 }
 
 /// Runs node 0: one process receives from all nodes, and another one takes part like any node.
@@ -97,12 +89,9 @@ fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result
     let longest = longest(node.wait, node.nodes, node.rounds, node.extent.each);
     let mut task = Task::start(longest, &[], || own.take_part().map_err(|why| why.to_string()))
         .map_err(PreflightError::NoProcess)?;
-    let files = allow_connections(node.nodes);
+    // The limit is that of this process alone, which does not become the command.
+    let _ = allow_connections(node.nodes);
     let told = hear(&terms, limits, &listener, &task);
-    // The command gets the limit that this process had.
-    if let Some((soft, hard)) = files {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
-    }
     let said = task.result::<Result<Told, String>>();
     told.map_err(|why| {
         let own = match said {

@@ -2,6 +2,8 @@
 //! conditions that no host meets.
 
 use super::format::{Condition, Constraints, Fabric, Only, Profile, Text, fits};
+use super::makers;
+use super::never;
 use crate::facts::environment::is_variable_name;
 use crate::facts::secret::is_secret;
 use crate::image::flavor::Flavor;
@@ -18,7 +20,7 @@ pub(super) struct Wrong {
 }
 
 /// A step down to a value: its key, or its position in a list, counted from 0.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     Key(String),
     Item(usize),
@@ -79,9 +81,15 @@ pub(super) fn check(profile: &Profile) -> Checked {
         each("also", &script.also, is_name, "the name of a variable")
             .map_err(|wrong| wrong.below_key("script"))?;
     }
-    if let Some(Fabric::Interface(name)) = &profile.fabric {
-        one("interface", name, is_interface, INTERFACE).map_err(|wrong| wrong.below_key("fabric"))?;
+    match &profile.fabric {
+        Some(Fabric::Interface(name)) => one("interface", name, is_interface, INTERFACE),
+        Some(Fabric::PluginOverInterfaces(names)) => {
+            let key = "plugin-over-interfaces";
+            filled(key, names, "the interfaces").and_then(|()| each(key, names, is_interface, INTERFACE))
+        }
+        Some(Fabric::Verbs | Fabric::Plugin) | None => Ok(()),
     }
+    .map_err(|wrong| wrong.below_key("fabric"))?;
     constraints(&profile.constraints).map_err(|wrong| wrong.below_key("constraints"))?;
     for (number, condition) in profile.evidence.iter().enumerate() {
         let in_table = |wrong: Wrong| wrong.below(Step::Item(number)).below_key("auto");
@@ -186,10 +194,25 @@ fn constants<'a>(variables: impl IntoIterator<Item = (&'a String, &'a String)>) 
 }
 
 fn constraints(constraints: &Constraints) -> Checked {
-    let Constraints { nccl_min, cuda_min, interfaces_up, nics, .. } = constraints;
+    let Constraints { nccl_min, cuda_min, interfaces_up, nics, cards, gpus, .. } = constraints;
     maybe("nccl-min", nccl_min.as_deref(), is_release, RELEASE)?;
     maybe("cuda-min", cuda_min.as_deref(), is_release, RELEASE)?;
     each("interfaces-up", interfaces_up, is_interface, INTERFACE)?;
+    if !cards.is_empty() && cards.iter().all(|count| *count == 0) {
+        return Err(Wrong::at(
+            "cards",
+            "no node with GPUs has 0 of them: write the numbers that have RDMA".to_owned(),
+        ));
+    }
+    for (number, row) in gpus.iter().enumerate() {
+        let in_row = |wrong: Wrong| wrong.below(Step::Item(number)).below_key("gpus");
+        one("model", &row.model, |text| !text.is_empty(), "the model of a GPU, or a pattern of it")
+            .map_err(in_row)?;
+        if row.count == 0 {
+            let why = "no machine with these GPUs has 0 of them: write how many it has".to_owned();
+            return Err(in_row(Wrong::at("count", why)));
+        }
+    }
     match nics.keys().find(|name| name.contains('*')) {
         Some(name) => {
             let why = "it must be the whole name of an instance type, without \"*\"".to_owned();
@@ -254,10 +277,23 @@ fn check_condition(condition: &Condition) -> Checked {
         one(
             "name",
             &attribute.name,
-            |name| name.contains(['/', '*']),
+            |name| {
+                name.contains('*')
+                    || name
+                        .split_once('/')
+                        .is_some_and(|(domain, rest)| !domain.is_empty() && !rest.is_empty())
+            },
             "a name with its domain, such as \"dra.net/rdma\"",
         )
         .map_err(|wrong| wrong.below_key("claimed-attribute"))?;
+    }
+    let meant = dmi_other_than.as_deref().map(makers::meant_by).unwrap_or_default();
+    if let Some(name) = dmi_other_than
+        && !meant.is_empty()
+    {
+        let meant: Vec<String> = meant.iter().map(|maker| format!("{maker:?}")).collect();
+        let why = format!("{name:?} is no name that rdma-init has for a cloud: write {}", meant.join(" or "));
+        return Err(Wrong::at("dmi-other-than", why));
     }
     if *no_hca && (hca.is_some() || hca_name.is_some() || link_layer.is_some()) {
         let why = "no host has an HCA and none: remove this key, or the one that asks for an HCA".to_owned();
@@ -271,7 +307,14 @@ fn check_condition(condition: &Condition) -> Checked {
         }
         check_condition(condition).map_err(in_list)?;
     }
-    Ok(())
+    match not.iter().position(|unwanted| never::follows(condition, unwanted)) {
+        Some(number) => {
+            let why =
+                "the table above it asks for what this one rules out, so it holds on no host".to_owned();
+            Err(Wrong { place: vec![Step::Item(number), Step::Key("not".to_owned())], why })
+        }
+        None => Ok(()),
+    }
 }
 
 const LINK_LAYERS: [&str; 2] = ["InfiniBand", "Ethernet"];
@@ -293,6 +336,14 @@ fn one(key: &str, value: &str, is_right: Test, wanted: &str) -> Checked {
 
 fn maybe(key: &str, value: Option<&str>, is_right: Test, wanted: &str) -> Checked {
     value.map_or(Ok(()), |value| one(key, value, is_right, wanted))
+}
+
+/// Rejects an empty list.
+fn filled(key: &str, values: &[String], wanted: &str) -> Checked {
+    match values {
+        [] => Err(Wrong::at(key, format!("the list is empty: it must have {wanted}"))),
+        _ => Ok(()),
+    }
 }
 
 fn each(key: &str, values: &[String], is_right: Test, wanted: &str) -> Checked {

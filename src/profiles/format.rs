@@ -3,11 +3,16 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::marker::PhantomData;
 
 use indexmap::IndexMap;
-use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+
+// The build script has this file in another module.
+#[path = "reading.rs"]
+pub(super) mod reading;
+
+use reading::{Table, some_table, table, tables, unwanted};
 
 /// A text from a file, or from the program itself.
 pub type Text = Cow<'static, str>;
@@ -47,7 +52,7 @@ pub struct Profile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The platform's script that sets the variables in `hands_off`, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "some_table", skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
     /// The published constants, in the published order.
     #[serde(default, deserialize_with = "values", skip_serializing_if = "IndexMap::is_empty")]
@@ -58,7 +63,7 @@ pub struct Profile {
     /// Published constants for some hosts only. A later table overrides earlier ones.
     #[serde(default, deserialize_with = "tables", skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Only>,
-    #[serde(default, skip_serializing_if = "Constraints::is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
     /// Evidence for this profile: any one of these is enough, and each requires all of its conditions.
     #[serde(default, rename = "auto", deserialize_with = "tables", skip_serializing_if = "Vec::is_empty")]
@@ -98,30 +103,6 @@ fn value<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     from.deserialize_str(Quoted)
 }
 
-/// What an array of tables is, in the error for a single table. `explain` replaces it by what to write.
-pub(super) const DOUBLE_BRACKETS: &str = "any number of tables, with the name of each in double brackets";
-
-/// Reads an array of tables.
-fn tables<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Vec<T>, D::Error> {
-    struct Tables<T>(PhantomData<T>);
-    impl<'de, T: DeserializeOwned> Visitor<'de> for Tables<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            f.write_str(DOUBLE_BRACKETS)
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
-            let mut tables = Vec::new();
-            while let Some(table) = from.next_element()? {
-                tables.push(table);
-            }
-            Ok(tables)
-        }
-    }
-    from.deserialize_seq(Tables(PhantomData))
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fabric {
@@ -139,7 +120,8 @@ pub enum Fabric {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Script {
-    /// The possible paths of the script; the first one that exists counts.
+    /// The possible paths of the script; the first one that exists counts. Empty if the platform's manifest for a job
+    /// sets the variables.
     pub paths: Vec<String>,
     /// A variable that only this script sets.
     pub sets: String,
@@ -153,7 +135,7 @@ pub struct Script {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Only {
     /// All parts of the condition must hold.
-    #[serde(default, rename = "if")]
+    #[serde(default, rename = "if", deserialize_with = "table")]
     pub condition: Condition,
     /// The job's NCCL has this release or a later one. If the release is unknown, this does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,7 +209,7 @@ impl Constraints {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Condition {
     /// The host has an HCA of this kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "some_table", skip_serializing_if = "Option::is_none")]
     pub hca: Option<HcaEvidence>,
     /// The host has no HCA at all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -272,10 +254,10 @@ pub struct Condition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<Text>,
     /// A device in one of the Pod's resource claims has this attribute.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "some_table", skip_serializing_if = "Option::is_none")]
     pub claimed_attribute: Option<AttributeEvidence>,
     /// None of these conditions holds.
-    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    #[serde(default, deserialize_with = "unwanted", skip_serializing_if = "<[_]>::is_empty")]
     pub not: Cow<'static, [Condition]>,
 }
 
@@ -322,7 +304,7 @@ impl Profile {
 
 /// A kind of HCA, recognized by its kernel driver; by its name only if it has no driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table such as { driver = \"mlx5*\", name = \"mlx5_*\" }")]
+#[serde(deny_unknown_fields)]
 pub struct HcaEvidence {
     pub driver: Text,
     pub name: Text,
@@ -342,6 +324,22 @@ pub struct AttributeEvidence {
     /// The pattern for the value; `None` for any value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Text>,
+}
+
+impl Table for Script {
+    const FORM: &'static str = "a table, such as { paths = [\"/opt/site/env.sh\"], sets = \"SITE_RELEASE\" }";
+}
+impl Table for Only {}
+impl Table for Constraints {}
+impl Table for GpuRow {}
+impl Table for Condition {
+    const FORM: &'static str = "a table, such as { environment = \"OUR_CLUSTER\" }";
+}
+impl Table for HcaEvidence {
+    const FORM: &'static str = "a table, such as { driver = \"mlx5*\", name = \"mlx5_*\" }";
+}
+impl Table for AttributeEvidence {
+    const FORM: &'static str = "a table, such as { name = \"dra.net/rdma\", value = \"true\" }";
 }
 
 /// Returns whether `text` matches `pattern`, where `*` stands for any text.

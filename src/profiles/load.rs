@@ -3,17 +3,16 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use super::check::{Wrong, check};
 use super::embedded::{EMBEDDED, OUTLINES};
 use super::explain::{located, of_parser};
+use super::folder::read_folder;
 use super::format::{Profile, fits};
 use super::{Outline, resolve};
-use crate::facts::reader::{Links, ReadFailure, read_regular};
 use crate::libraries::nccl::devices::LIST;
-use nix::errno::Errno;
+use crate::text::visible;
 
 /// All profiles, by name.
 #[derive(Debug, Clone)]
@@ -21,6 +20,9 @@ pub struct Profiles {
     outlines: Cow<'static, [Outline]>,
     /// Each profile merged with the profiles that it extends; created on first use.
     whole: OnceCell<ByName>,
+    /// The first embedded profile that was asked for, by the name that was asked for: to make all of them takes as long
+    /// as most other steps of a decision.
+    first: OnceCell<(String, Option<Profile>)>,
     /// Whether the user's directory contains no profile.
     is_folder_empty: bool,
 }
@@ -30,15 +32,7 @@ type ByName = BTreeMap<String, Profile>;
 /// A profile that cannot be used. The text names the file, the line, and the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ProfileError(String);
-
-/// In bytes: more than any profile needs.
-const LONGEST: u64 = 256 * 1024;
-
-/// The most files in a directory, and their most bytes in total: every command reads all of them when it
-/// starts.
-const FILES: usize = 256;
-const LONGEST_TOGETHER: usize = 1024 * 1024;
+pub struct ProfileError(pub(super) String);
 
 /// The longest chain of profiles that extend each other.
 const DEEPEST: usize = 16;
@@ -50,8 +44,8 @@ impl Profiles {
     /// The first file that cannot be read or is not a profile.
     pub fn load(folder: Option<&Path>) -> Result<Profiles, ProfileError> {
         let Some(folder) = folder else {
-            let whole = OnceCell::new();
-            return Ok(Profiles { outlines: Cow::Borrowed(&OUTLINES), whole, is_folder_empty: false });
+            let (whole, first) = (OnceCell::new(), OnceCell::new());
+            return Ok(Profiles { outlines: Cow::Borrowed(&OUTLINES), whole, first, is_folder_empty: false });
         };
         let mut profiles = embedded();
         let mut sources: BTreeMap<String, (String, String)> = BTreeMap::new();
@@ -70,10 +64,20 @@ impl Profiles {
         let whole = complete(profiles).map_err(|(name, why)| match sources.get(&name) {
             Some((file, text)) => ProfileError(located(file, text, &Wrong::at("extends", why))),
             // A user's profile may replace the one that an embedded profile extends.
-            None => ProfileError(format!("profile {name}: key \"extends\": {why}")),
+            None => ProfileError(visible(&format!("profile {name}: key \"extends\": {why}"))),
         })?;
+        for (name, (file, text)) in &sources {
+            // `hands-off` may come from the profile that this one extends.
+            let is_alone = |profile: &Profile| profile.script.is_some() && profile.hands_off.is_empty();
+            if whole.get(name).is_some_and(is_alone) {
+                let why =
+                    "the profile has no hands-off: write there which variables the script sets".to_owned();
+                return Err(ProfileError(located(file, text, &Wrong::at("script", why))));
+            }
+        }
         let outlines = whole.values().map(Outline::from).collect();
-        Ok(Profiles { outlines, whole: whole.into(), is_folder_empty: sources.is_empty() })
+        let (whole, first) = (whole.into(), OnceCell::new());
+        Ok(Profiles { outlines, whole, first, is_folder_empty: sources.is_empty() })
     }
 
     /// Returns whether the user named a directory of profiles, and it contains none.
@@ -82,6 +86,13 @@ impl Profiles {
     }
 
     pub fn get(&self, name: &str) -> Option<&Profile> {
+        if self.whole.get().is_none() {
+            let make = || complete(with_bases(name)).unwrap_or_default().remove(name);
+            let (asked, profile) = self.first.get_or_init(|| (name.to_owned(), make()));
+            if asked == name {
+                return profile.as_ref();
+            }
+        }
         self.whole().get(name)
     }
 
@@ -134,6 +145,21 @@ fn embedded() -> ByName {
     EMBEDDED.iter().map(|make| make()).map(|profile| (profile.name.clone(), profile)).collect()
 }
 
+/// Returns an embedded profile and those that it extends.
+fn with_bases(name: &str) -> ByName {
+    let mut found = ByName::new();
+    let mut next = Some(name.to_owned());
+    while let Some(name) = next {
+        // Tests ensure that both lists have the same order, which is that of the names.
+        let place = OUTLINES.binary_search_by(|outline| (*outline.name).cmp(name.as_str()));
+        let Some(make) = place.ok().and_then(|place| EMBEDDED.get(place)) else { break };
+        let profile = make();
+        next = profile.extends.clone().filter(|base| !found.contains_key(base));
+        found.insert(name, profile);
+    }
+    found
+}
+
 fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
     let profile: Profile =
         toml::from_str(text).map_err(|error| ProfileError(of_parser(file, text, &error)))?;
@@ -174,40 +200,6 @@ fn complete(mut profiles: ByName) -> Result<ByName, (String, String)> {
     Ok(profiles)
 }
 
-fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
-    let failed = |path: &Path, error: std::io::Error| {
-        ProfileError(format!("cannot read {} (profile-dir): {error}", path.display()))
-    };
-    let mut files = Vec::new();
-    let mut together = 0;
-    for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
-        let path = entry.map_err(|error| failed(folder, error))?.path();
-        if path.extension().is_none_or(|extension| extension != "toml") {
-            continue;
-        }
-        let text = read_regular(&path, LONGEST, Links::Followed).map_err(|failure| match failure {
-            ReadFailure::Errno(errno) if errno != Errno::EISDIR => failed(&path, errno.into()),
-            _ => ProfileError(format!(
-                "{} is not a profile: it is not a regular file of at most {LONGEST} bytes",
-                path.display()
-            )),
-        })?;
-        let text = String::from_utf8(text).map_err(|_| {
-            ProfileError(format!("{} is not a profile: it is not UTF-8 text", path.display()))
-        })?;
-        together += text.len();
-        if files.len() >= FILES || together > LONGEST_TOGETHER {
-            return Err(ProfileError(format!(
-                "{} (profile-dir) has more than {FILES} profiles, or more than {LONGEST_TOGETHER} bytes of them",
-                folder.display()
-            )));
-        }
-        files.push((path.display().to_string(), text));
-    }
-    files.sort();
-    Ok(files)
-}
-
 /// Entry point for the fuzzers; see [`crate::fuzz`].
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(data: &[u8]) {
@@ -228,6 +220,8 @@ pub(crate) fn fuzz(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profiles::folder::{FILES, LONGEST};
+    use std::fs;
 
     fn load(files: &[(&str, &str)]) -> Result<Profiles, String> {
         let folder = tempfile::tempdir().unwrap();
@@ -249,6 +243,18 @@ mod tests {
             assert_eq!(check(profile), Ok(()), "{}", profile.name);
             let shown = toml::to_string(profile).unwrap();
             assert_eq!(toml::from_str::<Profile>(&shown).unwrap(), *profile);
+        }
+    }
+
+    #[test]
+    fn a_profile_that_is_asked_for_first_is_what_it_is_among_all() {
+        let all = Profiles::load(None).unwrap();
+        for profile in all.iter() {
+            assert_eq!(Profiles::load(None).unwrap().get(&profile.name), Some(profile), "{}", profile.name);
+        }
+        let some = Profiles::load(None).unwrap();
+        for name in ["no such profile", "pai-erdma", "erdma"] {
+            assert_eq!(some.get(name), all.get(name), "{name}");
         }
     }
 
@@ -377,6 +383,38 @@ mod tests {
                 "7: key \"NCCL_IB_TIMEOUT\": \"022\" must be a number without a leading 0 and without anything after it: 0 to 31 (the field has 5 bits)",
             ),
             (
+                "fabric = { plugin-over-interfaces = [] }",
+                "4: key \"plugin-over-interfaces\": the list is empty: it must have the interfaces",
+            ),
+            (
+                "fabric = { plugin-over-interfaces = [\"a b\"] }",
+                &format!("4: key \"plugin-over-interfaces\": \"a b\" {interface}"),
+            ),
+            (
+                "script = { paths = [\"/a\"], sets = \"SITE\" }",
+                "4: key \"script\": the profile has no hands-off: write there which variables the script sets",
+            ),
+            (
+                "[constraints]\ncards = [0]",
+                "5: key \"cards\": no node with GPUs has 0 of them: write the numbers that have RDMA",
+            ),
+            (
+                "[[constraints.gpus]]\nmodel = \"\"\ncount = 8\nnics = 8",
+                "5: key \"model\": \"\" must be the model of a GPU, or a pattern of it",
+            ),
+            (
+                "[[constraints.gpus]]\nmodel = \"*\"\ncount = 0\nnics = 8",
+                "6: key \"count\": no machine with these GPUs has 0 of them: write how many it has",
+            ),
+            (
+                "[[auto]]\nenvironment = \"A\"\nnot = [{ file = \"/a\" },\n{ environment = \"A\" }]",
+                "7: key \"not\": the table above it asks for what this one rules out, so it holds on no host",
+            ),
+            (
+                "[[auto]]\nenvironment = \"A\"\nnot = [{ dmi-other-than = \"Oracle\" }]",
+                "6: key \"dmi-other-than\": \"Oracle\" is no name that rdma-init has for a cloud: write \"Oracle Cloud\"",
+            ),
+            (
                 "[[auto]]\nhca-name = \"a\"\nnot = [\n  { link-layer = \"RoCE\" }\n]",
                 "7: key \"link-layer\": \"RoCE\" must be \"InfiniBand\" or \"Ethernet\"",
             ),
@@ -390,6 +428,25 @@ mod tests {
         );
         let missing = load(&[("x.toml", "name = \"x\"")]).unwrap_err();
         assert!(missing.starts_with("x.toml:1:") && missing.contains("`title`"), "{missing}");
+    }
+
+    #[test]
+    fn a_script_may_stand_beside_the_hands_off_of_its_base() {
+        let base = format!("{HEAD}hands-off = [\"NCCL_*\"]\n");
+        let script = "extends = \"site\"\nscript = { paths = [\"/a\"], sets = \"SITE\" }\n";
+        let on_top = HEAD.replace("site", "hall") + script;
+        assert_eq!(load(&[("base.toml", &base), ("top.toml", &on_top)]).map(drop), Ok(()));
+    }
+
+    #[test]
+    fn what_a_profile_of_0_1_0_could_have_without_harm_is_no_error() {
+        for text in [
+            "companions = [\"SITE_IFNAME\"]",
+            "hands-off = [\"NCCL_IB_TC\"]\n[variables]\nNCCL_IB_TC = \"106\"",
+            "[constraints]\ncards = [0, 8]",
+        ] {
+            assert_eq!(load(&[("site.toml", &format!("{HEAD}{text}"))]).map(drop), Ok(()), "{text}");
+        }
     }
 
     #[test]
@@ -409,6 +466,7 @@ mod tests {
             ("dmi-product = \"\"", "dmi-product"),
             ("dmi-other-than = \"Crus*\"", "dmi-other-than"),
             ("claimed-attribute = { name = \"rdma\" }", "name"),
+            ("claimed-attribute = { name = \"/\" }", "name"),
             ("no-hca = true\nhca-name = \"a\"", "no-hca"),
             ("hca-name = \"a\"\nnot = [{}]", "not"),
         ] {
@@ -425,6 +483,7 @@ mod tests {
             "gpu-vendor = \"nv*\"",
             "interface = \"*-of-fourteen-\"",
             "environment = \"SITE_*\"",
+            "environment = \"A\"\nnot = [{ dmi-other-than = \"CoreWeave\" }]",
             "claimed-attribute = { name = \"dra.net/*\" }",
         ] {
             let loaded = load(&[("site.toml", &format!("{HEAD}[[auto]]\n{text}"))]);

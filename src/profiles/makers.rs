@@ -32,6 +32,50 @@ const MAKERS: [(&str, Field, &str); 13] = [
     ("NVIDIA DGX", Product, "NVIDIA_DGX*"),
 ];
 
+/// Names that people write for these makers.
+const ABBREVIATIONS: [(&str, &str); 4] = [
+    ("AWS", "Amazon Web Services"),
+    ("EC2", "Amazon Web Services"),
+    ("GCP", "Google Cloud"),
+    ("OCI", "Oracle Cloud"),
+];
+
+/// Returns the names of all makers in the table, each once, sorted.
+pub(super) fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = MAKERS.iter().map(|(maker, _, _)| *maker).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Returns the makers that such a name can only mean, if it is none of their names: it differs in case or punctuation,
+/// is a part of the name, continues it, or abbreviates it. A name that is like none of them may be a cloud's that the
+/// firmware does not name.
+pub(super) fn meant_by(name: &str) -> Vec<&'static str> {
+    if names().contains(&name) {
+        return Vec::new();
+    }
+    let words = words_of(name);
+    let is_meant = |maker: &&str| {
+        let of_maker = words_of(maker);
+        let is_part =
+            |whole: &[String], part: &[String]| whole.windows(part.len().max(1)).any(|some| some == part);
+        let is_abbreviation =
+            || ABBREVIATIONS.iter().any(|(short, whole)| whole == maker && short.eq_ignore_ascii_case(name));
+        words.concat() == of_maker.concat()
+            || is_part(&of_maker, &words)
+            || words.starts_with(&of_maker)
+            || is_abbreviation()
+    };
+    names().into_iter().filter(is_meant).collect()
+}
+
+/// Returns the words of a name in lower case.
+fn words_of(name: &str) -> Vec<String> {
+    let words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}
+
 /// Returns the maker that the firmware names; `None` if it names none of those in the table.
 pub(crate) fn maker_of(dmi: &Dmi) -> Option<&'static str> {
     let found = |field: &Field| match field {
@@ -72,6 +116,41 @@ mod tests {
         ] {
             assert_eq!(maker_of(&dmi), maker, "{dmi:?}");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_a_makers_means_that_maker() {
+        for (name, meant) in [
+            ("oracle cloud", &["Oracle Cloud"][..]),
+            ("OracleCloud", &["Oracle Cloud"]),
+            ("Oracle", &["Oracle Cloud"]),
+            ("Oracle Cloud Infrastructure", &["Oracle Cloud"]),
+            ("Azure", &["Microsoft Azure"]),
+            ("aws", &["Amazon Web Services"]),
+            ("Amazon", &["Amazon Web Services"]),
+            ("DGX", &["NVIDIA DGX"]),
+            ("Cloud", &["Alibaba Cloud", "Google Cloud", "Oracle Cloud"]),
+            ("Oracle Cloud", &[]),
+            ("Crusoe", &[]),
+            ("CoreWeave", &[]),
+            ("Orac", &[]),
+            ("IBM Cloud", &[]),
+            ("-", &[]),
+        ] {
+            assert_eq!(meant_by(name), meant, "{name}");
+        }
+        for (short, maker) in ABBREVIATIONS {
+            assert_eq!(meant_by(short), [maker]);
+        }
+    }
+
+    #[test]
+    fn the_manual_lists_the_makers() {
+        let manual = include_str!("../../docs/configuration.md");
+        let start = "The firmware's names that `dmi-other-than` knows: ";
+        let list = manual.split_once(start).and_then(|(_, rest)| rest.split_once('.')).map(|(list, _)| list);
+        let names: Vec<String> = names().iter().map(|name| format!("`{name}`")).collect();
+        assert_eq!(list.map(|list| list.replace('\n', " ")), Some(names.join(", ")));
     }
 
     #[test]

@@ -4,9 +4,11 @@
 mod check;
 mod embedded;
 mod explain;
+mod folder;
 mod format;
 mod load;
 mod makers;
+mod never;
 mod outline;
 mod resolve;
 

@@ -1,11 +1,18 @@
 //! `extends`: merges a profile with the one that it extends.
 
+use super::fits;
 use super::format::Profile;
 
 /// Returns `profile` with the values of `base` where it has none of its own. It does not inherit evidence: a
 /// host that matches the base need not match the extension.
 pub(super) fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
+    // What the extension sets or leaves to other programs is not the base's to set any more.
+    let is_taken = |variable: &str| {
+        profile.variables.contains_key(variable)
+            || profile.hands_off.iter().any(|pattern| fits(pattern, variable))
+    };
     let mut variables = base.variables.clone();
+    variables.retain(|variable, _| !is_taken(variable));
     variables.extend(profile.variables.clone());
     let either = |own: &Vec<String>, base: &Vec<String>| {
         let mut all = base.clone();
@@ -27,14 +34,14 @@ pub(super) fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
         script: profile.script.clone().or(base.script.clone()),
         from_environment: {
             let mut all = base.from_environment.clone();
-            all.retain(|variable, _| !profile.variables.contains_key(variable));
+            all.retain(|variable, _| !is_taken(variable));
             all.extend(profile.from_environment.clone());
             all
         },
         // The extension's tables come last, so that they override the base's; so do its plain variables.
         only: {
             let of_base = base.only.iter().cloned().map(|mut only| {
-                only.variables.retain(|variable, _| !profile.variables.contains_key(variable));
+                only.variables.retain(|variable, _| !is_taken(variable));
                 only
             });
             of_base.chain(profile.only.iter().cloned()).filter(|only| !only.variables.is_empty()).collect()

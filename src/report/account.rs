@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::facts::congestion::Congestion;
 use crate::facts::port_errors::{Rise, Trouble};
+use crate::facts::port_look::GidPlace;
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id};
 use crate::findings::port_name::port_name;
 use crate::text::{amount, condensed, counted, duration, visible};
 use crate::watch::account::{Account, Ago, Rail, Unit, Watched};
+use crate::watch::told::{PortTold, Spell};
 
 /// When the account is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +56,19 @@ pub(crate) fn lines_of_rails<'a>(
         }
     };
     let unwell = unwell.into_iter().map(|rail| (not_well(account, rail, when), Some(rail)));
-    let others = account.omitted.iter().cloned().chain(unseen(account, when)).map(|line| (line, None));
+    let others = rest(account, when).into_iter().chain(account.omitted.iter().cloned());
+    let others = others.chain(unseen(account, when)).map(|line| (line, None));
     let well = together.into_iter().chain(apart).map(|line| (line, None));
     well.chain(unwell).chain(others).collect()
+}
+
+/// Says that nothing has moved for long.
+fn rest(account: &Account, when: When) -> Option<String> {
+    let time = in_seconds(account.rest()?);
+    Some(match when {
+        When::Running => format!("No data has moved for {time}"),
+        When::AtEnd => format!("No data has moved in the last {time} of the job"),
+    })
 }
 
 /// Says that the account does not cover the whole time, if a watcher was to see to that.
@@ -90,8 +103,13 @@ fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> (String, Idle) {
         [one] => one.clone(),
         names => format!("{} rails ({})", names.len(), condensed(names)),
     };
+    // What is not counted does not show that there was no error.
+    let error = match rails.iter().all(|rail| rail.counts_losses) {
+        true => "without an error",
+        false => "and no error is visible",
+    };
     if busy.is_empty() && unit != Unit::Requests {
-        return (format!("{who} moved no data, without an error"), Idle::All);
+        return (format!("{who} moved no data, {error}"), Idle::All);
     }
     let mut percents: Vec<u64> = busy.iter().filter_map(|rail| percent(account, rail)).collect();
     percents.sort_unstable();
@@ -107,7 +125,24 @@ fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> (String, Idle) {
         true => Idle::None,
         false => Idle::Some(condensed(&idle)),
     };
-    (format!("{who} {}{shares}, without an error", moved(whole).unwrap_or_default()), idle)
+    let all = rails.iter().fold(Congestion::default(), |sum, rail| sum.plus(rail.congestion));
+    let congestion = congestion(all).map(|congestion| format!("; {congestion}")).unwrap_or_default();
+    (format!("{who} {}{shares}, {error}{congestion}", moved(whole).unwrap_or_default()), idle)
+}
+
+/// `congestion: 12 CNPs sent, 5 CNPs handled`; `None` if there was none, or nothing counts it.
+fn congestion(of: Congestion) -> Option<String> {
+    let counts = [
+        (of.sent, "CNP", "sent"),
+        (of.handled, "CNP", "handled"),
+        (of.marked, "packet", "received with ECN's mark"),
+    ];
+    let counts = counts.into_iter().filter_map(|(count, thing, what)| {
+        let count = count.filter(|count| *count > 0)?;
+        Some(format!("{} {what}", counted(saturated(count), thing)))
+    });
+    let counts: Vec<String> = counts.collect();
+    (!counts.is_empty()).then(|| format!("congestion: {}", counts.join(", ")))
 }
 
 /// `mlx5_3 sent 3 GiB and received 3 GiB (9 %): its link went down 3 times`.
@@ -130,7 +165,8 @@ fn troubles(account: &Account, rail: &Rail, when: When) -> Vec<String> {
     if rail.is_gone {
         told.push("its device is gone".to_owned());
     } else if rail.is_lost {
-        told.push("it is no longer active".to_owned());
+        let state = rail.waits_for_manager.map(|state| format!(" ({state})")).unwrap_or_default();
+        told.push(format!("it is no longer active{state}"));
     }
     let removals = rail.removals as usize;
     if removals > usize::from(rail.is_gone) {
@@ -152,7 +188,37 @@ fn troubles(account: &Account, rail: &Rail, when: When) -> Vec<String> {
         let last = rail.down_ago.filter(|_| !rail.is_lost).map(|ago| last(ago, when)).unwrap_or_default();
         told.push(format!("its link went down {}{last}", count(downs, is_least, "time")));
     }
-    told.extend(rail.told(account.ran).map(trouble));
+    told.extend(warned(account, rail));
+    told.extend(rail.worth_telling(account.ran).map(trouble));
+    told.extend(congestion(rail.congestion));
+    told
+}
+
+/// Returns what else the watcher has warned of, and for how long it was so.
+fn warned(account: &Account, rail: &Rail) -> Vec<String> {
+    let PortTold { slow, rate, astray, place, behind } = &rail.told;
+    let time = |spell: &Spell| in_seconds(spell.until(account.ran));
+    let verb =
+        |spell: &Spell, now: &'static str, before: &'static str| if spell.is_so() { now } else { before };
+    let mut told = Vec::new();
+    if slow.ever() {
+        let first = rail.first_rate.as_ref().map(|first| format!(" instead of {first}")).unwrap_or_default();
+        told.push(format!("it {} at {rate}{first} for {}", verb(slow, "has run", "ran"), time(slow)));
+    }
+    if astray.ever() {
+        let at = rail.gid_index.map(|index| format!(" {index}")).unwrap_or_default();
+        let where_now = match place.filter(|_| astray.is_so()) {
+            Some(GidPlace::At(now)) => format!(", and is at index {now}"),
+            Some(GidPlace::Gone { .. }) => ", and is gone".to_owned(),
+            Some(GidPlace::Retyped | GidPlace::InPlace) | None => String::new(),
+        };
+        let was = verb(astray, "has not been", "was not");
+        told.push(format!("its GID {was} at index{at} for {}{where_now}", time(astray)));
+    }
+    if behind.ever() {
+        let moved = verb(behind, "has moved", "moved");
+        told.push(format!("it {moved} far less than the other rails for {}", time(behind)));
+    }
     told
 }
 
@@ -163,6 +229,8 @@ fn last(ago: Ago, when: When) -> String {
         When::AtEnd if ago.least == ago.most => format!(", last seen down {least} before the end"),
         When::Running if ago.least.is_zero() => format!(", last some time in the last {most}"),
         When::AtEnd if ago.least.is_zero() => format!(", last some time in the last {most} of the job"),
+        When::Running if least == most => format!(", last about {most} ago"),
+        When::AtEnd if least == most => format!(", last about {most} before the end"),
         When::Running => format!(", last between {most} and {least} ago"),
         When::AtEnd => format!(", last between {most} and {least} before the end"),
     }
@@ -242,6 +310,7 @@ pub(crate) struct Document {
     watched: bool,
     watched_seconds: Option<f64>,
     broken: bool,
+    rested_seconds: Option<f64>,
     rails: Vec<RailDocument>,
 }
 
@@ -263,7 +332,18 @@ struct RailDocument {
     unreadable: bool,
     renamed: Option<String>,
     down_seconds_ago: Option<f64>,
+    slow_seconds: f64,
+    gid_astray_seconds: f64,
+    behind_seconds: f64,
     errors: Vec<ErrorDocument>,
+    congestion: CongestionDocument,
+}
+
+#[derive(Debug, Serialize)]
+struct CongestionDocument {
+    cnps_sent: Option<u64>,
+    cnps_handled: Option<u64>,
+    ecn_marked: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -289,6 +369,7 @@ impl Document {
                 Watched::Throughout => Some(account.ran.as_secs_f64()),
             },
             broken: account.is_broken(),
+            rested_seconds: account.rested.map(|time| time.as_secs_f64()),
             rails: account.rails.iter().map(|rail| rail_document(account, rail)).collect(),
         }
     }
@@ -296,6 +377,8 @@ impl Document {
 
 fn rail_document(account: &Account, rail: &Rail) -> RailDocument {
     let Traffic { sent, received, requests } = rail.moved;
+    let Congestion { sent: cnps_sent, handled: cnps_handled, marked: ecn_marked } = rail.congestion;
+    let seconds = |spell: Spell| spell.until(account.ran).as_secs_f64();
     let error =
         |rise: &Rise| ErrorDocument { counter: rise.counter, count: rise.count, at_least: rise.is_least };
     RailDocument {
@@ -314,7 +397,11 @@ fn rail_document(account: &Account, rail: &Rail) -> RailDocument {
         removals: rail.removals,
         unreadable: rail.is_hidden,
         renamed: rail.renamed.clone(),
-        down_seconds_ago: rail.down_ago.map(|ago| ago.most.as_secs_f64()),
+        down_seconds_ago: rail.down_ago.filter(|_| !rail.is_lost).map(|ago| ago.most.as_secs_f64()),
+        slow_seconds: seconds(rail.told.slow),
+        gid_astray_seconds: seconds(rail.told.astray),
+        behind_seconds: seconds(rail.told.behind),
+        congestion: CongestionDocument { cnps_sent, cnps_handled, ecn_marked },
         errors: rail.rises.iter().map(error).collect(),
     }
 }

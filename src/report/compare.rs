@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::compare::collect::{ReportFault, Unread};
-use crate::compare::comparison::{Compared, Comparison};
+use crate::compare::comparison::{Compared, Comparison, consequence};
 use crate::text::{condensed_to, counted, shortened, visible};
 
 /// The document of `compare --json`.
@@ -169,7 +169,10 @@ fn write_property(out: &mut impl Write, property: &Compared, width: usize) -> io
         let nodes = counted(more.iter().map(|other| other.count).sum(), "node");
         writeln!(out, "  {:6}  {:width$}  and {} more ({nodes})", "", "", counted(more.len(), "value"))?;
     }
-    Ok(())
+    match consequence(property.property).filter(|_| !property.others.is_empty()) {
+        Some(follows) => writeln!(out, "  {:6}  {:width$}  {follows}", "", ""),
+        None => Ok(()),
+    }
 }
 
 fn label<'a>(property: &Compared<'a>) -> &'a str {

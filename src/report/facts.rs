@@ -139,7 +139,8 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         line!(out, "  {vendor}, {}", product.as_deref().unwrap_or_default())?;
     }
     for device in &facts.dra {
-        let place = device.pci_address().or(device.rdma_device()).map(|place| format!(", {place}"));
+        let place = device.pci_address().or_else(|| device.rdma_device().map(str::to_owned));
+        let place = place.map(|place| format!(", {place}"));
         let (claim, name, driver) = (&device.claim, &device.name, &device.driver);
         line!(out, "  claim {claim}: {name} of {driver}{}", place.unwrap_or_default())?;
     }

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use clap::ValueEnum;
 use fields::{FIELDS, Field, Kind};
 
-use crate::facts::port_sample::PortSample;
+use crate::facts::port_sample::{DeviceInfo, PortSample};
 
 /// How the metrics are written. The comments are its help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -41,6 +41,7 @@ pub(crate) fn write(out: &mut impl Write, ports: &[PortSample], how: Exposition)
             family(out, field, &values, how)?;
         }
     }
+    devices(out, ports, how)?;
     others(out, ports, how)?;
     match how {
         Exposition::OpenMetrics => writeln!(out, "# EOF"),
@@ -70,6 +71,35 @@ fn family(
     }
     for (port, value) in values {
         writeln!(out, "{whole}{{device=\"{}\",port=\"{}\"}} {value}", escaped(&port.hca), port.port)?;
+    }
+    Ok(())
+}
+
+/// Writes what the devices say about themselves, each once.
+fn devices(out: &mut impl Write, ports: &[PortSample], how: Exposition) -> io::Result<()> {
+    let mut seen = BTreeSet::new();
+    let known = |port: &&PortSample| port.device != DeviceInfo::default();
+    let mut devices = ports.iter().filter(known).filter(|port| seen.insert(&port.hca)).peekable();
+    if devices.peek().is_none() {
+        return Ok(());
+    }
+    // In OpenMetrics, the family name of such a metric has no suffix.
+    let (family, kind) = match how {
+        Exposition::OpenMetrics => ("node_infiniband", "info"),
+        Exposition::Prometheus => ("node_infiniband_info", "gauge"),
+    };
+    writeln!(out, "# HELP {family} What the device says about itself; the value is always 1.")?;
+    writeln!(out, "# TYPE {family} {kind}")?;
+    for port in devices {
+        let label = |value: &Option<String>| escaped(value.as_deref().unwrap_or_default());
+        writeln!(
+            out,
+            "{PREFIX}info{{device=\"{}\",board_id=\"{}\",firmware_version=\"{}\",hca_type=\"{}\"}} 1",
+            escaped(&port.hca),
+            label(&port.device.board_id),
+            label(&port.device.firmware),
+            label(&port.device.kind),
+        )?;
     }
     Ok(())
 }
@@ -129,6 +159,7 @@ mod tests {
             PortSample {
                 hca: "mlx5_0".into(),
                 port: 1,
+                device: DeviceInfo { firmware: Some("28.39.1002".into()), ..DeviceInfo::default() },
                 look,
                 of_port: of(&[("link_downed", 1), ("VL15_dropped", 2)]),
                 of_hardware: of(&[("rx_write_requests", 7), ("brand_new", 8)]),
@@ -161,6 +192,10 @@ mod tests {
         assert!(text.contains(bytes), "{text}");
         assert!(text.contains("\nnode_infiniband_state_id{device=\"mlx5_0\",port=\"1\"} 4\n"), "{text}");
         assert!(text.contains("_vl15_dropped_total{"), "{text}");
+        let info = "# TYPE node_infiniband info\n\
+            node_infiniband_info{device=\"mlx5_0\",board_id=\"\",firmware_version=\"28.39.1002\",hca_type=\"\"} 1\n\
+            # HELP rdma_init";
+        assert!(text.contains(info), "{text}");
         assert!(text.contains("{device=\"mlx5_0\",port=\"1\",counter=\"brand_new\"} 8\n"), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");
         assert!(!text.contains("symbol_error"), "none has it");
@@ -171,6 +206,7 @@ mod tests {
         let text = written(Exposition::Prometheus);
         assert!(text.contains("# TYPE node_infiniband_link_downed_total counter\n"), "{text}");
         assert!(text.contains("# TYPE rdma_init_driver_value untyped\n"), "{text}");
+        assert!(text.contains("# TYPE node_infiniband_info gauge\nnode_infiniband_info{device="), "{text}");
         assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
     }
 }

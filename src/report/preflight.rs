@@ -9,7 +9,7 @@ use crate::preflight::judge::cross;
 use crate::preflight::judge::evidence::Evidence;
 use crate::preflight::judge::verdict::Verdict;
 use crate::preflight::judge::words::{self, rail_of};
-use crate::text::{counted, visible};
+use crate::text::{WIDEST, counted, visible};
 
 /// The most faults, and the most warnings of each kind, that are shown. The document has all of them.
 const SHOWN: usize = 24;
@@ -122,7 +122,7 @@ pub(super) fn rails(evidence: &Evidence) -> Vec<RailLine> {
 
 fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
     let rails = rails(evidence);
-    let width = rails.iter().map(|rail| rail.name.chars().count()).max().unwrap_or_default().max(4);
+    let width = rails.iter().map(|rail| rail.name.chars().count()).max().unwrap_or_default().clamp(4, WIDEST);
     if !rails.is_empty() {
         let (latency, bandwidth) = ("us: median, worst", "Gbit/s: median, least");
         writeln!(out, "  {:width$}  {:>5}  {latency:>18}  {bandwidth:>21}  worst pair", "rail", "pairs")?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::env_plugin::in_process::{Origin, Variable};
 use crate::facts::secret::shown;
-use crate::text::{shortened, visible};
+use crate::text::{WIDEST, shortened, visible};
 
 /// Writes the variables of a process, one per line.
 ///
@@ -21,7 +21,7 @@ pub(crate) fn write(
     if variables.is_empty() {
         return writeln!(out, "  it has no NCCL variables");
     }
-    let width = variables.iter().map(|one| one.name.len()).max().unwrap_or_default();
+    let width = variables.iter().map(|one| one.name.len()).max().unwrap_or_default().min(WIDEST);
     for one in variables {
         let value = |value: &str| visible(&shortened(shown(&one.name, value)));
         let has = one.value.as_deref().map(value).unwrap_or_default();

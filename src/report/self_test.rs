@@ -6,7 +6,7 @@ use crate::log;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{self, KINDS, Level};
 use crate::self_test::report::{Figures, Pair, Report};
-use crate::text::{condensed_to, counted, microseconds, visible};
+use crate::text::{WIDEST, condensed_to, counted, microseconds, visible};
 
 /// Up to this many checks that do not apply are listed one by one.
 const FEW: usize = 3;
@@ -61,7 +61,7 @@ pub(crate) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let void = report.checks.iter().filter(is_void).count();
     let shown = groups(report.checks.iter().filter(|check| void <= FEW || !is_void(check)));
     let names: Vec<String> = shown.iter().map(|group| visible(&group.name())).collect();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default().min(WIDEST);
     let times: Vec<String> = shown.iter().map(|group| took(group.check)).collect();
     let column = times.iter().map(|time| time.len()).max().unwrap_or_default();
     for ((group, name), took) in shown.iter().zip(&names).zip(&times) {
@@ -92,7 +92,8 @@ fn took(check: &Check) -> String {
 /// Writes a line for each rail to the other node.
 fn write_rails(out: &mut impl Write, pair: &Pair) -> io::Result<()> {
     let names = |figures: &Figures| visible(&format!("{} - {}", figures.near, figures.far));
-    let width = pair.rails.iter().map(|figures| names(figures).len()).max().unwrap_or_default().max(4);
+    let width =
+        pair.rails.iter().map(|figures| names(figures).len()).max().unwrap_or_default().clamp(4, WIDEST);
     if !pair.rails.is_empty() {
         writeln!(out, "  {:width$}  {:>10}  {:>14}  {:>14}", "rail", "latency", "to", "from")?;
     }

@@ -2,6 +2,7 @@
 //! self-test, and at the end the RDMA traffic.
 
 use std::io::Write;
+use std::time::SystemTime;
 
 use serde::Serialize;
 
@@ -9,10 +10,11 @@ use super::account::{self, Document, When};
 use super::forecast;
 use super::plan::{self, Detail, Memlock};
 use super::self_test;
-use crate::finding::{About, Finding, Severity};
+use crate::finding::{About, Finding, Phase, Severity};
 use crate::log::{Format, Level, Log};
 use crate::plan::{EnvPlugin, Fabric, Plan, SettingOutcome};
 use crate::self_test::report::Report;
+use crate::text::time_of_day;
 use crate::watch::account::Account;
 
 /// Reports the decision and the findings.
@@ -54,11 +56,13 @@ pub(crate) fn account(log: &Log, account: &Account, is_cut_short: bool) {
         Format::Json => {
             if has_lines && !account.rails.is_empty() {
                 let document = Document::new(account, When::AtEnd);
-                log.object(Level::Info, &AccountEvent { event: "account", account: document });
+                let level = if account.is_broken() { Level::Warn } else { Level::Info };
+                log.object(level, &AccountEvent { event: "account", account: document });
             }
             // The watcher has given this event before.
             let is_repeated = |finding: &&Finding| has_lines && account.was_said(finding);
-            findings.iter().filter(|finding| !is_repeated(finding)).for_each(|finding| event(log, finding));
+            let new = findings.iter().filter(|finding| !is_repeated(finding));
+            new.for_each(|finding| event(log, finding, Phase::End));
         }
         Format::Text => log.put(|out| {
             if has_lines {
@@ -68,7 +72,7 @@ pub(crate) fn account(log: &Log, account: &Account, is_cut_short: bool) {
             let mut apart = findings.iter().filter(|finding| {
                 !(has_lines && Account::lines_have(finding)) && plan::shows(log.level(), finding.severity)
             });
-            apart.try_for_each(|finding| write_alone(out, finding))
+            apart.try_for_each(|finding| write_alone(out, finding, Phase::End))
         }),
     }
 }
@@ -95,16 +99,24 @@ struct AccountEvent {
 }
 
 /// A finding that is made after the decision was reported.
-pub(crate) fn finding(log: &Log, finding: &Finding) {
+pub(crate) fn finding(log: &Log, finding: &Finding, phase: Phase) {
     match log.format() {
         _ if !plan::shows(log.level(), finding.severity) => {}
-        Format::Json => event(log, finding),
-        Format::Text => log.put(|out| write_alone(out, finding)),
+        Format::Json => event(log, finding, phase),
+        Format::Text => log.put(|out| write_alone(out, finding, phase)),
     }
 }
 
-fn write_alone(out: &mut Vec<u8>, finding: &Finding) -> std::io::Result<()> {
-    writeln!(out, "rdma-init: {}: {}", finding.severity.as_str(), finding.message)?;
+/// Writes a finding with the time of day, if it is one of a job that runs for long.
+fn write_alone(out: &mut Vec<u8>, finding: &Finding, phase: Phase) -> std::io::Result<()> {
+    let severity = finding.severity.as_str();
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    match phase {
+        Phase::Run => {
+            writeln!(out, "rdma-init: {severity}: {} UTC: {}", time_of_day(since_1970), finding.message)?;
+        }
+        Phase::Start | Phase::End => writeln!(out, "rdma-init: {severity}: {}", finding.message)?,
+    }
     finding.fix.iter().try_for_each(|fix| write_fix(out, fix))
 }
 
@@ -177,7 +189,7 @@ fn events(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
         let [before, after] = [memlock.before, memlock.after].map(|limit| plan::limit(limit.soft));
         tracing::info!(event = "memlock", before, after, pinning = memlock.pinning.word(), "memlock");
     }
-    plan.findings.iter().for_each(|finding| event(log, finding));
+    plan.findings.iter().for_each(|finding| event(log, finding, Phase::Start));
 }
 
 #[derive(Serialize)]
@@ -185,13 +197,14 @@ struct FindingEvent<'a> {
     message: &'a str,
     event: &'static str,
     id: &'static str,
+    phase: Phase,
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<&'a str>,
     #[serde(skip_serializing_if = "About::is_empty")]
     about: &'a About,
 }
 
-fn event(log: &Log, finding: &Finding) {
+fn event(log: &Log, finding: &Finding, phase: Phase) {
     let Finding { id, severity, message, fix, about } = finding;
     let level = match severity {
         Severity::Error => Level::Error,
@@ -200,7 +213,7 @@ fn event(log: &Log, finding: &Finding) {
     };
     if plan::shows(log.level(), *severity) {
         let (id, fix) = (id.name(), fix.as_deref());
-        log.object(level, &FindingEvent { message, event: "finding", id, fix, about });
+        log.object(level, &FindingEvent { message, event: "finding", id, phase, fix, about });
     }
 }
 
@@ -210,7 +223,6 @@ mod tests {
 
     use super::*;
     use crate::facts::port_errors::{Rise, Trouble};
-    use crate::facts::traffic::Traffic;
     use crate::watch::account::{Rail, Watched};
 
     #[test]
@@ -218,20 +230,9 @@ mod tests {
         let rail = |number: u32, trouble, counter| Rail {
             hca: format!("a_{number}"),
             port: 1,
-            is_one_of_several: false,
-            is_infiniband: false,
-            moved: Traffic::default(),
             rises: vec![Rise { trouble, counter, count: 1, is_least: false }],
-            is_lost: false,
-            is_gone: false,
             downs: (u64::from(trouble == Trouble::LinkDown), false),
-            removals: 0,
-            is_hidden: false,
-            was_hidden: false,
-            renamed: None,
-            was_renamed: false,
-            down_ago: None,
-            said: Default::default(),
+            ..Rail::default()
         };
         let failed = |number| rail(number, Trouble::NoAnswer, "req_transport_retries_exceeded");
         let told =
@@ -242,6 +243,9 @@ mod tests {
             watched: Watched::Until(Duration::from_secs(3000)),
             beginning: Duration::from_secs(60),
             omitted: Vec::new(),
+            rested: None,
+            tells_rest_from: Duration::from_secs(600),
+            is_on_one_node: false,
         };
         let mut out = Vec::new();
         write_lines(&mut out, &account, &account.findings(false)).unwrap();

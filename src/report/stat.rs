@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::json;
-use crate::text::visible;
+use crate::text::{WIDEST, visible};
 
 /// A port and its traffic.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Row<'a> {
 /// The sink's errors.
 pub(crate) fn write(out: &mut impl Write, rows: &[Row], time: Duration) -> io::Result<()> {
     let names: Vec<String> = rows.iter().map(|row| visible(&format!("{}:{}", row.hca, row.port))).collect();
-    let width = names.iter().map(String::len).max().unwrap_or_default();
+    let width = names.iter().map(String::len).max().unwrap_or_default().min(WIDEST);
     // Without this column, a port that counts only requests would have no figures at all.
     let shows_requests = rows.iter().any(|row| row.moved.requests.is_some());
     let head = if shows_requests { "   requests/s" } else { "" };

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::fabric::distance::{Distance, of_hca};
 use crate::facts::Facts;
 use crate::facts::rdma::Hca;
-use crate::text::{condensed, visible};
+use crate::text::{WIDEST, condensed, visible};
 
 /// Written if the location of a GPU or of an HCA is unknown.
 const UNKNOWN: &str = "-";
@@ -46,7 +46,8 @@ pub(crate) fn write(out: &mut impl Write, facts: &Facts, used: Option<&[&str]>) 
     }
     rows.push(row("NUMA node", hcas.iter().map(|hca| node(hca.numa_node)), "", ""));
     writeln!(out, "GPUs and HCAs")?;
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default().min(WIDEST);
     let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     for row in &rows {
         let cells: Vec<String> =

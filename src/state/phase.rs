@@ -42,8 +42,7 @@ pub(crate) struct At {
 }
 
 impl Phase {
-    fn of_this_process(text: String, longest: Duration) -> Phase {
-        let pid = std::process::id().cast_signed();
+    fn of(pid: i32, text: String, longest: Duration) -> Phase {
         Phase {
             identity: Identity::own().clone(),
             pid,
@@ -66,8 +65,8 @@ impl Phase {
             && self.program == program(self.pid)
     }
 
-    fn is_of_this_process(&self) -> bool {
-        self.pid == std::process::id().cast_signed() && self.is_under_way()
+    fn is_of(&self, process: i32) -> bool {
+        self.pid == process && self.is_under_way()
     }
 }
 
@@ -76,33 +75,33 @@ fn program(pid: i32) -> Option<String> {
 }
 
 /// Writes the sentence to the first directory that this user can use for its state. If there is none, no
-/// process finds it. An earlier start that is still under way keeps its own sentence there. `longest` is how
-/// long the start may take.
-pub(crate) fn leave(place: &StateDir, text: &str, longest: Duration) {
+/// process finds it. An earlier start that is still under way keeps its own sentence there. `process` is the one that
+/// prepares, and `longest` is how long the start may take.
+pub(crate) fn leave(place: &StateDir, process: i32, text: &str, longest: Duration) {
     if *place == StateDir::Nowhere {
         return;
     }
-    let document = json::line(&Phase::of_this_process(visible(&shortened(text)), longest));
+    let document = json::line(&Phase::of(process, visible(&shortened(text)), longest));
     let is_free = |folder: &PathBuf| *place != StateDir::Default || !is_of_another_container(folder);
     let mut folders = place.folders(user::effective()).filter(is_free);
-    folders.find_map(|folder| write(&folder, &document));
+    folders.find_map(|folder| write(&folder, process, &document));
 }
 
 /// Writes the document; returns `None` if the directory is unusable.
-fn write(folder: &Path, document: &[u8]) -> Option<()> {
+fn write(folder: &Path, process: i32, document: &[u8]) -> Option<()> {
     let folder = Folder::make(folder).ok()?;
     let there = if folder.is_new() { None } else { Phase::read(&folder) };
     match there {
-        Some(there) if there.is_under_way() && !there.is_of_this_process() => Some(()),
+        Some(there) if there.is_under_way() && !there.is_of(process) => Some(()),
         _ => folder.write(PHASE, document, 0o644).ok(),
     }
 }
 
-/// Removes this process's sentence once the start has progressed further.
-pub(crate) fn remove(place: &StateDir) {
+/// Removes the sentence of the process that prepares, once its start has progressed further.
+pub(crate) fn remove(place: &StateDir, process: i32) {
     let user = user::effective();
     for folder in place.folders(user).filter_map(|folder| Folder::open(&folder, &[user]).ok()) {
-        if Phase::read(&folder).is_some_and(|phase| phase.is_of_this_process()) {
+        if Phase::read(&folder).is_some_and(|phase| phase.is_of(process)) {
             folder.remove(PHASE);
         }
     }
@@ -125,6 +124,10 @@ pub(crate) fn find(place: &StateDir) -> Option<At> {
 mod tests {
     use super::*;
 
+    fn own_process() -> i32 {
+        std::process::id().cast_signed()
+    }
+
     fn write_as(path: &Path, phase: &Phase) {
         Folder::make(path).unwrap().write(PHASE, &json::line(phase), 0o644).unwrap();
     }
@@ -134,15 +137,15 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let place = StateDir::At(place.path().join("state"));
         assert_eq!(find(&place), None);
-        leave(&place, "preflight: 1 of 2 nodes have come", Duration::ZERO);
-        leave(&place, "preflight: 2 of 2 nodes\x1b[2J have come", Duration::MAX);
+        leave(&place, own_process(), "preflight: 1 of 2 nodes have come", Duration::ZERO);
+        leave(&place, own_process(), "preflight: 2 of 2 nodes\x1b[2J have come", Duration::MAX);
         let At { text, longest, age } = find(&place).unwrap();
         assert!(text.starts_with("preflight: 2 of 2 nodes") && !text.contains('\x1b'), "{text}");
         assert_eq!(longest, Duration::from_secs(u64::MAX));
         assert!(age < Duration::from_secs(3600), "{age:?}");
-        remove(&place);
+        remove(&place, own_process());
         assert_eq!(find(&place), None);
-        leave(&StateDir::Nowhere, "lost", Duration::ZERO);
+        leave(&StateDir::Nowhere, own_process(), "lost", Duration::ZERO);
         assert_eq!(find(&StateDir::Nowhere), None);
     }
 
@@ -151,7 +154,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         let place = StateDir::At(path.clone());
-        let own = || Phase::of_this_process("old".to_owned(), Duration::ZERO);
+        let own = || Phase::of(own_process(), "old".to_owned(), Duration::ZERO);
         for phase in [
             Phase { pid_started: Some(1), ..own() },
             Phase { pid_started: None, pid: i32::MAX, program: None, ..own() },
@@ -162,7 +165,7 @@ mod tests {
             write_as(&path, &phase);
             assert_eq!(find(&place), None);
             // A new start can write its own sentence.
-            leave(&place, "new", Duration::ZERO);
+            leave(&place, own_process(), "new", Duration::ZERO);
             assert_eq!(find(&place).unwrap().text, "new");
         }
     }
@@ -174,11 +177,11 @@ mod tests {
         let place = StateDir::At(path.clone());
         // The parent process lives at least as long as this one.
         let pid = nix::unistd::getppid().as_raw();
-        let phase = Phase::of_this_process("first".to_owned(), Duration::ZERO);
-        write_as(&path, &Phase { pid, pid_started: started(pid), program: program(pid), ..phase });
-        leave(&place, "second", Duration::ZERO);
+        let phase = Phase::of(pid, "first".to_owned(), Duration::ZERO);
+        write_as(&path, &phase);
+        leave(&place, own_process(), "second", Duration::ZERO);
         assert_eq!(find(&place).unwrap().text, "first");
-        remove(&place);
+        remove(&place, own_process());
         assert_eq!(find(&place).unwrap().text, "first");
     }
 }

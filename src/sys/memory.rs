@@ -73,6 +73,13 @@ pub(crate) fn forget_own_code() {
     }
 }
 
+/// Returns the unused pages of the heap to the kernel: a process that allocates much for a moment, again and again,
+/// otherwise holds all that it ever held.
+pub(crate) fn give_back_heap() {
+    // SAFETY: it only releases pages that hold nothing.
+    unsafe { libc::malloc_trim(0) };
+}
+
 /// Returns the program headers with which the kernel loaded this program.
 fn own_segments() -> &'static [libc::Elf64_Phdr] {
     // SAFETY: the auxiliary vector says where the kernel mapped this table and how many

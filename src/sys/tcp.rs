@@ -15,26 +15,30 @@ pub(crate) struct Counts {
     pub acknowledged: u64,
     /// The packets that this end has sent, including retransmissions.
     pub packets: u64,
+    /// The packets that this end has sent again because they were lost. TCP takes a late acknowledgment of a busy
+    /// machine for a loss, too; Linux 4.19 and later count what had arrived all the same (RFC 2883).
     pub again: u64,
 }
 
-/// In bytes: the part of `struct tcp_info` that Linux 4.2 and later fill in. Its fields never move
-/// (`include/uapi/linux/tcp.h`).
+/// In bytes: the parts of `struct tcp_info` that Linux 4.2 and later, and Linux 4.19 and later, fill in. Its
+/// fields never move (`include/uapi/linux/tcp.h`).
 const LENGTH: usize = 144;
+const LONGEST: usize = 220;
 
 /// The offsets of the fields.
 const SND_MSS: usize = 16;
 const TOTAL_RETRANS: usize = 100;
 const BYTES_ACKED: usize = 120;
 const SEGS_OUT: usize = 136;
+const DSACK_DUPS: usize = 216;
 
 /// Asks the kernel for the counts (tcp(7), `TCP_INFO`).
 ///
 /// # Errors
 /// Fails with ENOPROTOOPT if a kernel or a sandbox does not count this.
 pub(crate) fn counts(stream: &TcpStream) -> Result<Counts, Errno> {
-    let mut info = [0u8; LENGTH];
-    let mut length = LENGTH as libc::socklen_t;
+    let mut info = [0u8; LONGEST];
+    let mut length = LONGEST as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes, for which there is room.
     let result = unsafe {
         libc::getsockopt(
@@ -57,7 +61,8 @@ pub(crate) fn counts(stream: &TcpStream) -> Result<Counts, Errno> {
         segment: number(SND_MSS),
         acknowledged: acknowledged.map_or(0, u64::from_ne_bytes),
         packets: number(SEGS_OUT).into(),
-        again: number(TOTAL_RETRANS).into(),
+        // An older kernel leaves this zero.
+        again: number(TOTAL_RETRANS).saturating_sub(number(DSACK_DUPS)).into(),
     })
 }
 

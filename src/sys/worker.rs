@@ -4,7 +4,6 @@
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use caps::Capability;
 use nix::errno::Errno;
@@ -39,11 +38,7 @@ pub(crate) fn start(
         close_inherited(&mut kept);
         capabilities::keep_only(&CAPABILITIES);
         seccomp::refuse_what_is_never_called();
-        // A panic must not unwind into what the parent was doing.
-        match catch_unwind(AssertUnwindSafe(|| work(its))) {
-            Ok(true) => 0,
-            Ok(false) | Err(_) => exit::FAILED,
-        }
+        if work(its) { 0 } else { exit::FAILED }
     })?;
     Ok((pid, ours))
 }

@@ -1,175 +1,25 @@
 //! The account of a job's ports: what each of them has moved and counted since the command was started. Pure.
 
+mod seen;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+use super::told::PortTold;
 use super::{WatchedPort, hidden};
-use crate::facts::port_errors::{Rise, Tally, Trouble};
+use crate::facts::congestion::Congestion;
+use crate::facts::port_errors::{Rise, Trouble};
 use crate::facts::port_look::PortLook;
 use crate::facts::traffic::Traffic;
 use crate::finding::{Finding, Id};
 use crate::findings::port_errors::{self, PortRises, id_of, is_worth_reporting};
 use crate::findings::port_name::port_id;
 use crate::findings::traffic::{self, PortTraffic};
-
-/// What the looks at the ports have shown so far. The watcher saves it after each look that shows something new, so
-/// that the account at the end covers what happened in between.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seen {
-    ports: Vec<SeenPort>,
-    /// Whether something was taken; before, there is nothing to keep.
-    has_begun: bool,
-    /// When it looked last.
-    looked_at: Duration,
-    /// What to say about lines that were omitted, without the full stop.
-    omitted: Vec<String>,
-}
-
-/// Sums over the looks, because a counter may begin anew in between.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct SeenPort {
-    /// The last look, with the last known value of each counter.
-    last: PortLook,
-    moved: Traffic,
-    errors: Tally,
-    /// Whether the port was active at the start, and is not now.
-    is_lost: bool,
-    is_gone: bool,
-    /// How often its link was found down, and how often its device was found gone.
-    losses: u32,
-    removals: u32,
-    down_at: Option<SeenDown>,
-    /// How many of the last looks could not read its state, up to [`hidden::LOOKS`], and whether it ever were so many.
-    #[serde(default)]
-    hidden: u32,
-    #[serde(default)]
-    was_hidden: bool,
-    /// The name under which its device was last there, if that is not its original one, and whether it ever had another
-    /// one.
-    #[serde(default)]
-    renamed: Option<String>,
-    #[serde(default)]
-    was_renamed: bool,
-    /// The IDs of the findings about it that the watcher has printed with their fix.
-    said: BTreeSet<String>,
-}
-
-/// When a link was down last, since the start: between two looks if only a counter shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct SeenDown {
-    from: Duration,
-    to: Duration,
-}
-
-impl SeenPort {
-    fn add(&mut self, port: &WatchedPort, now: &PortLook) {
-        self.moved = self.moved.plus(now.traffic.since(self.last.traffic));
-        let mut rises = now.errors.since(&self.last.errors);
-        if now.is_renamed_since(self.renamed.as_deref()) {
-            self.renamed.clone_from(&now.renamed);
-            self.was_renamed = true;
-            // That its device went away is more than that its link went down.
-            rises.retain(|rise| rise.trouble != Trouble::LinkDown);
-        }
-        self.errors.add(&rises);
-        self.hidden = hidden::next(self.hidden, port, now);
-        self.was_hidden |= self.hidden >= hidden::LOOKS;
-        if !now.errors.is_hidden() {
-            self.is_lost = now.errors.is_lost_since(&port.first.errors);
-            self.is_gone = now.errors.is_gone() && !port.first.errors.is_gone();
-        }
-        self.last = now.clone().with_known(&self.last);
-    }
-}
-
-impl Seen {
-    /// Begins with the first look at these ports.
-    pub(crate) fn new(ports: &[WatchedPort]) -> Seen {
-        let port = |port: &WatchedPort| SeenPort {
-            last: port.first.clone(),
-            // Zero for what the port counts, and `None` for the rest.
-            moved: port.first.traffic.since(port.first.traffic),
-            errors: Tally::default(),
-            is_lost: false,
-            is_gone: false,
-            losses: 0,
-            removals: 0,
-            down_at: None,
-            hidden: 0,
-            was_hidden: false,
-            renamed: None,
-            was_renamed: false,
-            said: BTreeSet::new(),
-        };
-        Seen {
-            ports: ports.iter().map(port).collect(),
-            has_begun: false,
-            looked_at: Duration::ZERO,
-            omitted: Vec::new(),
-        }
-    }
-
-    /// Takes what the watcher sees of the ports, in their order, at this time since the start. Returns whether that is
-    /// new.
-    pub(crate) fn watch(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) -> bool {
-        let mut is_new = !std::mem::replace(&mut self.has_begun, true);
-        for ((seen, port), now) in self.ports.iter_mut().zip(ports).zip(looks) {
-            let is_hidden = now.errors.is_hidden();
-            // A port that rests has nothing new to add.
-            if *now == seen.last
-                && !is_hidden
-                && !seen.is_lost
-                && !now.errors.is_lost_since(&port.first.errors)
-            {
-                continue;
-            }
-            let is_lost = if is_hidden { seen.is_lost } else { now.errors.is_lost_since(&port.first.errors) };
-            match is_lost && now.errors.is_gone() {
-                true if !seen.is_gone => seen.removals = seen.removals.saturating_add(1),
-                false if is_lost && !seen.is_lost => seen.losses = seen.losses.saturating_add(1),
-                _ => {}
-            }
-            let mut rises = now.errors.since(&seen.last.errors);
-            let is_renamed = now.is_renamed_since(seen.renamed.as_deref());
-            rises.retain(|rise| rise.trouble == Trouble::LinkDown && !is_renamed);
-            if is_lost && !is_hidden && !now.errors.is_gone() {
-                seen.down_at = Some(SeenDown { from: at, to: at });
-            } else if !rises.is_empty() {
-                seen.down_at = Some(SeenDown { from: self.looked_at, to: at });
-            }
-            is_new |= is_lost || *now != seen.last;
-            let hidden = seen.hidden;
-            seen.add(port, now);
-            is_new |= hidden != seen.hidden;
-        }
-        self.looked_at = at;
-        is_new
-    }
-
-    /// Takes what was said about the ports, and what to say in the end about lines that were omitted. Returns whether
-    /// that is new.
-    pub(crate) fn remember(&mut self, ports: &[WatchedPort], said: &[Finding], omitted: &[Finding]) -> bool {
-        let mut is_new = false;
-        for (seen, port) in self.ports.iter_mut().zip(ports) {
-            let id = port_id(seen.renamed.as_ref().unwrap_or(&port.hca), port.port);
-            let about = said.iter().filter(|finding| finding.about.ports.contains(&id));
-            // Others say something else, such as that a link is active again, or that a counter is full.
-            for finding in about.filter(|finding| port_errors::has_its_fix(finding)) {
-                is_new |= seen.said.insert(finding.id.name().to_owned());
-            }
-        }
-        let omitted = omitted.iter().map(|finding| finding.message.trim_end_matches('.').to_owned());
-        let omitted: Vec<String> = omitted.collect();
-        is_new |= omitted != self.omitted;
-        self.omitted = omitted;
-        is_new
-    }
-}
+pub(crate) use seen::Seen;
+use seen::{SeenDown, SeenPort};
 
 /// A port of the job, from the start on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rail {
     pub hca: String,
     pub port: u32,
@@ -195,8 +45,19 @@ pub(crate) struct Rail {
     pub was_renamed: bool,
     /// How long ago its link was down last, if the watcher knows.
     pub down_ago: Option<Ago>,
+    /// Whether the subnet manager has not activated it, with the kernel's name of its state.
+    pub waits_for_manager: Option<&'static str>,
+    /// Whether it shows a counter of what it loses; see
+    /// [`crate::facts::port_errors::PortErrors::counts_losses`].
+    pub counts_losses: bool,
+    /// What else the watcher has warned of; the rate at the start, and the index of the job's GID.
+    pub told: PortTold,
+    pub first_rate: Option<String>,
+    pub gid_index: Option<u32>,
     /// The IDs of what the watcher has said about it, with the fix.
     pub said: BTreeSet<String>,
+    /// How often it was told of congestion and told others, if the driver counts that.
+    pub congestion: Congestion,
 }
 
 /// How long ago something was: so long, or between the two if only the looks around it are known.
@@ -216,6 +77,11 @@ pub(crate) struct Account {
     pub beginning: Duration,
     /// What to say about lines of the watcher that were omitted, without the full stop.
     pub omitted: Vec<String>,
+    /// For how long nothing has moved, if something has moved before; and from which time on that is worth a line.
+    pub rested: Option<Duration>,
+    pub tells_rest_from: Duration,
+    /// Whether the job is known to run on this node alone.
+    pub is_on_one_node: bool,
 }
 
 /// For how long the watcher has seen what happened on the ports.
@@ -237,6 +103,8 @@ pub(crate) struct Watcher {
     pub interval: Duration,
     /// How long traffic may pause before it reports that.
     pub after: Duration,
+    /// Whether the job is known to run on this node alone.
+    pub is_on_one_node: bool,
 }
 
 impl Watcher {
@@ -285,7 +153,10 @@ impl Account {
         let seen = seen.filter(|(_, seen)| seen.ports.len() == ports.len());
         let watched = watcher.watched(seen.as_ref().map(|(at, _)| *at), ran);
         // A look that shows nothing new is not saved, but its time is.
-        let seen = seen.map(|(at, seen)| Seen { looked_at: at, ..seen });
+        let seen = seen.map(|(at, mut seen)| {
+            seen.looked(at, watcher.interval);
+            seen
+        });
         let mut seen = match now {
             None => seen?,
             Some(_) => seen.unwrap_or_else(|| Seen::new(ports)),
@@ -298,9 +169,36 @@ impl Account {
             }
             None => {}
         }
-        let omitted = seen.omitted;
+        let (omitted, moved_at) = (seen.omitted, seen.moved_at);
         let rails = ports.iter().zip(seen.ports).map(|(port, seen)| Rail::new(port, seen, ran)).collect();
-        Some(Account { ran, rails, watched, beginning: BEGINNING.min(watcher.after), omitted })
+        Some(Account {
+            ran,
+            rails,
+            watched,
+            beginning: BEGINNING.min(watcher.after),
+            omitted,
+            rested: moved_at.map(|at| ran.saturating_sub(at)),
+            tells_rest_from: watcher.after,
+            is_on_one_node: watcher.is_on_one_node,
+        })
+    }
+
+    /// Takes what the ports, in their order, have counted of congestion by now.
+    pub(crate) fn add_congestion(&mut self, ports: &[WatchedPort], now: &[Congestion]) {
+        for ((rail, port), now) in self.rails.iter_mut().zip(ports).zip(now) {
+            rail.congestion = now.since(port.congestion);
+        }
+    }
+
+    /// Returns for how long nothing has moved in the end, if that is long enough to be worth a line.
+    pub(crate) fn rest(&self) -> Option<Duration> {
+        self.rested.filter(|rested| *rested >= self.tells_rest_from && !self.is_on_one_node)
+    }
+
+    /// Whether the end of the job has something to do with its fabric, as far as is known: the fabric broke, a port had
+    /// something else of which the watcher has warned, or nothing had moved for long.
+    pub(crate) fn is_noteworthy(&self) -> bool {
+        self.is_broken() || self.rest().is_some() || self.rails.iter().any(|rail| !rail.told.is_empty())
     }
 
     /// Returns the findings about the whole run, the worst first. `is_cut_short`: the command failed, or was stopped.
@@ -308,8 +206,8 @@ impl Account {
         let wrong: Vec<PortRises> = self.rails.iter().map(Rail::wrong).collect();
         let moved: Vec<PortTraffic> = self.rails.iter().map(Rail::traffic).collect();
         let mut findings = port_errors::findings(&wrong, self.ran);
-        // A fabric that broke is reason enough.
-        if !self.is_broken() {
+        // A fabric that broke is reason enough, and a job on one node needs none.
+        if !self.is_broken() && !self.is_on_one_node {
             let of_traffic = traffic::finding(&moved, self.ran, is_cut_short);
             let is_too_early = |finding: &Finding| finding.id == Id::NoTraffic && self.ran < self.beginning;
             findings.extend(of_traffic.filter(|finding| !is_too_early(finding)));
@@ -375,7 +273,13 @@ impl Rail {
                 least: ran.saturating_sub(to),
                 most: ran.saturating_sub(from),
             }),
+            waits_for_manager: seen.last.errors.waits_for_manager().filter(|_| port.is_infiniband),
+            counts_losses: seen.last.errors.counts_losses(),
+            told: seen.told,
+            first_rate: port.first.rate.clone(),
+            gid_index: port.gid.as_ref().map(|gid| gid.index),
             said: seen.said,
+            congestion: Congestion::default(),
             rises,
         }
     }
@@ -412,6 +316,7 @@ impl Rail {
             is_one_of_several: self.is_one_of_several,
             is_lost: self.is_lost,
             is_gone: self.is_gone,
+            waits_for_manager: self.waits_for_manager.is_some(),
             rises: self.rises.clone(),
         }
     }
@@ -429,7 +334,7 @@ impl Rail {
 
     /// Returns the rises that are worth telling, or that the watcher has told, without those of links that went down,
     /// which `downs` has.
-    pub(crate) fn told(&self, ran: Duration) -> impl Iterator<Item = &Rise> {
+    pub(crate) fn worth_telling(&self, ran: Duration) -> impl Iterator<Item = &Rise> {
         let rises = self.rises.iter().filter(|rise| rise.trouble != Trouble::LinkDown);
         let was_told = |rise: &Rise| self.said.contains(id_of(rise.trouble).name());
         rises.filter(move |rise| is_worth_reporting(rise, ran) || was_told(rise))
@@ -442,7 +347,8 @@ impl Rail {
             && !self.was_hidden
             && !self.was_renamed
             && self.downs.0 == 0
-            && self.told(ran).next().is_none()
+            && self.told.is_empty()
+            && self.worth_telling(ran).next().is_none()
     }
 
     fn is_broken(&self) -> bool {

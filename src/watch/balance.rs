@@ -7,12 +7,16 @@ use std::time::Duration;
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id, Severity};
 use crate::findings::traffic::{BUSY_FOR_ONE_IDLE, MUCH, OF_MANAGEMENT, PortTraffic, has_moved, idle};
-use crate::text::{amount, counted, duration};
+use crate::text::{amount, coarse, counted};
 
 /// So many looks, and so much time in them, make a rail one that carries as much as the others, or one that carries
 /// far less. At a short interval, the looks alone would be a moment of one collective.
 const LOOKS: u32 = 6;
 const LEAST: Duration = Duration::from_secs(30);
+
+/// The same for a rail that falls behind if there are two or three rails in all, which are too few to be sure.
+const LOOKS_OF_FEW: u32 = 30;
+const LEAST_OF_FEW: Duration = Duration::from_secs(300);
 
 /// Far less means less than one part in this many of what the median rail carries.
 const PART: u64 = 10;
@@ -36,7 +40,8 @@ struct Rail {
     less: Streak,
     own: u64,
     others: u64,
-    is_told: bool,
+    /// As what that was reported.
+    told: Option<Severity>,
 }
 
 /// Looks that are alike.
@@ -54,6 +59,10 @@ impl Streak {
 
     fn is_long(self) -> bool {
         self.looks >= LOOKS && self.time >= LEAST
+    }
+
+    fn is_long_for_few(self) -> bool {
+        self.looks >= LOOKS_OF_FEW && self.time >= LEAST_OF_FEW
     }
 }
 
@@ -89,6 +98,16 @@ impl Balance {
         findings
     }
 
+    /// Returns since when a rail, by its index, has carried far less than the others, if that was a warning.
+    pub(super) fn behind(&self, index: usize) -> Option<Duration> {
+        self.rails.get(index).filter(|rail| rail.told == Some(Severity::Warning)).map(|rail| rail.since)
+    }
+
+    /// Returns whether the last report about a rail says that it carries far less than the others.
+    pub(super) fn is_lopsided(&self) -> bool {
+        self.rails.iter().any(|rail| rail.told.is_some())
+    }
+
     fn lopsided(&mut self, interval: &Interval) -> Vec<Finding> {
         let Interval { moved, sound, from, to } = interval;
         let values = |of: fn(&PortTraffic) -> Option<u64>| -> Option<Vec<(usize, u64)>> {
@@ -111,7 +130,9 @@ impl Balance {
         }
         let is_less = |value: u64| value.saturating_mul(PART) < most;
         let lesser = values.iter().filter(|(_, value)| is_less(*value)).count();
-        let is_clear = values.len() - lesser >= BUSY_FOR_ONE_IDLE * lesser;
+        let busy = values.len() - lesser;
+        let is_clear = busy >= BUSY_FOR_ONE_IDLE * lesser;
+        let is_of_few = !is_clear && lesser == 1;
         let mut findings = Vec::new();
         for (index, value) in &values {
             let (Some(rail), Some(port)) = (self.rails.get_mut(*index), moved.get(*index)) else { continue };
@@ -120,15 +141,15 @@ impl Balance {
             if !is_less(*value) {
                 rail.level.add(interval);
                 rail.less = Streak::default();
-                if std::mem::take(&mut rail.is_told) {
-                    let time = duration(to.saturating_sub(rail.since));
+                if rail.told.take().is_some() {
+                    let time = coarse(to.saturating_sub(rail.since));
                     let message =
                         format!("{name} moves about as much as the other rails again, after {time}.");
                     findings.push(Finding::info(Id::IdleRail, message).about_ports(about()));
                 }
                 continue;
             }
-            if !is_clear || !rail.level.is_long() || rail.is_told {
+            if !(is_clear || is_of_few) || !rail.level.is_long() || rail.told.is_some() {
                 // A streak begins anew.
                 rail.less = Streak::default();
                 continue;
@@ -139,19 +160,26 @@ impl Balance {
             rail.less.add(interval);
             rail.own = rail.own.saturating_add(*value);
             rail.others = rail.others.saturating_add(most);
-            if rail.less.is_long() && rail.others >= of_unit(MUCH) {
-                rail.is_told = true;
+            let is_long = if is_of_few { rail.less.is_long_for_few() } else { rail.less.is_long() };
+            if is_long && rail.others >= of_unit(MUCH) {
+                let severity = if is_of_few { Severity::Info } else { Severity::Warning };
+                rail.told = Some(severity);
                 let shown = |value: u64| match unit {
                     true => amount(value),
                     false => counted(value.try_into().unwrap_or(usize::MAX), "packet"),
                 };
-                let message = format!(
-                    "{name} has moved {} in {}, and most other rails {} each, after it had moved about as much as they did.",
-                    shown(rail.own),
-                    duration(to.saturating_sub(rail.since)),
-                    shown(rail.others)
-                );
-                findings.push(Finding::warning(Id::IdleRail, message).about_ports(about()).with_fix(FIX));
+                let (own, others) = (shown(rail.own), shown(rail.others));
+                let time = coarse(to.saturating_sub(rail.since));
+                let message = match busy {
+                    1 => format!(
+                        "{name} has moved {own} in {time}, and the other rail {others}, after it had moved about as much."
+                    ),
+                    _ => format!(
+                        "{name} has moved {own} in {time}, and most other rails {others} each, after it had moved about as much as they did."
+                    ),
+                };
+                let finding = Finding::warning(Id::IdleRail, message).about_ports(about()).with_fix(FIX);
+                findings.push(Finding { severity, ..finding });
             }
         }
         findings
@@ -266,6 +294,24 @@ mod tests {
         let mut down = [times(9, LEVEL), times(60, [GIB, GIB, 0, GIB])].concat();
         down.iter_mut().skip(9).for_each(|(_, sound)| sound[2] = false);
         assert_eq!(said(&down), []);
+    }
+
+    /// Two rails are too few to tell a faulty one from a job that uses fewer, so it takes longer, and is a note.
+    #[test]
+    fn one_of_two_rails_that_falls_behind_is_a_note_after_five_minutes() {
+        let rails = |bytes: [u64; 2], count| {
+            let look = ([bytes[0], bytes[1], 0, 0], [true, true, false, false]);
+            vec![look; count]
+        };
+        let (level, less) = ([GIB, GIB], [GIB, GIB / 64]);
+        let told = said(&[rails(level, 6), rails(less, 31), rails(level, 1)].concat());
+        let message =
+            "mlx5_1 has moved 480 MiB in 5m, and the other rail 30 GiB, after it had moved about as much.";
+        let back = "mlx5_1 moves about as much as the other rails again, after 5m 20s.";
+        assert_eq!(told, [(36, Severity::Info, message.to_owned()), (38, Severity::Info, back.to_owned())]);
+        // Less than five minutes, or never level.
+        assert_eq!(said(&[rails(level, 6), rails(less, 29), rails(level, 1), rails(less, 29)].concat()), []);
+        assert_eq!(said(&rails(less, 90)), []);
     }
 
     #[test]

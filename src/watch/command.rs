@@ -4,16 +4,17 @@ use std::collections::VecDeque;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::errno::Errno;
 use nix::libc::SIGKILL;
 use nix::sys::memfd::MFdFlags;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{Resource, rlim_t, setrlimit};
-use nix::unistd::{Pid, dup2_stdin, dup2_stdout, setpgid};
+use nix::unistd::{Pid, dup2_stdin, dup2_stdout, gethostname, setpgid};
+use serde::Serialize;
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Phase, Severity};
 use crate::json;
 use crate::sys::exec::PreparedExec;
 use crate::sys::fork::{self, Ended, Reaped};
@@ -23,7 +24,10 @@ use crate::text::{shortened, visible};
 /// The command is killed after this time.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long its end may take at the end of the job.
+/// How long it may run after the end of the job's command. PID 1 kills the watcher after two seconds.
+const AT_THE_END: Duration = Duration::from_millis(1900);
+
+/// How long its end may take then.
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// The most findings that wait for the command; later ones are dropped.
@@ -31,6 +35,17 @@ const MOST: usize = 64;
 
 /// A shell also returns this code for a command that cannot be executed.
 const NOT_EXECUTED: i32 = 127;
+
+/// What the command gets.
+#[derive(Serialize)]
+struct Told<'f> {
+    #[serde(flatten)]
+    finding: &'f Finding,
+    phase: Phase,
+    /// When it was made, in UTC.
+    time: String,
+    host: String,
+}
 
 pub(super) struct OnFinding {
     command: Vec<CString>,
@@ -67,12 +82,30 @@ impl OnFinding {
         self.adopts = !self.command.is_empty() && set_child_subreaper(true).is_ok();
     }
 
-    pub(super) fn is_running(&self) -> bool {
-        self.running.is_some()
+    /// Returns whether there is a command.
+    pub(super) fn is_set(&self) -> bool {
+        !self.command.is_empty()
+    }
+
+    /// At the end of the job: gives the command the findings that wait, until its time is over.
+    pub(super) fn finish(&mut self, warn: impl Fn(&str)) {
+        let until = Instant::now() + AT_THE_END;
+        loop {
+            let now = Instant::now();
+            self.go_on(now).iter().for_each(|message| warn(message));
+            if now >= until || self.running.is_none() && self.waiting.is_empty() {
+                break;
+            }
+            // Its end is a signal, and so is another one from PID 1, which does not matter any more.
+            if signals::wait(Some(until)).is_err() {
+                break;
+            }
+        }
+        self.end();
     }
 
     /// Kills the command if it still runs, and reaps it if that takes no longer than a moment.
-    pub(super) fn end(&mut self) {
+    fn end(&mut self) {
         let Some((child, _)) = self.running else { return };
         kill_group(child);
         let until = Instant::now() + MOMENT;
@@ -96,7 +129,9 @@ impl OnFinding {
 
     pub(super) fn take(&mut self, finding: &Finding) {
         if finding.severity >= Severity::Warning && !self.command.is_empty() && self.waiting.len() < MOST {
-            self.waiting.push_back(json::line(finding));
+            let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+            let host = gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            self.waiting.push_back(json::line(&Told { finding, phase: Phase::Run, time, host }));
         }
     }
 
@@ -223,11 +258,17 @@ mod tests {
         }
         assert_eq!(until_done(&mut hook), [""; 0]);
         let read = std::fs::read_to_string(file.path()).unwrap();
-        let first = r#"{"id":"link-down","severity":"warning","message":"mlx5_1 is gone.","about":{"ports":["mlx5_1:1"]}}"#;
-        assert_eq!(
-            read.lines().collect::<Vec<_>>(),
-            [first, r#"{"id":"gid-changed","severity":"error","message":"b"}"#]
-        );
+        let wanted = [
+            r#"{"id":"link-down","severity":"warning","message":"mlx5_1 is gone.","about":{"ports":["mlx5_1:1"]},"phase":"run","time":""#,
+            r#"{"id":"gid-changed","severity":"error","message":"b","phase":"run","time":""#,
+        ];
+        assert_eq!(read.lines().count(), 2, "{read}");
+        let host = gethostname().unwrap().into_string().unwrap();
+        for (line, start) in read.lines().zip(wanted) {
+            let (time, rest) = line.strip_prefix(start).unwrap().split_once("\",").unwrap();
+            humantime::parse_rfc3339(time).unwrap();
+            assert_eq!(rest, format!(r#""host":"{host}"}}"#));
+        }
     }
 
     #[test]

@@ -107,12 +107,12 @@ fn a_day_of_a_sound_job_is_silent() {
         }
         let looks = ports.iter().map(Port::look).collect();
         for finding in judge.judge(Duration::from_secs(look * INTERVAL), looks) {
-            // Full counters are not a problem, and are reported once for each port that has them.
+            // Full counters are not a problem, and each is reported once.
             assert!(finding.message.contains("have reached their maximum"), "{look}: {finding:?}");
             full.push(finding.about.ports.concat());
         }
     }
-    assert_eq!(full, ["mlx5_0:1", "mlx5_1:1"]);
+    assert_eq!(full, ["mlx5_0:1", "mlx5_1:1", "mlx5_1:1"]);
     // Problems after that day are still reported.
     ports[2].set(&[("counters/link_downed", 1)]);
     let end = Duration::from_secs((LOOKS + 1) * INTERVAL);

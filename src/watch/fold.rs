@@ -57,17 +57,26 @@ impl Fold {
 
     /// Returns the findings to report at this time since the start.
     pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
+        // The windows of the warnings and of the notes about a port end together, so that one line counts both.
         let is_over = |window: &Window| at.saturating_sub(window.began) >= WINDOW;
-        let (over, current) = self.windows.drain(..).partition(is_over);
+        let over: Vec<(Id, Option<String>)> = self
+            .windows
+            .iter()
+            .filter(|window| is_over(window))
+            .map(|window| (window.id, window.port.clone()))
+            .collect();
+        let (over, current) = self.windows.drain(..).partition(|window: &Window| {
+            over.iter().any(|(id, port)| (*id, port) == (window.id, &window.port))
+        });
         self.windows = current;
-        let mut said = self.sums(&over);
+        let mut said = self.sums(&over, " within an hour");
         said.extend(findings.into_iter().filter(|finding| self.admits(at, finding)));
         said
     }
 
     /// Returns what to say about the lines that were omitted in the hours that are not over.
     pub(super) fn omitted(&self) -> Vec<Finding> {
-        self.sums(&self.windows)
+        self.sums(&self.windows, "")
     }
 
     /// A line that is new for one of its ports is reported.
@@ -102,19 +111,26 @@ impl Fold {
         is_admitted
     }
 
-    /// Returns a line for the ports about which as many lines of one kind were omitted.
-    fn sums(&self, windows: &[Window]) -> Vec<Finding> {
-        let mut left_out: Vec<((Id, usize), Vec<&String>)> = Vec::new();
+    /// Returns a line for the ports about which as many lines of one kind were omitted, warnings and notes together.
+    fn sums(&self, windows: &[Window], within: &str) -> Vec<Finding> {
+        let mut of_ports: Vec<((Id, &Option<String>), usize)> = Vec::new();
         for Window { id, port, left_out: count, .. } in windows.iter().filter(|window| window.left_out > 0) {
-            match left_out.iter_mut().find(|(known, _)| *known == (*id, *count)) {
-                Some((_, ports)) => ports.extend(port),
-                None => left_out.push(((*id, *count), port.iter().collect())),
+            match of_ports.iter_mut().find(|(known, _)| *known == (*id, port)) {
+                Some((_, sum)) => *sum += count,
+                None => of_ports.push(((*id, port), *count)),
             }
         }
-        left_out.into_iter().map(|((id, count), ports)| self.sum(id, count, &ports)).collect()
+        let mut left_out: Vec<((Id, usize), Vec<&String>)> = Vec::new();
+        for ((id, port), count) in of_ports {
+            match left_out.iter_mut().find(|(known, _)| *known == (id, count)) {
+                Some((_, ports)) => ports.extend(port),
+                None => left_out.push(((id, count), port.iter().collect())),
+            }
+        }
+        left_out.into_iter().map(|((id, count), ports)| self.sum(id, count, &ports, within)).collect()
     }
 
-    fn sum(&self, id: Id, count: usize, ports: &[&String]) -> Finding {
+    fn sum(&self, id: Id, count: usize, ports: &[&String], within: &str) -> Finding {
         let names: Vec<&String> = ports.iter().map(|port| self.names.get(*port).unwrap_or(port)).collect();
         let names = condensed(&names);
         let about = match ports.len() {
@@ -124,7 +140,7 @@ impl Fold {
         };
         let were = if count == 1 { "was" } else { "were" };
         let lines = counted(count, "more line");
-        let message = format!("{lines}{about} ({id}) within an hour {were} omitted.");
+        let message = format!("{lines}{about} ({id}){within} {were} omitted.");
         Finding::info(id, message).about_ports(ports.iter().copied())
     }
 }
@@ -163,6 +179,27 @@ mod tests {
         assert_eq!(count(7, Finding::warning), 8);
     }
 
+    /// Two numbers about one port would contradict each other.
+    #[test]
+    fn warnings_and_notes_that_were_omitted_are_one_line() {
+        let mut fold = Fold::default();
+        let mut pass = |second: u64, finding: fn(Id, String) -> Finding| {
+            let finding = finding(Id::LinkDown, "It happened.".to_owned()).about_ports(["mlx5_0:1"]);
+            let said = fold.pass(Duration::from_secs(second), vec![finding]);
+            let messages = |all: Vec<Finding>| all.into_iter().map(|one| one.message).collect::<Vec<_>>();
+            (messages(said), messages(fold.omitted()))
+        };
+        for second in 0..10 {
+            pass(2 * second, Finding::warning);
+            pass(2 * second + 1, Finding::info);
+        }
+        let line = |within: &str| format!("9 more lines about mlx5_0:1 (link-down){within} were omitted.");
+        assert_eq!(pass(20, Finding::info), (Vec::new(), vec![line("")]));
+        // The hour of the notes began a second later.
+        let said = vec![line(" within an hour"), "It happened.".to_owned()];
+        assert_eq!(pass(3600, Finding::warning), (said, Vec::new()));
+    }
+
     #[test]
     fn a_link_that_flaps_hides_no_other_one() {
         let port = |port| WatchedPort {
@@ -181,14 +218,14 @@ mod tests {
         for second in 0..6 {
             assert_eq!(said(second, &["mlx5_1:1"]), ("mlx5_1:1".to_owned(), Vec::new()));
         }
-        let one = "1 more line about mlx5_1:1 (link-down) within an hour was omitted.";
+        let one = "1 more line about mlx5_1:1 (link-down) was omitted.";
         assert_eq!(said(6, &["mlx5_1:1"]), (String::new(), vec![one.to_owned()]));
         // The first line of another port, even beside the one that flaps.
         assert_eq!(said(7, &["mlx5_1:1", "mlx5_1:2"]).0, "mlx5_1:1mlx5_1:2");
         assert_eq!(said(8, &["mlx5_1:2"]).0, "mlx5_1:2");
-        let two = "2 more lines about mlx5_1:1 (link-down) within an hour were omitted.";
-        assert_eq!(said(9, &["mlx5_1:1"]), (String::new(), vec![two.to_owned()]));
+        let two = |within: &str| format!("2 more lines about mlx5_1:1 (link-down){within} were omitted.");
+        assert_eq!(said(9, &["mlx5_1:1"]), (String::new(), vec![two("")]));
         let (next, omitted) = said(3600, &["mlx5_1:1"]);
-        assert_eq!((next, omitted), (format!("{two} mlx5_1:1"), Vec::new()));
+        assert_eq!((next, omitted), (format!("{} mlx5_1:1", two(" within an hour")), Vec::new()));
     }
 }

@@ -8,7 +8,7 @@ use super::WatchedPort;
 use super::link::named;
 use crate::facts::port_look::PortLook;
 use crate::finding::{Finding, Id};
-use crate::text::{duration, grouped};
+use crate::text::{coarse, grouped};
 
 /// After so many looks in a row, a state that cannot be read is a fault.
 pub(super) const LOOKS: u32 = 3;
@@ -33,7 +33,7 @@ impl Hidden {
             match look.errors.hidden_by() {
                 Some(errno) if before < LOOKS && *count == LOOKS => hidden.push((why(errno), port.id())),
                 None if before >= LOOKS && !look.errors.is_gone() => {
-                    back.push((duration(at.saturating_sub(*since)), port.id()));
+                    back.push((coarse(at.saturating_sub(*since)), port.id()));
                 }
                 _ => {}
             }

@@ -7,9 +7,11 @@ use crate::facts::gid::address;
 use crate::facts::port_look::{GidPlace, PortLook};
 use crate::finding::{Finding, Id};
 use crate::findings::port_name::{port_id, port_name};
-use crate::text::{condensed, duration, visible};
+use crate::text::{coarse, condensed, visible};
 
 const FIX: &str = "Find out what changes the addresses of this interface. Restart the container: rdma-init then decides again.";
+const FIX_OF_SEARCHED: &str = "Find out what changes the addresses of this interface. Only connections that exist may fail: NCCL needs no restart for new ones.";
+const FIX_OF_UNKNOWN: &str = "Find out what changes the addresses of this interface. With NCCL before 2.21, restart the container: rdma-init then decides again.";
 
 /// Where the GID of each port was in the last report about it, and since when.
 pub(super) struct Identity(Vec<(GidPlace, Duration)>);
@@ -17,6 +19,12 @@ pub(super) struct Identity(Vec<(GidPlace, Duration)>);
 impl Identity {
     pub(super) fn new(ports: usize) -> Identity {
         Identity(vec![(GidPlace::InPlace, Duration::ZERO); ports])
+    }
+
+    /// Returns where the GID of a port, by its index, was in the last report, and since when it is not in its place.
+    pub(super) fn astray(&self, index: usize) -> (Option<Duration>, GidPlace) {
+        let (place, since) = self.0.get(index).copied().unwrap_or((GidPlace::InPlace, Duration::ZERO));
+        ((place != GidPlace::InPlace).then_some(since), place)
     }
 
     /// Returns what to report about the GIDs. `sound` tells for each port whether it was present and active
@@ -42,22 +50,33 @@ impl Identity {
             let (hca, index) = (port.name(), used.index);
             let finding = match place {
                 GidPlace::InPlace => {
-                    let time = duration(at.saturating_sub(since));
+                    let time = coarse(at.saturating_sub(since));
                     let message =
                         format!("The GID of {hca} ({address}) is at index {index} again, after {time}.");
                     Finding::info(Id::GidChanged, message)
                 }
                 GidPlace::At(now) => {
-                    let follows = match used.is_searched {
-                        true => "NCCL searches for it, so new connections follow".to_owned(),
-                        false => format!(
-                            "NCCL does not search for it, and new connections use what is at index {index} now"
+                    let (follows, fix) = match used.is_searched {
+                        Some(true) => {
+                            ("NCCL searches for it, so new connections follow".to_owned(), FIX_OF_SEARCHED)
+                        }
+                        Some(false) => (
+                            format!(
+                                "NCCL does not search for it, and new connections use what is at index {index} now"
+                            ),
+                            FIX,
+                        ),
+                        None => (
+                            format!(
+                                "NCCL 2.21 and later search for it, so new connections follow; with an earlier one, they use what is at index {index} now"
+                            ),
+                            FIX_OF_UNKNOWN,
                         ),
                     };
                     let message = format!(
                         "The GID of {hca} ({address}) has moved from index {index}, which the job uses, to {now}: {follows}."
                     );
-                    Finding::warning(Id::GidChanged, message).with_fix(FIX)
+                    Finding::warning(Id::GidChanged, message).with_fix(fix)
                 }
                 GidPlace::Retyped => {
                     let message = format!(
@@ -97,7 +116,7 @@ pub(super) fn renamed(ports: &[(&WatchedPort, &PortLook)], away: Option<Duration
         Some(name) => format!("under another name: it is {} now", visible(name)),
         None => "under its original name".to_owned(),
     };
-    let after = away.map(|away| format!(", after {}", duration(away))).unwrap_or_default();
+    let after = away.map(|away| format!(", after {}", coarse(away))).unwrap_or_default();
     let lost = ports.iter().filter(|(port, look)| look.errors.is_lost_since(&port.first.errors));
     let lost: Vec<String> = lost.map(|(port, _)| port_name(&port.hca, port.port, true)).collect();
     let inactive = match lost.len() {
@@ -127,6 +146,11 @@ mod tests {
 
     /// Returns what is reported after each of these readings of one port, which are 10 seconds apart.
     fn said(is_searched: bool, looks: &[(GidPlace, bool)]) -> Vec<(u64, String)> {
+        let found = found(Some(is_searched), looks).into_iter();
+        found.map(|(number, one)| (number, one.message)).collect()
+    }
+
+    fn found(is_searched: Option<bool>, looks: &[(GidPlace, bool)]) -> Vec<(u64, Finding)> {
         let gid = "::ffff:10.0.0.3".parse().unwrap();
         let gid = UsedGid { index: 3, gid, kind: GidType::RoceV2, is_searched };
         let port = WatchedPort { hca: "mlx5_3".into(), port: 1, gid: Some(gid), ..WatchedPort::default() };
@@ -136,7 +160,7 @@ mod tests {
             let look = PortLook { gid: Some(*place), ..PortLook::default() };
             let at = Duration::from_secs(number * 10);
             let found = identity.judge(at, std::slice::from_ref(&port), &[look], &[*is_sound]);
-            all.extend(found.into_iter().map(|one| (number, one.message)));
+            all.extend(found.into_iter().map(|one| (number, one)));
         }
         all
     }
@@ -156,6 +180,22 @@ mod tests {
         assert_eq!(
             said(false, &job),
             [(2, told("NCCL does not search for it, and new connections use what is at index 3 now"))]
+        );
+    }
+
+    /// A restart is only for a job that does not follow.
+    #[test]
+    fn the_fix_fits_to_whether_the_job_follows() {
+        let said = |is_searched| {
+            let (_, found) = found(is_searched, &[HERE, MOVED]).remove(0);
+            (found.fix.unwrap(), found.message)
+        };
+        assert_eq!(said(Some(true)).0, FIX_OF_SEARCHED);
+        assert!(!FIX_OF_SEARCHED.contains("Restart") && said(Some(false)).0 == FIX);
+        let (fix, message) = said(None);
+        assert!(
+            fix == FIX_OF_UNKNOWN && message.contains(" to 5: NCCL 2.21 and later search for it, "),
+            "{message}"
         );
     }
 
@@ -184,7 +224,7 @@ mod tests {
     #[test]
     fn a_port_of_an_hca_with_several_is_named_with_its_number() {
         let gid = "::ffff:10.0.0.3".parse().unwrap();
-        let gid = Some(UsedGid { index: 3, gid, kind: GidType::RoceV2, is_searched: true });
+        let gid = Some(UsedGid { index: 3, gid, kind: GidType::RoceV2, is_searched: Some(true) });
         let port = |port| WatchedPort {
             hca: "mlx5_3".into(),
             port,

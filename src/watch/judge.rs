@@ -10,16 +10,19 @@ use super::fold::Fold;
 use super::hidden::Hidden;
 use super::identity::{self, Identity};
 use super::link::Links;
+use super::ranks::Doubt;
+use super::told::PortTold;
 use super::windows::Windows;
+use crate::facts::congestion::Congestion;
 use crate::facts::device_identity::DeviceIdentity;
 use crate::facts::port_errors::Trouble;
 use crate::facts::port_look::{PortLook, UsedGid};
 use crate::finding::{Finding, Id};
-use crate::findings::port_errors::{self, FIX_OF_LINK, PortRises};
+use crate::findings::port_errors::{self, FIX_OF_GONE, PortRises, fix_of_lost};
 use crate::findings::port_name::{names_of_port, port_id};
-use crate::findings::traffic::{PortTraffic, has_moved, names};
+use crate::findings::traffic::{FIX_OF_NO_TRAFFIC, PortTraffic, has_moved, names};
 use crate::plan::failover::SWITCH;
-use crate::text::{condensed, duration};
+use crate::text::{coarse, condensed, grouped};
 
 /// The ports of one device, each with the last look at it.
 type PortsOfDevice<'a> = Vec<(&'a WatchedPort, &'a PortLook)>;
@@ -45,6 +48,9 @@ pub(crate) struct WatchedPort {
     #[serde(default)]
     pub fails_over: bool,
     pub first: PortLook,
+    /// The congestion that it had counted by then.
+    #[serde(default)]
+    pub congestion: Congestion,
 }
 
 impl WatchedPort {
@@ -76,11 +82,15 @@ pub(super) struct Judge {
     /// The last reading of each port, with the last known value of each counter.
     last: Vec<PortLook>,
     last_at: Duration,
-    /// When each port was last there: what it counts is counted since then.
+    /// When the counters of each port were last read: what it counts is counted since then.
     shown_at: Vec<Duration>,
     /// Since when each port has been inactive or gone, and whether it was gone at the last reading.
     lost_since: Vec<Option<Duration>>,
     is_gone: Vec<bool>,
+    /// Whether it was ever gone since then.
+    has_gone: Vec<bool>,
+    /// Whether the job is known to run on this node alone: then it is no fault that nothing moves.
+    is_on_one_node: bool,
     /// When data last moved.
     moved_at: Duration,
     has_ever_moved: bool,
@@ -91,6 +101,7 @@ pub(super) struct Judge {
     balance: Balance,
     windows: Windows,
     fold: Fold,
+    told: Vec<PortTold>,
 }
 
 impl Judge {
@@ -99,6 +110,9 @@ impl Judge {
             last: ports.iter().map(|port| port.first.clone()).collect(),
             lost_since: vec![None; ports.len()],
             is_gone: vec![false; ports.len()],
+            has_gone: vec![false; ports.len()],
+            is_on_one_node: false,
+            told: vec![PortTold::default(); ports.len()],
             shown_at: vec![Duration::ZERO; ports.len()],
             rates: Links::new(ports.len()),
             hidden: Hidden::new(ports.len()),
@@ -115,6 +129,16 @@ impl Judge {
         }
     }
 
+    /// Sets whether the job is known to run on this node alone.
+    pub(super) fn on_one_node(self, is_on_one_node: bool) -> Judge {
+        Judge { is_on_one_node, ..self }
+    }
+
+    /// Returns what was warned of on each port, besides its state and what it counts.
+    pub(super) fn told(&self) -> &[PortTold] {
+        &self.told
+    }
+
     pub(super) fn ports(&self) -> &[WatchedPort] {
         &self.ports
     }
@@ -124,26 +148,61 @@ impl Judge {
         let was_lost: Vec<bool> = self.lost_since.iter().map(Option::is_some).collect();
         let is_renamed = |(port, look): (&WatchedPort, &PortLook)| look.is_renamed_since(port.now.as_deref());
         let renamed: Vec<bool> = self.ports.iter().zip(&looks).map(is_renamed).collect();
+        let replaced: Vec<bool> =
+            looks.iter().zip(&self.last).map(|(look, last)| look.is_replaced_since(last)).collect();
         let mut findings = self.names(at, &looks, &renamed);
         findings.extend(self.hidden.judge(at, &self.ports, &looks));
+        findings.extend(self.replaced(&replaced));
         findings.extend(self.links(at, &looks, &renamed));
-        let is_sound = |((was_lost, since), is_renamed): ((&bool, &Option<Duration>), &bool)| {
-            !was_lost && since.is_none() && !is_renamed
+        let is_sound = |((was_lost, since), is_other): ((&bool, &Option<Duration>), bool)| {
+            !was_lost && since.is_none() && !is_other
         };
-        let sound: Vec<bool> = was_lost.iter().zip(&self.lost_since).zip(&renamed).map(is_sound).collect();
+        let others =
+            renamed.iter().zip(&replaced).map(|(is_renamed, is_replaced)| *is_renamed || *is_replaced);
+        let sound: Vec<bool> = was_lost.iter().zip(&self.lost_since).zip(others).map(is_sound).collect();
         findings.extend(self.rates.judge(at, &self.ports, &looks));
         findings.extend(self.identity.judge(at, &self.ports, &looks, &sound));
         findings.extend(self.counters(at, &looks, &sound));
         findings.extend(self.rates.full(&self.ports, &looks));
         findings.extend(self.movement(at, &looks, &sound));
         for ((last, shown_at), look) in self.last.iter_mut().zip(&mut self.shown_at).zip(looks) {
-            if !look.errors.is_gone() {
+            if !look.errors.is_gone() && !look.is_partial {
                 *shown_at = at;
             }
             *last = look.with_known(last);
         }
         self.last_at = at;
+        for (index, told) in self.told.iter_mut().enumerate() {
+            let (slow, rate) = self.rates.slow(index);
+            let (astray, place) = self.identity.astray(index);
+            told.slow.set(at, slow);
+            if slow.is_some() && told.rate != rate {
+                rate.clone_into(&mut told.rate);
+            }
+            told.astray.set(at, astray);
+            told.place = astray.map(|_| place).or(told.place);
+            told.behind.set(at, self.balance.behind(index));
+        }
         self.fold.pass(at, findings)
+    }
+
+    /// Reports devices that went away and came back between two looks.
+    fn replaced(&self, replaced: &[bool]) -> Option<Finding> {
+        let ports: Vec<&WatchedPort> = self
+            .ports
+            .iter()
+            .zip(replaced)
+            .filter(|(_, is_replaced)| **is_replaced)
+            .map(|(port, _)| port)
+            .collect();
+        let (was, is, them) = if ports.len() == 1 { ("was", "is", "it") } else { ("were", "are", "them") };
+        let message = format!(
+            "{} {was} gone since the last look, and {is} back. Connections over {them} from before have failed.",
+            listed(&ports)
+        );
+        let ids = ports.iter().map(|port| port.id());
+        let finding = Finding::warning(Id::LinkDown, message).about_ports(ids).with_fix(FIX_OF_GONE);
+        (!ports.is_empty()).then_some(finding)
     }
 
     /// Filters findings from another source through the limit on lines, and returns those to report.
@@ -156,9 +215,12 @@ impl Judge {
         self.fold.omitted()
     }
 
-    /// Returns whether the last report said that nothing moves, and nothing has moved since.
-    pub(super) fn rests(&self) -> bool {
-        self.has_told_rest
+    /// Returns why the ranks of the job may be worth a question, as the last report said.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        match self.has_told_rest {
+            true => Some(Doubt::Rests),
+            false => self.balance.is_lopsided().then_some(Doubt::Lopsided),
+        }
     }
 
     /// Reports devices that have come back under another name, each once for all of its ports.
@@ -191,9 +253,11 @@ impl Judge {
     /// Reports ports that are no longer active, are gone, or are active again. Of those that have another name,
     /// everything was said.
     fn links(&mut self, at: Duration, looks: &[PortLook], renamed: &[bool]) -> Vec<Finding> {
-        let (mut down, mut gone, mut back) = (Vec::new(), Vec::new(), Vec::new());
-        let states = self.lost_since.iter_mut().zip(&mut self.is_gone).zip(renamed);
-        for ((port, look), ((since, was_gone), is_renamed)) in self.ports.iter().zip(looks).zip(states) {
+        let (mut lost, mut back) = (Vec::new(), Vec::new());
+        let states = self.lost_since.iter_mut().zip(&mut self.is_gone).zip(&mut self.has_gone).zip(renamed);
+        for ((port, look), (((since, was_gone), has_gone), is_renamed)) in
+            self.ports.iter().zip(looks).zip(states)
+        {
             // A state that cannot be read counts as the one before.
             if look.errors.is_hidden() {
                 continue;
@@ -201,31 +265,41 @@ impl Judge {
             let is_lost = look.errors.is_lost_since(&port.first.errors);
             let is_gone = is_lost && look.errors.is_gone();
             let was_gone = std::mem::replace(was_gone, is_gone);
+            let waits = if port.is_infiniband { look.errors.waits_for_manager() } else { None };
             match *since {
                 _ if *is_renamed => {}
                 // Its link may have been down before.
-                _ if is_gone && !was_gone => gone.push(port),
-                None if is_lost => down.push(port),
-                Some(when) if !is_lost => back.push((port, at.saturating_sub(when))),
+                _ if is_gone && !was_gone => lost.push(((true, None), port.id())),
+                None if is_lost => lost.push(((false, waits), port.id())),
+                Some(when) if !is_lost => back.push((port, at.saturating_sub(when), *has_gone)),
                 _ => {}
             }
             *since = is_lost.then(|| since.unwrap_or(at));
+            *has_gone = is_lost && (*has_gone || is_gone);
         }
+        // Those that are down are first.
+        lost.sort_by_key(|(state, _)| *state);
         let mut findings = Vec::new();
-        for (ports, what) in [(down, "no longer active"), (gone, "gone")] {
-            if !ports.is_empty() {
-                let failover = match ports.iter().all(|port| port.fails_over) {
-                    true => format!(" NCCL may continue over another port of the NIC ({SWITCH})."),
-                    false => String::new(),
-                };
-                let message = format!("{} {} {what}.{failover}", listed(&ports), is_or_are(ports.len()));
-                let ports = ports.iter().map(|port| port.id());
-                findings
-                    .push(Finding::warning(Id::LinkDown, message).about_ports(ports).with_fix(FIX_OF_LINK));
-            }
+        for ((are_gone, state), ids) in grouped(lost) {
+            let ports: Vec<&WatchedPort> =
+                self.ports.iter().filter(|port| ids.contains(&port.id())).collect();
+            let failover = match ports.iter().all(|port| port.fails_over) {
+                true => format!(" NCCL may continue over another port of the NIC ({SWITCH})."),
+                false => String::new(),
+            };
+            let what = if are_gone { "gone" } else { "no longer active" };
+            let its = if ports.len() == 1 { "Its state is" } else { "Their state is" };
+            let named = state.map(|state| format!(" {its} {state}.")).unwrap_or_default();
+            let message = format!("{} {} {what}.{named}{failover}", listed(&ports), is_or_are(ports.len()));
+            let fix = fix_of_lost(are_gone, state.is_some());
+            findings.push(Finding::warning(Id::LinkDown, message).about_ports(ids).with_fix(fix));
         }
-        for (port, time) in back {
-            let message = format!("{} is active again, after {}.", listed(&[port]), duration(time));
+        for (port, time, has_gone) in back {
+            let (name, time) = (listed(&[port]), coarse(time));
+            let message = match has_gone {
+                true => format!("{name} is back, after {time}. Connections over it from before have failed."),
+                false => format!("{name} is active again, after {time}."),
+            };
             findings.push(Finding::info(Id::LinkDown, message).about_ports([port.id()]));
         }
         findings
@@ -279,14 +353,15 @@ impl Judge {
             let goes_on = std::mem::take(&mut self.has_told_rest).then(|| {
                 let ports = moving.iter().map(|port| port.id());
                 let over = names(moving.iter().copied());
-                let message = format!("Data moves over {over}{again}, after {}.", duration(rested));
+                let message = format!("Data moves over {over}{again}, after {}.", coarse(rested));
                 Finding::info(Id::NoTraffic, message).about_ports(ports)
             });
             self.moved_at = at;
             self.has_ever_moved = true;
             return goes_on;
         }
-        if !is_amount_known(&self.ports, looks) || self.has_told_rest || rested < self.after {
+        let is_known = is_movement_known(&self.ports, looks, self.has_ever_moved);
+        if !is_known || self.has_told_rest || self.is_on_one_node || rested < self.after {
             return None;
         }
         self.has_told_rest = true;
@@ -303,32 +378,45 @@ impl Judge {
             false => format!(
                 "RDMA was planned, but no data has moved over {} in the first {}: {}.",
                 names(&moved),
-                duration(rested),
+                coarse(rested),
                 gone.unwrap_or(why_none)
             ),
             true => format!(
                 "No data has moved over {} for {}, after earlier traffic: {}.",
                 names(&moved),
-                duration(rested),
+                coarse(rested),
                 gone.unwrap_or("the job may have stalled")
             ),
         };
-        Some(Finding::warning(Id::NoTraffic, message).about_ports(self.ports.iter().map(WatchedPort::id)))
+        let about = self.ports.iter().map(WatchedPort::id);
+        let finding = match gone {
+            // That was a warning of its own.
+            Some(_) => return Some(Finding::info(Id::NoTraffic, message).about_ports(about)),
+            None => Finding::warning(Id::NoTraffic, message).about_ports(about),
+        };
+        Some(finding.with_fix(if self.has_ever_moved { FIX_OF_STALL } else { FIX_OF_NO_TRAFFIC }))
     }
 }
 
-/// Returns whether it is known what the ports have moved. A device that is gone, or of which nothing can be read, moves
-/// nothing, if it counted before.
-pub(super) fn is_amount_known(ports: &[WatchedPort], looks: &[PortLook]) -> bool {
+const FIX_OF_STALL: &str = "Ask NCCL which rank is behind: rdma-init status --ras. Where its RAS is off, PyTorch's Flight Recorder or py-spy dump shows what each rank waits for.";
+
+/// Returns whether it is known that the ports move nothing if their counters stand still. Those that count only the
+/// requests of peers prove that only of a job that has moved data: messages that a port receives are no requests. A
+/// device that is gone, or of which nothing can be read, moves nothing, if it counted before.
+pub(super) fn is_movement_known(ports: &[WatchedPort], looks: &[PortLook], has_moved: bool) -> bool {
+    let is_known = |look: &PortLook| match has_moved {
+        true => look.traffic.is_known(),
+        false => look.traffic.is_amount_known(),
+    };
     let mut there = looks.iter().filter(|look| !shows_nothing(look)).peekable();
     match there.peek() {
-        Some(_) => there.all(|look| look.traffic.is_amount_known()),
-        None => !ports.is_empty() && ports.iter().all(|port| port.first.traffic.is_amount_known()),
+        Some(_) => there.all(is_known),
+        None => !ports.is_empty() && ports.iter().all(|port| is_known(&port.first)),
     }
 }
 
 fn shows_nothing(look: &PortLook) -> bool {
-    look.errors.is_gone() || (look.errors.is_hidden() && !look.traffic.is_amount_known())
+    look.errors.is_gone() || (look.errors.is_hidden() && !look.traffic.is_known())
 }
 
 fn listed(ports: &[&WatchedPort]) -> String {

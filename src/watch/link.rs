@@ -6,13 +6,15 @@ use super::WatchedPort;
 use crate::facts::port_look::PortLook;
 use crate::facts::port_sample::bytes_per_second;
 use crate::finding::{Finding, Id};
-use crate::text::{condensed, duration, grouped};
+use crate::text::{coarse, condensed, grouped};
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Reported {
-    /// Since when the link has been slower than at the start.
+    /// Since when the link has been slower than at the start, and at which rate it was last then.
     slow_since: Option<Duration>,
-    is_full: bool,
+    slow_rate: String,
+    /// The counters that were reported as full, and still are.
+    full: Vec<&'static str>,
 }
 
 pub(super) struct Links(Vec<Reported>);
@@ -34,12 +36,15 @@ impl Links {
                         slow.push((format!("{now} instead of {first}, the rate at the start"), port.id()));
                     }
                     Some(since) if !is_slow => {
-                        let time = duration(at.saturating_sub(since));
+                        let time = coarse(at.saturating_sub(since));
                         back.push((format!("{now} again, after {time}"), port.id()));
                     }
                     _ => {}
                 }
                 told.slow_since = is_slow.then(|| told.slow_since.unwrap_or(at));
+                if is_slow && told.slow_rate != now {
+                    now.clone_into(&mut told.slow_rate);
+                }
             }
         }
         let runs = |(rate, ids): (String, Vec<String>), finding: fn(Id, String) -> Finding| {
@@ -54,14 +59,25 @@ impl Links {
         findings
     }
 
+    /// Returns since when the link of a port, by its index, has been slower than at the start, and its last such rate.
+    pub(super) fn slow(&self, index: usize) -> (Option<Duration>, &str) {
+        self.0.get(index).map_or((None, ""), |told| (told.slow_since, &told.slow_rate))
+    }
+
     /// Returns notes about counters that are full. They belong below what these counters have counted.
     pub(super) fn full(&mut self, ports: &[WatchedPort], looks: &[PortLook]) -> Vec<Finding> {
         let mut full = Vec::new();
         for ((port, look), told) in ports.iter().zip(looks).zip(&mut self.0) {
-            let mut counters = look.errors.full().peekable();
-            if counters.peek().is_some() && !std::mem::replace(&mut told.is_full, true) {
-                full.push((counters.collect::<Vec<_>>().join(", "), port.id()));
+            let counters: Vec<&'static str> = look.errors.full().collect();
+            if counters == told.full {
+                continue;
             }
+            let new = counters.iter().filter(|counter| !told.full.contains(counter)).copied();
+            let new = new.collect::<Vec<_>>().join(", ");
+            if !new.is_empty() {
+                full.push((new, port.id()));
+            }
+            told.full = counters;
         }
         let mut findings = Vec::new();
         for (counters, ids) in grouped(full) {
@@ -178,12 +194,37 @@ mod tests {
             [counted("254\n"), counted("255\n")],
             [counted("255\n"), counted("255\n")],
             [counted("255\n"), counted("255\n")],
+            // Cleared, and full again.
+            [counted("255\n"), counted("7\n")],
+            [counted("255\n"), counted("255\n")],
         ];
         let told = |number, hca: &str| {
             let message =
                 format!("Counters of {hca} have reached their maximum and no longer count: link_downed.");
             (number, Severity::Info, message)
         };
-        assert_eq!(said(&looks), [told(1, "mlx5_2"), told(2, "mlx5_1")]);
+        assert_eq!(said(&looks), [told(1, "mlx5_2"), told(2, "mlx5_1"), told(5, "mlx5_2")]);
+    }
+
+    #[test]
+    fn each_counter_at_its_end_is_told() {
+        let counted = |symbols: &str, downs: &str| {
+            let root = FakeRoot::new();
+            let files = [("counters/symbol_error", symbols), ("counters/link_downed", downs)];
+            root.files("sys/class/infiniband/x_0/ports/1", &files);
+            let reader = root.reader();
+            read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
+        };
+        let ports = [WatchedPort { hca: "mlx5_1".into(), port: 1, ..WatchedPort::default() }];
+        let mut links = Links::new(1);
+        let mut said = |symbols, downs| {
+            let found = links.full(&ports, &[counted(symbols, downs)]);
+            let told = found.iter().filter_map(|one| one.message.split_once(": "));
+            told.map(|(_, names)| names.to_owned()).collect::<Vec<String>>()
+        };
+        let none: Vec<String> = Vec::new();
+        assert_eq!(said("65535\n", "0\n"), ["symbol_error."]);
+        assert_eq!(said("65535\n", "255\n"), ["link_downed."]);
+        assert_eq!(said("65535\n", "255\n"), none);
     }
 }

@@ -11,8 +11,10 @@ mod identity;
 pub(crate) mod job;
 mod judge;
 mod link;
+mod news;
 mod ranks;
 pub(crate) mod ras;
+pub(crate) mod told;
 mod windows;
 
 use std::os::fd::AsFd;
@@ -33,7 +35,9 @@ use command::OnFinding;
 use job::{Job, JobOrders};
 use judge::Judge;
 pub(crate) use judge::WatchedPort;
+use news::News;
 use ranks::Ranks;
+use told::PortTold;
 
 /// The settings of the watcher.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,30 +52,37 @@ pub(crate) struct WatchOrders {
     pub on_finding: Vec<String>,
     /// How it speaks with the watchers of the job's other nodes, if it does.
     pub job: Option<JobOrders>,
+    /// Whether the job is known to run on this node alone.
+    #[serde(default)]
+    pub is_on_one_node: bool,
 }
 
 /// What the watcher needs from its process.
 pub(crate) trait Surroundings {
-    /// Looks at the ports.
-    fn look(&mut self, ports: &[WatchedPort]) -> Vec<PortLook>;
+    /// Looks at the ports; after an event, at all of them as a whole.
+    fn look(&mut self, ports: &[WatchedPort], is_after_event: bool) -> Vec<PortLook>;
     fn say(&self, finding: &Finding);
-    /// Gets, after each look, what was said, and what to say at the end about the lines that were omitted.
-    fn remember(&mut self, said: &[Finding], omitted: &[Finding]);
+    /// Gets, after each look, what was said, what to say at the end about the lines that were omitted, and what each port
+    /// was warned of.
+    fn remember(&mut self, said: &[Finding], omitted: &[Finding], told: &[PortTold]);
     fn warn(&self, message: &str);
     /// Whether the watcher is to be told how the command ended.
     fn await_end(&self, awaits: bool);
 }
 
 /// Looks at the ports after each interval, and says what it finds. Returns when it is told how the command ended; one
-/// that is not is killed. Signals must be blocked. `token` is what the nodes of the job know each other by.
+/// that is not is killed. Signals must be blocked. `ran`: how long ago the command was started; `token` is what the nodes
+/// of the job know each other by.
 pub(crate) fn run(
     ports: Vec<WatchedPort>,
     orders: WatchOrders,
+    ran: Duration,
     token: &str,
     surroundings: &mut impl Surroundings,
 ) {
-    let started = Instant::now();
-    let mut judge = Judge::new(ports, orders.after);
+    let began = Instant::now();
+    let started = began.checked_sub(ran).unwrap_or(began);
+    let mut judge = Judge::new(ports, orders.after).on_one_node(orders.is_on_one_node);
     let mut ranks = orders.ras.map(Ranks::new);
     // The command of `on-finding` is a program that this process executes.
     if orders.on_finding.is_empty() {
@@ -82,13 +93,13 @@ pub(crate) fn run(
     let mut command = OnFinding::new(orders.on_finding, job.as_ref().and_then(|job| job.files));
     command.adopt();
     let mut awaits_end = false;
+    let mut news = News::listen(judge.ports());
     loop {
-        // A look needs megabytes of code and constants, which would count as this process's while it only waits.
-        memory::forget_own_code();
-        let next = Instant::now() + orders.interval;
+        memory::give_back_heap();
+        let mut next = Instant::now() + orders.interval;
         while Instant::now() < next {
             command.go_on(Instant::now()).iter().for_each(|message| surroundings.warn(message));
-            let awaits = command.is_running() || job.as_ref().is_some_and(Job::is_joined);
+            let awaits = command.is_set() || job.as_ref().is_some_and(Job::is_joined);
             if std::mem::replace(&mut awaits_end, awaits) != awaits {
                 surroundings.await_end(awaits);
             }
@@ -99,51 +110,66 @@ pub(crate) fn run(
                     command.take(&finding);
                 }
             }
+            next = news.next_look(Instant::now(), next);
             let (answer, late) = ranks.as_ref().and_then(Ranks::awaited).unzip();
-            let wake = command.wake_at().map_or(next, |at| at.min(next));
-            let wake = late.map_or(wake, |at| at.min(wake));
+            let (happens, listens_again) = news.awaited(Instant::now());
+            let wakes = [command.wake_at(), late, listens_again];
+            let wake = wakes.into_iter().flatten().fold(next, Instant::min);
+            let also: Vec<PollFd> = answer.into_iter().chain(happens).collect();
             // The end of the command of `on-finding` comes as a signal, and so does that of the job's own.
             let ended = match &mut job {
-                Some(job) => job.wait(wake, answer),
-                None => wait_until(wake, answer),
+                Some(job) => job.wait(wake, &also),
+                None => wait_until(wake, also),
             };
             if let Some(ended) = ended {
                 job.iter_mut().for_each(|job| job.bye(ended));
-                command.end();
+                // What made the command fail may have happened since the last look. The account reports it.
+                if command.is_set() && ended != Ended::Exited(0) {
+                    let looks = surroundings.look(judge.ports(), true);
+                    judge.judge(started.elapsed(), looks).iter().for_each(|finding| command.take(finding));
+                }
+                command.finish(|message| surroundings.warn(message));
                 return;
             }
         }
         // The judge reports each change only once, so whatever is not said here is never said.
-        let looks = surroundings.look(judge.ports());
+        let looks = surroundings.look(judge.ports(), news.begin_look(Instant::now()));
         let of_job = job.as_mut().and_then(|job| job.look(judge.ports(), &looks));
         let of_ports = judge.judge(started.elapsed(), looks);
+        // Before it is said: PID 1 may kill this process at any time, and the account must not contradict what was said.
+        surroundings.remember(&[], &judge.omitted(), judge.told());
         for finding in &of_ports {
             surroundings.say(finding);
             command.take(finding);
         }
-        let of_ranks = ranks.as_mut().and_then(|ranks| ranks.ask(judge.rests()));
+        let of_ranks = ranks.as_mut().and_then(|ranks| ranks.ask(judge.doubt()));
         for finding in judge.pass(started.elapsed(), of_ranks.into_iter().chain(of_job).collect()) {
             surroundings.say(&finding);
             command.take(&finding);
         }
-        surroundings.remember(&of_ports, &judge.omitted());
+        surroundings.remember(&of_ports, &judge.omitted(), judge.told());
     }
 }
 
 /// Waits for a signal, for what `also` names, or until this time. Returns how the command ended, if it has.
-fn wait_until(until: Instant, also: Option<PollFd>) -> Option<Ended> {
+fn wait_until(until: Instant, also: Vec<PollFd>) -> Option<Ended> {
     let left = || until.saturating_duration_since(Instant::now());
-    let Some(also) = also else {
+    if also.is_empty() {
+        memory::forget_own_code();
         let received = signals::wait(Some(until));
         if received.is_err() {
             sleep(left());
         }
         return received.ok().flatten().and_then(|received| farewell::told(&received));
-    };
+    }
     let pending = signals::pending_fd().ok();
-    let signals = pending.as_ref().map(|pending| PollFd::new(pending.as_fd(), PollFlags::POLLIN));
-    let mut fds: Vec<PollFd> = signals.into_iter().chain([also]).collect();
-    match poll(&mut fds, timeout(left())) {
+    let mut fds: Vec<PollFd<'_>> = also;
+    fds.extend(pending.as_ref().map(|pending| PollFd::new(pending.as_fd(), PollFlags::POLLIN)));
+    let time = timeout(left());
+    // A look needs megabytes of code and constants, which would count as this process's while it only waits. What is called
+    // after this comes back, with its neighbors.
+    memory::forget_own_code();
+    match poll(&mut fds, time) {
         // EINTR is harmless: the caller looks again.
         Ok(_) | Err(Errno::EINTR) => {}
         // A filter, or a limit: the ports are watched all the same.

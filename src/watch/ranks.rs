@@ -1,4 +1,4 @@
-//! Queries NCCL's RAS about the ranks while nothing moves. It asks twice, a minute apart, because in every
+//! Queries NCCL's RAS about the ranks while nothing moves, or a rail is far behind the others. It asks twice, a minute apart, because in every
 //! job some ranks lag behind briefly; and again after each failure, because a rank may be stopped only for a moment, and
 //! the kernel gives each question to one of them.
 
@@ -16,41 +16,62 @@ use crate::text::{shortened, visible};
 
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The most failures that are reported while nothing moves: a foreign program may say something else each time.
+/// The most failures that are reported for one reason to ask: a foreign program may say something else each time.
 const MOST_FAILURES: usize = 4;
 
 /// The most ranks that a finding lists.
 const MOST_RANKS: usize = 64;
 
+const FIX: &str = "Look first in the logs of these ranks. rdma-init status --ras asks again.";
+
 /// How long the name of the server may take to resolve. Looks at the ports wait for that, and for nothing else.
 const LOOK_UP: Duration = Duration::from_secs(1);
+
+/// Why the ranks may be worth a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// Nothing moves.
+    Rests,
+    /// A rail is far behind the others.
+    Lopsided,
+}
 
 pub(super) struct Ranks {
     /// The address in the form of NCCL_RAS_ADDR.
     address: String,
+    doubt: Option<Doubt>,
     asked: Option<Instant>,
     /// The question that is not answered yet, and when it was asked.
     query: Option<(Query, Instant)>,
     /// The first answer, and when it was asked for.
     first: Option<(Answer, Instant)>,
-    /// RAS has answered twice since data stopped moving.
+    /// RAS has answered twice for this reason.
     is_done: bool,
-    /// The failures that were reported since then.
+    /// The failures that were reported for this reason.
     reported: Vec<Failure>,
 }
 
 impl Ranks {
     pub(super) fn new(address: String) -> Ranks {
-        Ranks { address, asked: None, query: None, first: None, is_done: false, reported: Vec::new() }
+        Ranks {
+            address,
+            doubt: None,
+            asked: None,
+            query: None,
+            first: None,
+            is_done: false,
+            reported: Vec::new(),
+        }
     }
 
-    /// Call this after each reading, with whether nothing moves. Begins to ask RAS if it is time.
-    pub(super) fn ask(&mut self, rests: bool) -> Option<Finding> {
-        if !rests {
+    /// Call this after each reading. Begins to ask RAS if there is a reason, and it is time.
+    pub(super) fn ask(&mut self, doubt: Option<Doubt>) -> Option<Finding> {
+        if self.doubt != doubt {
+            self.doubt = doubt;
             (self.query, self.first, self.is_done) = (None, None, false);
             self.reported.clear();
-            return None;
         }
+        doubt?;
         let now = Instant::now();
         let is_early = self.asked.is_some_and(|asked| now - asked < PAUSE);
         if self.is_done || self.query.is_some() || is_early {
@@ -111,7 +132,7 @@ fn said(before: Option<(&Answer, Duration)>, now: &Answer, names: &Names) -> Opt
     let line = words::line(now, &verdict, before.map(|(_, apart)| apart), names);
     let mut finding = match verdict.is_empty() {
         true => Finding::info(Id::StoppedRanks, line),
-        false => Finding::warning(Id::StoppedRanks, line),
+        false => Finding::warning(Id::StoppedRanks, line).with_fix(FIX),
     };
     finding.about.ranks = verdict.numbers().into_iter().take(MOST_RANKS).collect();
     is_news.then_some(finding)
@@ -204,12 +225,12 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ranks = Ranks::new(listener.local_addr().unwrap().to_string());
         drop(listener);
-        assert_eq!((ranks.ask(false), ranks.asked), (None, None));
-        assert_eq!(ranks.ask(true), None);
+        assert_eq!((ranks.ask(None), ranks.asked), (None, None));
+        assert_eq!(ranks.ask(Some(Doubt::Rests)), None);
         assert_eq!(until_answered(&mut ranks), None);
         assert!(!ranks.is_done);
         let asked = ranks.asked;
-        assert_eq!((ranks.ask(true), ranks.asked), (None, asked), "that is too early");
+        assert_eq!((ranks.ask(Some(Doubt::Rests)), ranks.asked), (None, asked), "that is too early");
         assert!(failed("localhost:28028", &Failure::TooLate).is_some());
     }
 
@@ -237,7 +258,7 @@ mod tests {
             assert!(!ranks.is_done);
             // A minute later.
             ranks.asked = None;
-            let finding = ranks.ask(true).or_else(|| until_answered(&mut ranks));
+            let finding = ranks.ask(Some(Doubt::Rests)).or_else(|| until_answered(&mut ranks));
             said.push(finding.map(|finding| finding.message));
         }
         server.join().unwrap();
@@ -247,7 +268,12 @@ mod tests {
         assert!(dead.starts_with("NCCL's RAS (2.28.9): rank 1 of 3 on "), "{dead}");
         assert!(foreign.ends_with(": another program answers, with \"hello\"."), "{foreign}");
         assert!(hangs.contains(": the job hangs: in "), "{hangs}");
-        ranks.ask(false);
+        assert_eq!(
+            (ranks.ask(Some(Doubt::Lopsided)), ranks.is_done),
+            (None, false),
+            "another reason, but too early"
+        );
+        ranks.ask(None);
         assert!(ranks.reported.is_empty() && ranks.first.is_none() && !ranks.is_done);
     }
 
@@ -256,11 +282,11 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ranks = Ranks::new(listener.local_addr().unwrap().to_string());
         let began = Instant::now();
-        assert_eq!((ranks.ask(true), ranks.is_done), (None, false));
+        assert_eq!((ranks.ask(Some(Doubt::Rests)), ranks.is_done), (None, false));
         let (mut server, _) = listener.accept().unwrap();
         let asked = ranks.asked;
         assert_eq!(
-            (ranks.go_on(), ranks.ask(true), ranks.asked),
+            (ranks.go_on(), ranks.ask(Some(Doubt::Rests)), ranks.asked),
             (None, None, asked),
             "it is not asked twice"
         );

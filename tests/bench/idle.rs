@@ -1,12 +1,20 @@
 //! Measures what PID 1 and the watcher cost while the command of a job sleeps, on a host whose ports are watched.
-//! `make bench BENCHES=pid1` runs it for a minute, beside the other parts. `make bench-idle` runs it alone, and then the
-//! benchmark of node 0's watcher, for an hour each; `make bench-idle SECONDS=180` for three minutes each.
+//! `make bench BENCHES=pid1` runs it for two minutes beside the other parts: one at rest, one while counters rise.
+//! `make bench-idle` runs it alone, and then the benchmark of node 0's watcher, for an hour each; `make bench-idle
+//! SECONDS=180` for three minutes each.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::libc::SIGKILL;
 
+use super::image::Root;
 use super::memory::{kilobytes, settle};
 use super::peers::Peer;
 use super::table::table;
@@ -26,9 +34,44 @@ struct Used {
     wakes: u64,
 }
 
-pub fn measure(host: &str, peers: &[Peer]) -> String {
-    let mut sink = Sink::new();
+/// The counters rise for at most so many seconds: each look reads the same files.
+const LONGEST_RISE: u64 = 600;
+
+/// Measures them while the counters of the ports rest, and while they rise.
+pub fn measure(host: &str, root: &Rc<Root>) -> String {
     let seconds = std::env::var(TIME).ok().and_then(|text| text.parse().ok()).unwrap_or(USUAL);
+    let rest = measure_one(&format!("Idle, {host}"), &Peer::idle(root), seconds);
+    let ends = AtomicBool::new(false);
+    let path = PathBuf::from(std::ffi::OsStr::from_bytes(root.path().as_bytes()));
+    let moving = thread::scope(|scope| {
+        scope.spawn(|| raise_counters(&path, &ends));
+        let moving = measure_one(&format!("Moving, {host}"), &Peer::idle(root), seconds.min(LONGEST_RISE));
+        ends.store(true, Ordering::Relaxed);
+        moving
+    });
+    rest + &moving
+}
+
+/// Raises each counter of each port each second, until `ends`.
+fn raise_counters(root: &Path, ends: &AtomicBool) {
+    let folders =
+        |path: PathBuf| fs::read_dir(path).expect("a directory").flatten().map(|entry| entry.path());
+    let counters: Vec<File> = folders(root.join("sys/class/infiniband"))
+        .flat_map(|hca| folders(hca.join("ports/1/counters")))
+        .map(|path| File::options().write(true).open(path).expect("a counter"))
+        .collect();
+    for count in 1.. {
+        if ends.load(Ordering::Relaxed) {
+            return;
+        }
+        let text = format!("{:020}\n", count * 1_000_000_u64);
+        counters.iter().for_each(|file| file.write_all_at(text.as_bytes(), 0).expect("a counter"));
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn measure_one(title: &str, peers: &[Peer], seconds: u64) -> String {
+    let mut sink = Sink::new();
     let trials: Vec<(&str, Trial)> = peers
         .iter()
         .map(|peer| {
@@ -46,7 +89,7 @@ pub fn measure(host: &str, peers: &[Peer]) -> String {
     }
     let before: Vec<Used> = processes.iter().map(|(_, pid)| used(*pid)).collect();
     let started = Instant::now();
-    std::thread::sleep(Duration::from_secs(seconds));
+    thread::sleep(Duration::from_secs(seconds));
     let time = started.elapsed();
     let rows: Vec<Vec<String>> = processes
         .iter()
@@ -72,7 +115,7 @@ pub fn measure(host: &str, peers: &[Peer]) -> String {
     }
     sink.empty();
     table(
-        &format!("Idle, {host}"),
+        title,
         &format!(
             "PID 1 and the watcher beside `sleep`, for {seconds} s, all at a time. The watcher looks at the ports every 10 s."
         ),

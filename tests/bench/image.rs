@@ -78,9 +78,10 @@ impl Image {
         self.layered(&self.folder.join(name), [Path::new("/sys"), Path::new("/dev")])
     }
 
-    /// Makes a root with a layer in memory, and with the devices of these facts instead of this machine's.
-    pub fn on_host(&self, facts: &Facts) -> Result<Root, Error> {
-        let place = self.memory.join("host");
+    /// Makes a root with a layer in memory, and with the devices of these facts instead of this machine's. Each has a
+    /// different name.
+    pub fn on_host(&self, name: &str, facts: &Facts) -> Result<Root, Error> {
+        let place = self.memory.join("hosts").join(name);
         let host = Host::make(facts, &place)?;
         self.layered(&place.join("layer"), [&host.sys, &host.dev])
     }

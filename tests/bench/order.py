@@ -14,6 +14,11 @@ import sys
 VARIANT = re.compile(r"^libc\.a:(\w+?)-(avx512|evex512|evex|avx2|sse2|sse4|avx|no-vzeroupper)[\w-]*\.o$")
 PROCESSORS = ["evex", "avx512", "avx", "sse"]
 
+# What runs before `main`, or is `main`, and has no name of its own; and how the C library looks up the functions of the
+# vDSO, which valgrind hides from it.
+FIRST = ["*crt1.o(.text)", "*(.text.main)"]
+FIRST += [f"*libc.a:dl-{name}.o(.text)" for name in ["object", "setup_hash", "lookup", "misc"]]
+
 # In bytes.
 LARGE = 4096
 
@@ -30,6 +35,12 @@ TAIL = """\
   }
 }
 INSERT BEFORE .text;
+/* The table of a thread's keys, which no start uses, keeps the variables before it from those behind it. */
+SECTIONS
+{
+  .bss.keys (NOLOAD) : { *libc.a:pthread_keys.o(.bss) }
+}
+INSERT AFTER .bss;
 """
 
 
@@ -111,7 +122,7 @@ def main(binary, map_file, script, *profiles):
         for family in dict.fromkeys(families)
     ]
     with open(script, "w") as file:
-        file.write(HEAD + "".join(f"    {text}\n" for text in variants + patterns) + TAIL)
+        file.write(HEAD + "".join(f"    {text}\n" for text in variants + FIRST + patterns) + TAIL)
     print(f"{script}: {len(patterns)} functions of {len(order)}", file=sys.stderr)
 
 

@@ -44,6 +44,9 @@ pub const OURS: &str = "rdma-init";
 /// The measured program's path in the image.
 const OURS_WORDS: &[&str] = &["/added/rdma-init", "--"];
 
+/// The variables of a start that leaves no state.
+pub const WITHOUT_STATE: &[&str] = &["RDMA_INIT_STATE_DIR=", "RDMA_INIT_WRITE_NCCL_CONF=false"];
+
 /// This benchmark program, which is the command in some measurements.
 pub const OWN_PATH: &str = "/added/bench";
 
@@ -87,19 +90,25 @@ impl Peer {
     pub fn scripts(root: &Rc<Root>) -> Vec<Peer> {
         let peer = |name, program| Peer::plain(name, program, root);
         let scripts = SCRIPTS.iter().map(|(name, words, _)| peer(name, words));
-        let ours = Peer::idle(root).into_iter().skip(1);
+        let ours = [peer(OURS, OURS_WORDS), Peer::unwatched(root)];
         std::iter::once(peer(BARE, &[])).chain(ours).chain(scripts).collect()
     }
 
-    /// tini, ours, and ours without a watcher.
+    /// tini, ours, ours with a file of metrics, and ours without a watcher.
     pub fn idle(root: &Rc<Root>) -> Vec<Peer> {
         let (tini, words, _) = OTHERS[0];
-        let unwatched = Peer::plain("rdma-init, watch off", OURS_WORDS, root);
+        let metrics = Peer::plain("rdma-init, watch-metrics", OURS_WORDS, root);
         vec![
             Peer::plain(tini, words, root),
             Peer::plain(OURS, OURS_WORDS, root),
-            Peer { environment: &["RDMA_INIT_WATCH=off"], ..unwatched },
+            Peer { environment: &["RDMA_INIT_WATCH_METRICS=/run/rdma-init.prom"], ..metrics },
+            Peer::unwatched(root),
         ]
+    }
+
+    fn unwatched(root: &Rc<Root>) -> Peer {
+        let plain = Peer::plain("rdma-init, watch off", OURS_WORDS, root);
+        Peer { environment: &["RDMA_INIT_WATCH=off"], ..plain }
     }
 
     fn plain(name: &'static str, program: &'static [&'static str], root: &Rc<Root>) -> Peer {
@@ -117,11 +126,10 @@ impl Peer {
             is_restart,
         };
         let [disk, again] = [image.on_disk("first")?, image.on_disk("again")?].map(Rc::new);
-        let without_state = &["RDMA_INIT_STATE_DIR=", "RDMA_INIT_WRITE_NCCL_CONF=false"];
         Ok(vec![
             ours("rdma-init, disk", &[], disk, false),
             ours("rdma-init, disk, restart", &[], again, true),
-            ours("rdma-init, no state", without_state, Rc::clone(root), false),
+            ours("rdma-init, no state", WITHOUT_STATE, Rc::clone(root), false),
         ])
     }
 

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     if wants("scripts") {
         print!("{}", startup::measure_scripts("on a host without RDMA devices", &Peer::scripts(&root)));
         let scripts = |name: &str, root: &Rc<Root>| startup::measure_scripts(name, &Peer::scripts(root));
-        match on_nine_hcas(&image, scripts) {
+        match on_nine_hcas(&image, "scripts", scripts) {
             Ok(table) => print!("{table}"),
             Err(why) => {
                 eprintln!("a host with nine HCAs cannot be made: {why}");
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         print!("{}", memory::measure(&peers));
     }
     if wants("idle") {
-        match on_nine_hcas(&image, |name, root| idle::measure(name, &Peer::idle(root))) {
+        match on_nine_hcas(&image, "idle", idle::measure) {
             Ok(table) => print!("{table}"),
             Err(why) => {
                 eprintln!("a host with nine HCAs cannot be made: {why}");
@@ -92,12 +92,16 @@ fn main() -> ExitCode {
 }
 
 /// Calls a function in the root of a host with nine HCAs, in a separate thread because it needs another
-/// network. The function also gets the host's name.
-fn on_nine_hcas<T: Send>(image: &Image, work: impl FnOnce(&str, &Rc<Root>) -> T + Send) -> Result<T, String> {
+/// network. The function also gets the host's name. `part` names the root.
+fn on_nine_hcas<T: Send>(
+    image: &Image,
+    part: &str,
+    work: impl FnOnce(&str, &Rc<Root>) -> T + Send,
+) -> Result<T, String> {
     let in_network = || {
         let facts = host::captured();
         host::enter_network(&facts)?;
-        let root = Rc::new(image.on_host(&facts).map_err(|error| error.to_string())?);
+        let root = Rc::new(image.on_host(part, &facts).map_err(|error| error.to_string())?);
         Ok(work(&format!("on a host with {} HCAs", facts.rdma.len()), &root))
     };
     std::thread::scope(|scope| scope.spawn(in_network).join().expect("the work"))
@@ -106,8 +110,15 @@ fn on_nine_hcas<T: Send>(image: &Image, work: impl FnOnce(&str, &Rc<Root>) -> T 
 /// Profiles starts: the most frequent ones first, and those whose time matters most.
 fn profiles(image: &Image, root: &Root, folder: &Path) -> Result<(), String> {
     let error = |error: std::io::Error| error.to_string();
-    profile::write(root, folder, "1-running", &[], Some("/bin/true")).map_err(error)?;
-    profile::write(root, folder, "2-plain", &[], None).map_err(error)?;
-    on_nine_hcas(image, |_, root| profile::write(root, folder, "3-hcas", &[], None).map_err(error))??;
-    profile::write(root, folder, "4-flags", &["--kill-group", "--log-level", "info"], None).map_err(error)
+    let plain = |name, environment: &[&str], options: &[&str], command| {
+        profile::write(root, folder, name, environment, options, command).map_err(error)
+    };
+    plain("1-running", &[], &[], Some("/bin/true"))?;
+    plain("2-plain", &[], &[], None)?;
+    plain("2-variables", peers::WITHOUT_STATE, &[], None)?;
+    on_nine_hcas(image, "profiles", |_, root| {
+        profile::write(root, folder, "3-hcas", &[], &[], None).map_err(error)?;
+        profile::write(root, folder, "4-ended", &[], &[], Some("/bin/true")).map_err(error)
+    })??;
+    plain("5-flags", &[], &["--kill-group", "--log-level", "info"], None)
 }

@@ -11,7 +11,7 @@ use super::image::Root;
 const NO_COMMAND: &str = "/nonexistent";
 
 /// Starts rdma-init in this root as PID 1, and writes a profile of each of its processes into the
-/// directory. The file names start with the given name.
+/// directory. The file names start with the given name. `environment` has entries of the form `NAME=VALUE`.
 ///
 /// # Errors
 /// A program cannot be started, or a file cannot be written.
@@ -19,6 +19,7 @@ pub fn write(
     root: &Root,
     folder: &Path,
     name: &str,
+    environment: &[&str],
     options: &[&str],
     command: Option<&str>,
 ) -> Result<(), Error> {
@@ -31,6 +32,7 @@ pub fn write(
         // Variables from the environment of this process would change what the start does.
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .envs(environment.iter().filter_map(|entry| entry.split_once('=')))
         .arg(root.inside("/"))
         .args(["valgrind", "--quiet", "--tool=callgrind", "--demangle=no"])
         .arg(format!("--callgrind-out-file={inside}/{name}.%p"))

@@ -94,3 +94,13 @@ fn the_first_node_does_not_wait_for_itself() {
     assert!(!ran.stderr.contains("waits"), "{ran:#?}");
     assert_eq!(ran.text(), "started\n");
 }
+
+#[test]
+fn a_wait_without_a_name_is_told() {
+    let script = r#"unset MASTER_ADDR; exec "$0" --wait-for-master 10m -- echo started"#;
+    let Some(ran) = on_node("1", script) else { return };
+    let ran = ran.expect_code(0);
+    let note = "rdma-init: The key wait-for-master has no effect, because MASTER_ADDR is not set.";
+    assert!(ran.stderr.contains(note), "{ran:#?}");
+    assert_eq!(ran.text(), "started\n");
+}

@@ -17,7 +17,7 @@ fn profiles_say_which_conditions_hold() {
         "{text}"
     );
     assert!(text.contains("\nacs-type1 (priority 10): does not fit\n  if hca = "), "{text}");
-    assert!(text.contains("\n     interface = \"hpn*\": no\n"), "{text}");
+    assert!(text.contains("\n     interface = \"hpn0\": no\n"), "{text}");
     assert!(text.contains("\nibm-h100 (priority 0): chosen by name only\n"), "{text}");
     let folder = repository("tests/cases/profiles-of-equal-priority/profiles");
     let host = golden::facts("profiles-of-equal-priority");
@@ -25,7 +25,7 @@ fn profiles_say_which_conditions_hold() {
     let why = run(rdma_init(of_own)).expect_code(0);
     let equals =
         "\nhall-west (priority 30): fits, but hall-east has the same priority, and comes first by name\n";
-    let only = "\n  only NCCL_IB_TIMEOUT=23\n    if nccl-min = \"2.26\": no\n";
+    let only = "\n  only NCCL_IB_TIMEOUT = \"23\"\n    if nccl-min = \"2.26\": no\n";
     let lower = "\ngeneric-roce (priority -10): fits, but hall-east has a higher priority\n";
     for part in [equals, only, lower] {
         assert!(why.text().contains(part), "{part} {}", why.text());
@@ -58,8 +58,72 @@ fn profiles_say_which_conditions_hold() {
     for line in ["  NCCL_IB_TC from HALL_TC: not set here\n", "  NCCL_IB_SL from HALL_SL: not set here\n"] {
         assert!(text.contains(line), "{line} {text}");
     }
-    run(rdma_init(["profiles", "--why", "erdma"])).expect_error(&["--why"]);
+    run(rdma_init(["profiles", "--why", "--json"])).expect_error(&["--why"]);
     run(rdma_init(["profiles", "--facts", "demo:cce-roce"])).expect_error(&["--facts only with --why"]);
+}
+
+#[test]
+fn the_reasons_of_named_profiles_alone_are_shown() {
+    let why = |names: &[&str]| {
+        let mut command = rdma_init(["profiles", "--why", "--facts", "demo:cce-roce"]);
+        command.args(names);
+        run(command)
+    };
+    let ran = why(&["erdma", "acs-type1"]).expect_code(0);
+    let heads: Vec<&str> = ran.text().lines().filter(|line| !line.starts_with(' ')).collect();
+    assert_eq!(heads.len(), 2, "{heads:?}");
+    for name in ["erdma", "acs-type1"] {
+        assert!(heads.iter().any(|head| head.starts_with(&format!("{name} (priority "))), "{heads:?}");
+    }
+    why(&["erdma", "nosuch"]).expect_error(&["\"nosuch\"", "generic-ib"]);
+    let shown = run(rdma_init(["profiles", "erdma", "pai-erdma"])).expect_code(0);
+    for name in ["erdma", "pai-erdma"] {
+        assert!(shown.text().contains(&format!("name = \"{name}\"\n")), "{}", shown.text());
+    }
+}
+
+#[test]
+fn what_an_unwanted_condition_finds_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n\
+        [[only]]\nif = { no-hca = true }\nvariables = { NCCL_IB_HCA = \"=mlx5_1\", TZ = \"UTC\" }\n\
+        [[auto]]\nhca-name = \"mlx5_1\"\nnot = [\n\
+        { interface = \"eth*\" },\n{ interface = \"eth0\", no-hca = true },\n{ interface = \"ib9\" },\n\
+        { interface = \"eth0\", not = [{ no-hca = true }] },\n{ environment = \"OUR_LAB\" }]\n\
+        [[auto]]\nfile = \"/etc/our-site\"\n[[auto]]\nenvironment = \"OUR_SITE\"\n[[auto]]\nenvironment = \"SLURM_X\"\n";
+    fs::write(folder.path().join("site.toml"), text).unwrap();
+    let flags = ["--profile-dir", folder.path().to_str().unwrap(), "profiles", "--why", "site"];
+    let mut command = rdma_init(flags);
+    command.args(["--facts", "demo:cce-roce"]);
+    let captured = run(command).expect_code(0);
+    let unasked = "the facts were captured without this profile (inspect --json --profile-dir DIR)";
+    for line in [
+        "  only NCCL_IB_HCA = \"=mlx5_1\", TZ = \"UTC\"",
+        "     not = [{ interface = \"eth*\" }]: no: interface eth0",
+        "     not = [{ no-hca = true, interface = \"eth0\" }]: yes: without no-hca = true",
+        "     not = [{ interface = \"ib9\" }]: yes",
+        "     not = [{ interface = \"eth0\", not = [{ no-hca = true }] }]: no: interface eth0, not = [{ no-hca = true }] holds",
+        &format!("     not = [{{ environment = \"OUR_LAB\" }}]: yes, unless {unasked}"),
+        &format!("  or file = \"/etc/our-site\": no, or {unasked}"),
+        &format!("  or environment = \"OUR_SITE\": no, or {unasked}"),
+        "  or environment = \"SLURM_X\": no",
+    ] {
+        assert!(captured.text().lines().any(|shown| shown == line), "{line}\n{}", captured.text());
+    }
+    let here = run(rdma_init(flags)).expect_code(0);
+    assert!(here.text().contains("  or file = \"/etc/our-site\": no\n"), "{}", here.text());
+}
+
+#[test]
+fn a_name_with_control_characters_is_not_printed_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "name = \"a\\u001b[31mX\"\ntitle = \"t\"\nsource = \"s\"\n";
+    fs::write(folder.path().join("site.toml"), text).unwrap();
+    let flags = ["--profile-dir", folder.path().to_str().unwrap()];
+    for rest in [&["profiles", "nosuch"][..], &["--profile", "nosuch", "plan", "--facts", "demo:cce-roce"]] {
+        let ran = run(rdma_init(flags.iter().chain(rest))).expect_error(&["nosuch", "a\u{fffd}[31mX"]);
+        assert!(!ran.stderr.contains('\u{1b}'), "{ran:#?}");
+    }
 }
 
 #[test]
@@ -126,7 +190,14 @@ fn a_broken_profile_is_named_with_file_line_and_key() {
     load("priority = \"high\"").expect_error(&["site.toml:4", "priority"]);
     load("[variables]\nNCCL_IB_TC = 106").expect_error(&["site.toml:5", "NCCL_IB_TC"]);
     load("[[auto]]\nhcas = 1").expect_error(&["site.toml:5", "hcas"]);
-    load("[variables").expect_error(&["site.toml:4"]);
+    load("[variables").expect_error(&["site.toml:4", "key \"variables\""]);
+    load("[constraints.nics]\necs.foo = 3").expect_error(&[
+        "site.toml:5",
+        "key \"ecs\"",
+        "write \"ecs.foo\"",
+    ]);
+    load("[variables]\nNCCL_IB_TC").expect_error(&["site.toml:5", "key \"NCCL_IB_TC\"", "no value"]);
+    load("title = \"again\"").expect_error(&["site.toml:4", "key \"title\"", "second time"]);
     load("extends = \"nobody\"").expect_error(&["site", "extends", "nobody"]);
     load("extends = \"site\"").expect_error(&["extends itself"]);
     fs::remove_file(&path).unwrap();

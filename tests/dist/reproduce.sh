@@ -38,8 +38,8 @@ for architecture; do
     (cd "$clone" && setpriv --reuid "$user" --regid "$user" --clear-groups env HOME="$home" CARGO_HOME="$home" \
         PATH="$rust/bin:$PATH" make build ARCHITECTURE="$architecture")
 done
-epoch=$(git -C "$here" log -1 --format=%ct)
-(cd "$clone" && CARGO_HOME=$home SOURCE_DATE_EPOCH=$epoch DIST_WITHOUT_SOURCES=1 sh docker/dist/dist.sh "$@") >"$work/second"
+epoch=$(git -C "$here" log -1 --format=%ct) commit=$(git -C "$here" rev-parse HEAD)
+(cd "$clone" && CARGO_HOME=$home SOURCE_DATE_EPOCH=$epoch SOURCE_COMMIT=$commit DIST_WITHOUT_SOURCES=1 sh docker/dist/dist.sh "$@") >"$work/second"
 grep -v ' sources/' "$here/target/dist/SHA256SUMS" >"$work/first"
 diff "$work/first" "$work/second" || {
     kept=$here/target/dist-second

@@ -272,6 +272,7 @@ fn the_advice_is_not_repeated_where_it_is_followed() {
         .run(follows, &["cat", "/run/rdma-init/nccl.conf"])
         .expect_code(0)
         .expect_unsaid("ENV NCCL_CONF_FILE")
+        .expect_unsaid("cannot read this file")
         .expect_unsaid("Make sure that no other container");
 }
 

@@ -63,7 +63,10 @@ fn pods() -> Vec<(&'static str, Value)> {
             "PyTorchJob's worker",
             json!({
                 "initContainers": [{"name": "init-pytorch", "image": "alpine", "command": ["sh", "-c", "true"]}],
-                "containers": [trainer(&json!({"env": [{"name": "RANK", "value": "1"}]}))],
+                "containers": [trainer(&json!({
+                    "env": [{"name": "RANK", "value": "1"}, {"name": "RDMA_INIT_TOKEN", "value": "own"}],
+                    "envFrom": [{"secretRef": {"name": "others"}}],
+                }))],
             }),
         ),
         (
@@ -115,11 +118,10 @@ fn the_pods_of_operators_start_under_rdma_init() {
         assert_eq!(new["args"], old["args"], "{name}");
         let mount = json!({"name": "rdma-init", "readOnly": true, "mountPath": "/opt/rdma-init"});
         assert_eq!(list(&new["volumeMounts"]), [list(&old["volumeMounts"]), vec![mount]].concat(), "{name}");
-        let secret = json!({"name": "rdma-init-token", "key": "token", "optional": true});
-        let token = json!({"name": "RDMA_INIT_TOKEN", "valueFrom": {"secretKeyRef": secret}});
-        let mut env = list(&new["env"]);
-        assert_eq!(env.pop(), Some(token), "{name}");
-        assert_eq!(env.len(), list(&old["env"]).len(), "{name}");
+        // Everything else that sets the variable has precedence: `env`, and later entries of `envFrom`.
+        let token = json!({"secretRef": {"name": "rdma-init-token", "optional": true}});
+        assert_eq!(list(&new["envFrom"]), [vec![token], list(&old["envFrom"])].concat(), "{name}");
+        assert_eq!(new["env"], old["env"], "{name}");
         // The other containers stay as they are.
         let commands = |spec: &Value| {
             let rest = list(&spec["containers"]).into_iter().skip(1);
@@ -131,6 +133,9 @@ fn the_pods_of_operators_start_under_rdma_init() {
         assert_eq!(init.len(), list(&before["initContainers"]).len() + 1, "{name}");
         assert_eq!(init[0]["command"], json!(["/rdma-init", "install", "/opt/rdma-init"]), "{name}");
         assert_eq!(init[0]["securityContext"]["capabilities"]["drop"], json!(["ALL"]), "{name}");
+        // A Pod whose containers are all like this is Guaranteed.
+        let resources = json!({"cpu": "100m", "memory": "64Mi"});
+        assert_eq!(init[0]["resources"], json!({"requests": resources, "limits": resources}), "{name}");
         let volumes = list(&after["volumes"]);
         assert_eq!(volumes.len(), list(&before["volumes"]).len() + 1, "{name}");
         assert_eq!(volumes.last(), Some(&json!({"name": "rdma-init", "emptyDir": {}})), "{name}");
@@ -144,22 +149,53 @@ fn other_pods_stay_as_they_are() {
     without_label["metadata"]["labels"] = json!({"rdma-init/inject": "false"});
     let mut without_command = trainer(&json!({}));
     without_command.as_object_mut().unwrap().remove("command");
-    let launcher = json!({"name": "launcher", "image": "train", "command": ["mpirun"],
-        "resources": {"limits": {"cpu": "1"}}});
-    let with_token = trainer(&json!({"env": [{"name": "RDMA_INIT_TOKEN", "value": "own"}]}));
+    let sidecar = json!({"name": "logs", "image": "logs", "command": ["logs"]});
+    let own = json!([{"name": "rdma-init", "image": "own"}]);
+    let mounts = json!([{"name": "own", "mountPath": "/opt/rdma-init"}]);
     let all = [
         without_label,
         pod(&json!({"containers": [without_command]})),
-        pod(&json!({"containers": [launcher]})),
-        pod(&json!({"containers": [with_token]})),
+        // A sidecar does not take the place of a container whose command is that of the image.
+        pod(&json!({"containers": [sidecar, without_command]})),
+        pod(&json!({"containers": [trainer(&json!({"command": []}))]})),
+        // These names are taken, and the API server would refuse a second one.
+        pod(&json!({"containers": [trainer(&json!({}))], "initContainers": own})),
+        pod(&json!({
+            "containers": [trainer(&json!({"volumeMounts": mounts}))],
+            "volumes": [{"name": "own", "emptyDir": {}}],
+        })),
     ];
-    let [label, command, launcher, token] = admitted(&all).try_into().unwrap();
-    for [after, again] in [label, command, launcher] {
-        assert_eq!(after["spec"]["volumes"], Value::Null, "{after:#}");
-        assert_eq!(after["spec"]["initContainers"], Value::Null, "{after:#}");
+    for (before, [after, again]) in all.iter().zip(admitted(&all)) {
+        for part in ["volumes", "initContainers"] {
+            let names = |pod: &Value| {
+                list(&pod["spec"][part]).iter().map(|one| one["name"].clone()).collect::<Vec<_>>()
+            };
+            assert_eq!(names(before), names(&after), "{after:#}");
+        }
+        assert_eq!(before["spec"]["containers"][0]["command"], after["spec"]["containers"][0]["command"]);
         assert_eq!(after, again);
     }
-    let env = json!([{"name": "RDMA_INIT_TOKEN", "value": "own"}]);
-    assert_eq!(token[0]["spec"]["containers"][0]["env"], env);
-    assert_eq!(token[0]["spec"]["volumes"][0]["name"], "rdma-init");
+}
+
+#[test]
+#[ignore = "make test-admission: needs 3 GB of packages"]
+fn the_containers_that_get_a_device_are_the_ones_and_otherwise_the_first() {
+    let sidecar =
+        json!({"name": "mesh", "image": "mesh", "command": ["mesh"], "resources": {"limits": {"cpu": "1"}}});
+    let claims = json!({"resources": {"claims": [{"name": "hca"}]}});
+    let plain = trainer(&json!({"resources": {}}));
+    let cases = [
+        (json!({"containers": [sidecar, trainer(&json!({}))]}), vec![1]),
+        (json!({"containers": [sidecar, trainer(&claims)]}), vec![1]),
+        (json!({"containers": [trainer(&json!({})), sidecar, trainer(&json!({"name": "two"}))]}), vec![0, 2]),
+        // A privileged container can have all devices without asking for one.
+        (json!({"containers": [plain, sidecar]}), vec![0]),
+    ];
+    let (specs, wanted): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
+    let all: Vec<_> = specs.iter().map(pod).collect();
+    for (wanted, [after, _]) in wanted.iter().zip(admitted(&all)) {
+        let containers = list(&after["spec"]["containers"]);
+        let has_prefix = |index: &usize| containers[*index]["command"][0] == "/opt/rdma-init/rdma-init";
+        assert_eq!((0..containers.len()).filter(has_prefix).collect::<Vec<_>>(), *wanted, "{after:#}");
+    }
 }

@@ -159,6 +159,9 @@ fn compose(daemon: &Daemon) {
         ("command: [python, train.py]", "command: [sh, -c, 'cat /proc/1/comm; exit 7']"),
         ("network_mode: host", "network_mode: none"),
         ("    devices: [/dev/infiniband]\n", ""),
+        ("          - {driver: nvidia, count: all, capabilities: [gpu]}\n", ""),
+        ("          devices:\n", ""),
+        ("        reservations:\n", "        reservations: {}\n"),
     ] {
         assert!(changed.contains(right), "{changed}");
         changed = changed.replace(right, replacement);

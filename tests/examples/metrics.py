@@ -27,6 +27,7 @@ WANTED = {
     ("node_infiniband_link_downed_total", "mlx5_0"): 3,
     ("node_infiniband_symbol_error_total", "mlx5_0"): float(2**64 - 1),
     ("node_infiniband_rx_write_requests_total", "mlx5_0"): 7,
+    ("node_infiniband_info", "mlx5_0"): 1,
     ("rdma_init_driver_value", "new_0"): 8,
 }
 

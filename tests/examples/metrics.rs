@@ -12,6 +12,7 @@ const HOST: &str = r#"
     mount -t tmpfs none /sys/class
     port=/sys/class/infiniband/mlx5_0/ports/1
     mkdir -p $port/counters $port/hw_counters
+    echo 28.39.1002 >/sys/class/infiniband/mlx5_0/fw_ver
     echo '4: ACTIVE' >$port/state
     echo '5: LinkUp' >$port/phys_state
     echo '400 Gb/sec (4X NDR)' >$port/rate

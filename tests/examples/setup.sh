@@ -3,6 +3,7 @@
 # NAME=VALUE:
 #
 #     tests/examples/setup.sh manifests    PYTHON, with Kubernetes' schemas, and KUBECTL
+#     tests/examples/setup.sh tasks        PYTHON, with the code of SkyPilot and dstack that reads tasks
 #     tests/examples/setup.sh images       DEBIAN and RUST, images to build on
 #     tests/examples/setup.sh index        buildah, and no line
 #     tests/examples/setup.sh prometheus   PROMETHEUS, the directory of Debian's promtool and prometheus
@@ -59,6 +60,21 @@ manifests() {
     fi
     echo "PYTHON=$venv/bin/python"
     echo "KUBECTL=$venv/bin/kubectl"
+}
+
+tasks() {
+    venv=$cache/tasks wanted=sky-0.14.1-dstack-0.22.5
+    if ! [ -e "$venv/complete-$wanted" ]; then
+        say "installing SkyPilot's and dstack's models in target/examples"
+        make_venv() { rm -rf "$venv"; python3 -m venv "$venv" >/dev/null 2>&1; }
+        make_venv || { install pyvenv python3-venv; make_venv; }
+        pip() { "$venv/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$@" >&2; }
+        pip jsonschema==4.26.0 pydantic==2.13.4 PyYAML==6.0.4
+        # The test reads only their models, so most of their dependencies are not needed.
+        pip --no-deps skypilot==0.14.1 dstack==0.22.5
+        touch "$venv/complete-$wanted"
+    fi
+    echo "PYTHON=$venv/bin/python"
 }
 
 # import IMAGE FOLDER [VARIABLE=VALUE...]: makes an image with these variables from a root file system.
@@ -137,8 +153,9 @@ case ${1:-} in
     podman) install podman podman; install runc runc ;;
     prometheus) prometheus ;;
     manifests) manifests ;;
+    tasks) tasks ;;
     images) images ;;
     index) sh "$here/../setup.sh" image >&2 ;;
-    '') manifests; prometheus; images; sh "$here/../setup.sh" image >&2 ;;
-    *) echo "usage: $0 [manifests|images|index|prometheus|podman]" >&2; exit 2 ;;
+    '') manifests; tasks; prometheus; images; sh "$here/../setup.sh" image >&2 ;;
+    *) echo "usage: $0 [manifests|tasks|images|index|prometheus|podman]" >&2; exit 2 ;;
 esac

@@ -34,7 +34,8 @@ for package; do
             ;;
         *) set -- ;;
     esac
-    python3 "$here/names.py" "$package" "$version" "$wheels"/*.whl "$@"
+    # A wheel that has changed its content must not keep the others from being followed.
+    python3 "$here/names.py" "$package" "$version" "$wheels"/*.whl "$@" || failed="$failed $package"
     # If the library can be asked on random hosts, compare it with the model.
     case $package in
         nvidia-nccl-*)

@@ -7,7 +7,7 @@ use nix::libc;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::one_hca::{Host, stop};
+use crate::support::one_hca::{self, Host, stop};
 use crate::support::running::{Running, as_pid_1, children, send};
 use crate::support::{binary, poll_until};
 
@@ -168,6 +168,45 @@ fn a_link_that_is_down_has_its_fix_once() {
     }
 }
 
+/// No state and no counter of the end shows them.
+#[test]
+fn what_the_watcher_has_warned_of_is_in_the_account() {
+    let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
+    let (mut running, end) = ends_with(&host, &place, &["--watch-after", "500ms"], 1);
+    host.port("counters/port_xmit_data", "786432");
+    host.port("rate", "50 Gb/sec (1X HDR)");
+    running.wait_for_error("mlx5_0 runs at 50 Gb/sec (1X HDR) instead of ");
+    host.port("gid_attrs/types/2", "RoCE v2");
+    host.port("gids/2", one_hca::OWN);
+    host.port("gids/1", one_hca::EMPTY);
+    running.wait_for_error("The GID of mlx5_0 (10.9.0.1) has moved from index 1");
+    running.wait_for_error("the job may have stalled.");
+    end();
+    let said = running.end().expect_code(1).stderr;
+    let line = "rdma-init: mlx5_0 sent 3 MiB and received 0 bytes: it has run at 50 Gb/sec (1X HDR) instead of 200 Gb/sec (4X HDR) for ";
+    assert!(said.contains(line) && said.contains("; its GID has not been at index 1 for "), "{said}");
+    assert!(said.contains(", and is at index 2.\nrdma-init: No data has moved in the last "), "{said}");
+    assert!(!said.contains("without an error"), "{said}");
+}
+
+/// The end gives up a command that it may not kill, as it does one that hangs in the kernel.
+#[test]
+fn a_command_that_does_not_end_has_an_account() {
+    let host = Host::with_infiniband();
+    let stays = ["setpriv", "--reuid", "65534", "--clear-groups", "sh", "-c", "echo ready; exec sleep 1000"];
+    let arguments = [&["--stop-timeout", "300ms", "--"][..], &stays].concat();
+    let mut running = as_pid_1(host.shows("exec setpriv --bounding-set -kill --", &arguments));
+    running.wait_for("ready");
+    host.port("counters/port_xmit_data", "786432");
+    running.kill(libc::SIGTERM);
+    let said = running.end().expect_code(137).stderr;
+    assert!(said.contains("cannot be killed"), "{said}");
+    assert!(
+        said.contains("rdma-init: mlx5_0 sent 3 MiB and received 0 bytes, without an error.\n"),
+        "{said}"
+    );
+}
+
 /// As after the firmware of a device has failed.
 #[test]
 fn a_device_that_cannot_be_read_any_more_breaks_the_fabric() {
@@ -178,7 +217,7 @@ fn a_device_that_cannot_be_read_any_more_breaks_the_fabric() {
     let state = host.folder.path().join("sys/class/infiniband/mlx5_0/ports/1/state");
     fs::remove_file(&state).unwrap();
     fs::create_dir(&state).unwrap();
-    running.wait_for_error("warning: The state of mlx5_0 cannot be read (EISDIR).");
+    running.wait_for_error(" UTC: The state of mlx5_0 cannot be read (EISDIR).");
     end();
     let said = running.end().expect_code(42).stderr;
     assert!(
@@ -208,6 +247,7 @@ fn an_event_of_a_finding_says_what_it_is_about() {
         assert_eq!(event["about"], serde_json::json!({"ports": ["mlx5_0:1"]}));
         assert!(event["message"].as_str().unwrap().starts_with("Queue pairs failed in "), "{event}");
         assert!(event["fix"].is_string() && event["timestamp"].is_string(), "{event}");
+        assert_eq!(event["phase"], if is_watched { "run" } else { "end" });
     }
 }
 
@@ -232,7 +272,7 @@ fn lines_that_the_watcher_omitted_are_counted_at_the_end() {
         is_seen(&running, downs, false);
     }
     host.port("state", "1: DOWN");
-    let omitted = "1 more line about mlx5_0 (link-down) within an hour was omitted";
+    let omitted = "1 more line about mlx5_0 (link-down) was omitted";
     poll_until("status counts it", || status(&running, &[]).contains(omitted).then_some(()));
     end();
     let said = running.end().expect_code(0).stderr;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::libc;
 
+use super::watcher::{memory::holds_little, watcher};
 use crate::support::one_hca::Host;
 use crate::support::poll_until;
 use crate::support::process::rdma_init;
@@ -39,11 +40,15 @@ impl Job {
     }
 
     fn command(&self, node: usize, more: &[&str]) -> Command {
+        self.command_of(node, more, "echo ready; exec sleep 1000")
+    }
+
+    fn command_of(&self, node: usize, more: &[&str], script: &str) -> Command {
         let (nodes, index, meet) =
             (self.nodes.to_string(), node.to_string(), format!("127.0.0.1:{}", self.port));
         let own = ["--preflight", "warn", "--preflight-wait", "100ms", "--preflight-nodes", &nodes];
         let place = ["--preflight-node", &index, "--preflight-meet", &meet];
-        let words = ["--watch-after", "2s", "--", "sh", "-c", "echo ready; exec sleep 1000"];
+        let words = ["--watch-after", "2s", "--", "sh", "-c", script];
         let arguments: Vec<&str> = own.iter().chain(&place).chain(more).chain(&words).copied().collect();
         let mut command = self.hosts[node].shows("exec", &arguments);
         command.env("RDMA_INIT_TOKEN", TOKEN);
@@ -190,6 +195,35 @@ fn how_the_command_of_a_node_ended_is_told() {
     nodes.into_iter().for_each(|node| drop(end(node)));
 }
 
+/// The kill reaches every process of the container, and the watcher still says before that how the command ends.
+#[test]
+fn a_node_that_is_killed_after_its_stop_timeout_says_so() {
+    let job = Job::of(3, 3);
+    let mut nodes: Vec<Running> = (0..3)
+        .map(|node| {
+            let script = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
+            let mut running = as_pid_1(job.command_of(node, &["--stop-timeout", "300ms"], script));
+            running.wait_for("ready");
+            running
+        })
+        .collect();
+    job.until_connected(2);
+    job.while_moving(|| {
+        job.move_all(&mut nodes);
+        let killed = nodes.remove(2);
+        killed.kill(libc::SIGTERM);
+        let said = killed.end().expect_code(137).stderr;
+        assert!(said.contains("were killed") && !said.contains("The watcher's last look"), "{said}");
+        job.until_connected(1);
+        (0..2).for_each(|node| job.set(node, false));
+        nodes[0].wait_for_error(" (node 2)'s command was killed by SIGKILL first, at ");
+    });
+    for node in nodes {
+        node.kill(libc::SIGTERM);
+        node.end().expect_code(137);
+    }
+}
+
 #[test]
 fn a_job_that_moves_on_one_node_is_not_stalled() {
     let job = Job::of(2, 2);
@@ -238,4 +272,12 @@ fn the_watcher_listens_on_a_port_of_its_own_or_not_at_all() {
         job.hosts[0].port("state", "4: ACTIVE");
         end(node);
     }
+}
+
+#[test]
+fn watchers_that_are_connected_hold_less_than_a_megabyte() {
+    let job = Job::of(2, 2);
+    let nodes = job.start(&["--watch-metrics", "/dev/shm/rdma.prom"]);
+    nodes.iter().for_each(|node| holds_little(watcher(node.pid)));
+    nodes.into_iter().for_each(|node| drop(end(node)));
 }

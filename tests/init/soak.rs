@@ -138,7 +138,7 @@ fn at_rest(running: &Running, is_pid_1: bool) -> Vec<i32> {
 }
 
 #[test]
-#[ignore = "as long as RDMA_INIT_TEST_SOAK says"]
+#[ignore = "make soak: as long as RDMA_INIT_TEST_SOAK says"]
 fn starts_and_stops_leave_nothing_behind() {
     let time = std::env::var(TIME).unwrap_or_else(|_| "1m".to_owned());
     let time = humantime::parse_duration(&time).expect(TIME);

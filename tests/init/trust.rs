@@ -132,6 +132,17 @@ fn the_start_reports_what_entering_processes_will_not_get() {
     assert!(said.contains("Start them with rdma-init exec.") && !said.contains("NCCL_CONF_FILE"), "{said}");
 }
 
+/// Root must not read what the user of PID 1 can write, and another user can make such a directory first.
+#[test]
+fn no_advice_names_a_file_that_is_not_root_s() {
+    let pod = Pod::sharing(&["/dev/shm"]).user(1234);
+    let mut victim = pod.start();
+    victim.init.wait_for_error("cannot be written to /etc/nccl.conf");
+    victim.init.kill(nix::libc::SIGKILL);
+    let said = victim.init.end().stderr;
+    assert!(said.contains("Start them with rdma-init exec.") && !said.contains("NCCL_CONF_FILE"), "{said}");
+}
+
 #[test]
 fn what_is_planted_before_ours_is_written_is_not_believed() {
     for (shared, read_only) in [(&["/dev/shm"][..], false), (&EVERYWHERE, true)] {

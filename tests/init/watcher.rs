@@ -1,39 +1,33 @@
 //! Tests the watcher beside a job, on a made-up /sys whose files change while the job runs.
 
+mod events;
+pub mod memory;
+mod on_finding;
+
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::libc;
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::support::hang::Hang;
 use crate::support::one_hca::{EMPTY, Host, OWN, WAITS, stop};
 use crate::support::ras::server;
-use crate::support::running::{as_pid_1, children, hanging, in_place, rdma_init, send, shell};
+use crate::support::running::{as_pid_1, children, hanging, send, shell};
 use crate::support::{binary, poll_until};
 
 /// The name of the watcher's process.
 const NAME: &str = "rdma-init-watch\n";
 
 /// Returns the watcher of this supervisor, and waits until it has its name.
-fn watcher(supervisor: i32) -> i32 {
+pub fn watcher(supervisor: i32) -> i32 {
     poll_until("there is a watcher", || {
         let is_watcher =
             |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == NAME);
         children(supervisor).into_iter().find(is_watcher)
     })
-}
-
-/// Makes a shell script with these lines for the key `on-finding`.
-fn script(place: &TempDir, lines: &str) -> String {
-    let script = place.path().join("tell");
-    fs::write(&script, format!("#!/bin/sh\n{lines}\n")).unwrap();
-    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    script.to_str().unwrap().to_owned()
 }
 
 #[test]
@@ -61,8 +55,12 @@ fn it_tells_what_changes_on_a_port() {
     host.port("gids/1", OWN);
     running.wait_for_error("The GID of mlx5_0 (10.9.0.1) is at index 1 again");
     let said = stop(running);
+    let (said, account) = said.split_once("rdma-init: mlx5_0 sent ").unwrap();
     for once in ["no longer active", "is active again", "(1X HDR)", "has moved from", "is gone"] {
         assert_eq!(said.matches(once).count(), 1, "{once}: {said}");
+    }
+    for over in ["it ran at 50 Gb/sec (1X HDR) instead of ", "its GID was not at index 1 for "] {
+        assert!(account.contains(over), "{account}");
     }
 }
 
@@ -156,26 +154,6 @@ fn a_start_without_rdma_has_none() {
     stop(running);
 }
 
-#[test]
-fn a_command_for_findings_without_a_watcher_has_no_effect_and_that_is_said() {
-    let line = "the key on-finding has no effect, because watch is \"off\": no watcher starts the command.";
-    let host = Host::new();
-    let off = stop(host.job(&["--watch", "off", "--on-finding", "true"]));
-    assert_eq!(off.matches("on-finding").count(), 1, "{off}");
-    assert!(off.contains(&format!("rdma-init: {line}\n")), "{off}");
-    let on = stop(host.job(&["--on-finding", "true"]));
-    assert!(!on.contains("on-finding"), "{on}");
-    // In place there is no watcher either, and without a word of the user that is not said.
-    let in_place = |options: &[&str]| {
-        let arguments = [options, &["--", "true"]].concat();
-        in_place(rdma_init(arguments)).end().expect_code(0).stderr
-    };
-    let lost = in_place(&["--watch", "warn", "--on-finding", "true"]);
-    assert!(lost.contains("these settings have no effect: watch, on-finding. "), "{lost}");
-    assert!(in_place(&["--on-finding", "true"]).contains("have no effect: on-finding. "));
-    assert!(!in_place(&[]).contains("no effect"));
-}
-
 /// A driver whose firmware does not answer.
 #[test]
 fn a_read_that_hangs_says_nothing_and_does_not_delay_the_end() {
@@ -193,27 +171,6 @@ fn a_read_that_hangs_says_nothing_and_does_not_delay_the_end() {
     let said = stop(running);
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert!(!said.contains("no longer active"), "{said}");
-}
-
-/// What it needs for a look does not count as its memory while it waits.
-#[test]
-fn it_holds_less_than_a_megabyte() {
-    let host = Host::with_infiniband();
-    let running = host.job(&["--watch-interval", "1s"]);
-    let watcher = watcher(running.pid);
-    let kilobytes = || {
-        let status = fs::read_to_string(format!("/proc/{watcher}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().trim();
-        line.trim_end_matches(" kB").parse::<u64>().unwrap()
-    };
-    let looks = || {
-        let schedstat = fs::read_to_string(format!("/proc/{watcher}/schedstat")).unwrap();
-        schedstat.trim_end().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
-    };
-    let before = looks();
-    poll_until("two looks", || (looks() >= before + 2).then_some(()));
-    poll_until("it waits and holds little", || (kilobytes() < 1024).then_some(()));
-    stop(running);
 }
 
 /// Counters that come and go, hold something else, or begin anew are no trouble of the job.
@@ -264,7 +221,8 @@ fn counters_that_cannot_be_believed_give_no_line() {
     host.port("counters/link_downed", "255");
     running.wait_for_error("Counters of mlx5_0 have reached their maximum and no longer count: link_downed.");
     let said = stop(running);
-    let (before, _) = said.split_once("rdma-init: warning: The link went down within").unwrap();
+    let (before, _) = said.split_once(" UTC: The link went down within").unwrap();
+    let before = before.rsplit_once("rdma-init: warning: ").unwrap().0;
     assert!(!before.contains("rdma-init: warning: "), "{said}");
 }
 
@@ -277,7 +235,65 @@ fn the_watcher_reports_a_stall_but_not_that_ras_does_not_answer() {
     running.wait_for_error("Data moves over mlx5_0, after ");
     running.wait_for_error("after earlier traffic: the job may have stalled.");
     let said = stop(running);
-    assert!(!said.contains("RAS"), "{said}");
+    assert!(!said.contains("NCCL's RAS"), "{said}");
+}
+
+/// Where mlx5 shows only what peers have asked for, as in most Pods.
+#[test]
+fn requests_that_stand_still_are_a_stall_and_ras_is_asked() {
+    let (address, served) = server(&["2.28.9-dead"]);
+    let host = Host::with_infiniband();
+    let port = host.folder.path().join("sys/class/infiniband/mlx5_0/ports/1");
+    fs::remove_dir_all(port.join("counters")).unwrap();
+    host.port("hw_counters/rx_write_requests", "1000");
+    let options = ["--watch-after", "500ms", "--set", &format!("NCCL_RAS_ADDR={address}")];
+    let mut running = host.job(&options);
+    host.port("hw_counters/rx_write_requests", "5000");
+    running.wait_for_error("after earlier traffic: the job may have stalled.");
+    running.wait_for_error(" UTC: NCCL's RAS (2.28.9): rank 1 of 3 on ");
+    served.join().unwrap();
+    let said = stop(running);
+    assert!(!said.contains("in the first"), "{said}");
+}
+
+/// The launcher says so.
+#[test]
+fn a_job_on_one_node_is_not_warned_that_nothing_moves() {
+    let host = Host::with_infiniband();
+    let mut command = host.shows("exec", &[&["--watch-after", "300ms"][..], &WAITS].concat());
+    command.env("NNODES", "1").env("NODE_RANK", "0");
+    let mut running = as_pid_1(command);
+    running.wait_for("ready");
+    let watcher = watcher(running.pid);
+    looks(watcher, 10);
+    let said = stop(running);
+    assert!(!said.contains("no data has moved") && said.contains("mlx5_0 moved no data, "), "{said}");
+}
+
+/// Waits until the watcher waits for events, between two looks.
+fn awaits_events(watcher: i32) {
+    poll_until("it waits for events", || {
+        let call = fs::read_to_string(format!("/proc/{watcher}/syscall")).unwrap();
+        let number = call.split(' ').next()?.parse::<i64>().ok()?;
+        [libc::SYS_ppoll, libc::SYS_rt_sigtimedwait, POLL].contains(&number).then_some(())
+    });
+}
+
+/// arm64 has no poll(2).
+#[cfg(target_arch = "x86_64")]
+const POLL: i64 = libc::SYS_poll;
+#[cfg(not(target_arch = "x86_64"))]
+const POLL: i64 = libc::SYS_ppoll;
+
+/// Waits until the watcher has looked so many times.
+fn looks(watcher: i32, count: u64) {
+    let slept = || {
+        let status = fs::read_to_string(format!("/proc/{watcher}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        line.trim().parse::<u64>().unwrap()
+    };
+    let before = slept();
+    poll_until("some looks", || (slept() >= before + count).then_some(()));
 }
 
 #[test]
@@ -287,7 +303,7 @@ fn it_asks_ras_when_nothing_moves() {
     let options = ["--watch-after", "300ms", "--set", &format!("NCCL_RAS_ADDR={address}")];
     let mut running = host.job(&options);
     running.wait_for_error("no data has moved over mlx5_0 in the first ");
-    running.wait_for_error("warning: NCCL's RAS (2.28.9): rank 1 of 3 on ");
+    running.wait_for_error(" UTC: NCCL's RAS (2.28.9): rank 1 of 3 on ");
     served.join().unwrap();
     let said = stop(running);
     assert_eq!(said.matches("NCCL's RAS (").count(), 1, "it is asked again after a minute: {said}");
@@ -310,72 +326,6 @@ fn a_ras_that_does_not_answer_delays_no_look() {
     let said = stop(running);
     assert!(!said.contains("NCCL's RAS"), "it still waited for an answer: {said}");
     drop(asked);
-}
-
-#[test]
-fn a_command_gets_each_warning() {
-    let host = Host::new();
-    let place = tempfile::tempdir().unwrap();
-    // What the command prints must not reach the job's standard output.
-    let script = script(&place, "echo \"$1 $(cat)\"");
-    let mut running = host.job(&["--on-finding", &format!("{script} told:")]);
-    host.port("state", "1: DOWN");
-    let json = r#"told: {"id":"link-down","severity":"warning","message":"mlx5_0 is no longer active.","fix":"Check the cable, the transceiver and the switch's port; the kernel's log has the times.","about":{"ports":["mlx5_0:1"]}}"#;
-    running.wait_for_error(json);
-    host.port("state", "4: ACTIVE");
-    running.wait_for_error("mlx5_0 is active again");
-    // None of its processes remain.
-    let watcher = watcher(running.pid);
-    poll_until("the command is reaped", || children(watcher).is_empty().then_some(()));
-    let said = stop(running);
-    assert_eq!(said.matches("told:").count(), 1, "a note starts nothing: {said}");
-}
-
-/// Its processes are not the job's: PID 1 does not reap them.
-#[test]
-fn what_that_command_leaves_behind_is_no_orphan_of_the_job() {
-    let host = Host::new();
-    let place = tempfile::tempdir().unwrap();
-    let left = place.path().join("left");
-    let leaves = format!("(sleep 0.1; : >{}) &", left.display());
-    for lines in [leaves.as_str(), "exec sleep 1000"] {
-        host.port("state", "4: ACTIVE");
-        let mut running = host.job(&["--warn-on-reap", "--on-finding", &script(&place, lines)]);
-        let watcher = watcher(running.pid);
-        host.port("state", "1: DOWN");
-        running.wait_for_error("mlx5_0 is no longer active.");
-        if lines == leaves {
-            poll_until("the process that is left has ended", || left.exists().then_some(()));
-            poll_until("the watcher has reaped it", || children(watcher).is_empty().then_some(()));
-        } else {
-            poll_until("the command runs", || (!children(watcher).is_empty()).then_some(()));
-            let has_slept = || {
-                let of = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-                children(watcher).iter().map(of).any(|comm| comm == "sleep\n")
-            };
-            poll_until("it sleeps, and the watcher has said so", || has_slept().then_some(()));
-            running.rests();
-        }
-        let said = stop(running);
-        assert!(!said.contains("which is not the command"), "{lines}: {said}");
-    }
-}
-
-#[test]
-fn the_failure_of_that_command_is_told_once() {
-    let host = Host::new();
-    let mut running = host.job(&["--on-finding", "/no/such/command"]);
-    for _ in 0..2 {
-        host.port("state", "1: DOWN");
-        running.wait_for_error("mlx5_0 is no longer active.");
-        host.port("state", "4: ACTIVE");
-        running.wait_for_error("mlx5_0 is active again");
-    }
-    running.wait_for_error(
-        "the command of the key on-finding, /no/such/command, cannot be executed: No such file or directory.",
-    );
-    let said = stop(running);
-    assert_eq!(said.matches("on-finding").count(), 1, "{said}");
 }
 
 /// Below another PID 1, an entering process looks for starts by the name of their program.
@@ -433,33 +383,4 @@ fn a_supervisor_leaves_no_zombie_of_it() {
         running.kill(libc::SIGKILL);
         running.end();
     }
-}
-
-/// Root regains its capabilities with each program that it executes, and the kernel then clears the setting
-/// that ends the program with the watcher.
-#[test]
-fn the_command_of_a_finding_ends_with_the_job() {
-    let host = Host::new();
-    let place = tempfile::tempdir().unwrap();
-    let script = script(&place, "sleep 1000\n:");
-    let arguments = ["--supervise", "--on-finding", &script, "--", "sh", "-c", "echo ready; exec sleep 1000"];
-    let mut running = as_pid_1(host.shows("\"$@\" & exec sleep 1000;", &arguments));
-    running.wait_for("ready");
-    let supervisor = running.child();
-    let watcher = watcher(supervisor);
-    host.port("state", "1: DOWN");
-    let hook = poll_until("the command runs", || children(watcher).first().copied());
-    let sleeper = poll_until("it has a child", || children(hook).first().copied());
-    let command = children(supervisor).into_iter().find(|pid| *pid != watcher).unwrap();
-    send(command, libc::SIGKILL);
-    let has_ended = |pid: i32| {
-        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        (state.is_empty() || state.contains(") Z ")).then_some(())
-    };
-    poll_until("the supervisor has ended", || has_ended(supervisor));
-    for pid in [hook, sleeper] {
-        poll_until("nothing of the command is left", || has_ended(pid));
-    }
-    running.kill(libc::SIGKILL);
-    running.end();
 }

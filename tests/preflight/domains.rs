@@ -46,10 +46,16 @@ fn nodes_of_several_placement_groups_or_nvlink_domains_are_told() {
     const GROUP: &str = "azure.dra.net/placementGroupId";
     const DOMAIN: &str = "oke.dra.net/gpuMemoryFabricId";
     let group = differences(&[&[(GROUP, "c6c7")], &[(GROUP, "739e")], &[(GROUP, "c6c7")]]);
-    assert_eq!(group, ["placement-group differs: c6c7 on 2 nodes, 739e on node1"]);
+    assert_eq!(
+        group,
+        [
+            "placement-group differs: c6c7 on 2 nodes, 739e on node1; nodes of different placement groups share no InfiniBand, so start all nodes of the job in one placement group or scale set"
+        ]
+    );
     let domain = differences(&[&[(DOMAIN, "abya")], &[(DOMAIN, "abyb")]]);
     assert_eq!(domain, ["nvlink-domain differs: abya on node0, abyb on node1"]);
     // No driver has to report these, so a node without them is no different.
     let same = [(GROUP, "c6c7"), (DOMAIN, "abya")];
     assert!(differences(&[&same, &same, &[]]).is_empty());
+    assert!(differences(&[&same, &same, &[(GROUP, ""), (DOMAIN, "")]]).is_empty());
 }

@@ -1,10 +1,13 @@
 //! Tests jobs in which something goes wrong: only the faulty node is named, and no node hangs.
 
+use nix::libc;
 use nix::sys::signal::Signal;
 
 use super::gate::Gate;
-use super::job::{Job, Node, has_names};
+use super::job::{Job, Node, TOKEN, has_names};
+use crate::support::poll_until;
 use crate::support::process::rdma_init;
+use crate::support::running::{children, send};
 
 /// Starts a job of four nodes that is in the middle of its rounds: node 3 is stopped, and keeps the others
 /// from finishing. Node 2 is running by then, and only has to join, because its start may take longer on a
@@ -116,5 +119,24 @@ fn an_address_of_one_link_is_no_place_to_meet() {
         let arguments = ["preflight", "--nodes", "2", "--node", node, "--meet", "[fe80::1%lo]:18516"];
         let ended = Node::start(1, rdma_init(arguments)).end().expect_code(1);
         ended.expect("[fe80::1%lo]:18516 is valid on one link only");
+    }
+}
+
+/// If what reads the network is lost, the process that becomes the command is not.
+#[test]
+fn a_preflight_whose_process_ends_has_no_verdict() {
+    for (demand, code) in [("warn", 0), ("enforce", 121)] {
+        let job = Job::of(2);
+        let meet = job.meet();
+        let key = ["--preflight", demand, "--preflight-nodes", "2", "--preflight-node", "0"];
+        let mut command = rdma_init(key.iter().chain(&["--preflight-meet", &meet, "--", "true"]));
+        command.env("RDMA_INIT_TOKEN", TOKEN);
+        let node = Node::start(0, command);
+        let receiver = poll_until("node 0 takes part", || {
+            children(node.pid()).into_iter().find(|child| !children(*child).is_empty())
+        });
+        send(receiver, libc::SIGKILL);
+        let ended = node.end().expect_code(code);
+        assert!(ended.stderr.contains("the process that took part ended without a verdict"), "{ended:#?}");
     }
 }

@@ -18,6 +18,7 @@ use rdma_init::preflight::meet::zero::Terms;
 
 use crate::support::nodes::{Nodes, address};
 use crate::support::process::{rdma_init, surroundings};
+use crate::support::running::children;
 use crate::support::{binary, poll_for, skip};
 
 pub const TOKEN: &str = "a secret of all nodes";
@@ -146,8 +147,17 @@ impl Node {
         Node { name, child, streams }
     }
 
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Signals the process, and the one that takes part for it.
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+        // A process that is stopped starts no other one.
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+        for child in children(self.pid()) {
+            let _ = kill(Pid::from_raw(child), signal);
+        }
     }
 
     /// Waits until standard error contains this text.

@@ -6,7 +6,8 @@ use super::job::{Job, Node, TOKEN};
 use crate::support::namespace::can_be_made;
 use crate::support::nodes::{Nodes, address};
 use crate::support::process::surroundings;
-use crate::support::{binary, poll_until};
+use crate::support::running::{descendants, descriptors, status};
+use crate::support::{binary, poll_until, status_field};
 
 /// The wildcard address.
 const ALL: &str = "00000000000000000000000000000000";
@@ -69,6 +70,68 @@ fn the_preflight_listens_where_the_table_says_and_on_nothing_when_the_command_st
             assert!(ended.stdout.contains("local_address"), "{ended:#?}");
             assert_eq!(listening(&ended.stdout), [], "{ended:#?}");
         }
+    }
+}
+
+/// The capabilities that a process with a device may keep: CAP_DAC_OVERRIDE and CAP_IPC_LOCK.
+const OF_DEVICES: u64 = 1 << 1 | 1 << 14;
+
+/// Returns the processes of a node that have a listening socket.
+fn listeners(nodes: &Nodes, index: usize, node: &Node) -> Vec<i32> {
+    let output = nodes.on(index, Path::new("cat")).args(TABLES).output().unwrap();
+    let tables = String::from_utf8(output.stdout).unwrap();
+    let sockets: Vec<String> = tables
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields.get(3) == Some(&"0A"))
+        .map(|fields| format!("socket:[{}]", fields[9]))
+        .collect();
+    let all = [vec![node.pid()], descendants(node.pid())].concat();
+    let listens = |pid: &i32| descriptors(*pid).iter().any(|(_, what)| sockets.contains(what));
+    all.into_iter().filter(listens).collect()
+}
+
+/// The process that becomes the command keeps its rights, so it must not read what the network sends.
+#[test]
+fn what_listens_in_a_preflight_has_few_rights_and_the_command_loses_none() {
+    if !can_be_made() {
+        return;
+    }
+    let (nodes, job) = (Nodes::new(2, 2), Job::of(2));
+    let start = |index: u32| {
+        let mut command = nodes.on(index as usize, &binary());
+        let (meet, node) = (format!("{}:{}", address(0, 0), job.port), index.to_string());
+        command.args(["--preflight", "enforce", "--preflight-nodes", "2", "--preflight-node", &node]);
+        command.args(["--preflight-meet", &meet, "--", "cat", "/proc/self/status"]);
+        surroundings(&mut command).env("RDMA_INIT_TOKEN", TOKEN).env("NCCL_SOCKET_IFNAME", "=eth1");
+        Node::start(index, command)
+    };
+    let fields = ["CapPrm", "CapEff", "CapBnd", "Seccomp", "NoNewPrivs"];
+    let of = |status: &str| fields.map(|field| status_field(status, field).unwrap().to_owned());
+    let has_few_rights = |pid: i32| {
+        let [permitted, effective, _, seccomp, no_new] = of(&status(pid));
+        for set in [permitted, effective] {
+            let set = u64::from_str_radix(&set, 16).unwrap();
+            assert_eq!(set & !OF_DEVICES, 0, "{pid} has the capabilities {set:x}");
+        }
+        assert_eq!((seccomp.as_str(), no_new.as_str()), ("2", "1"), "{pid}");
+    };
+    let all_have_few_rights = |node: &Node, index: usize, count: usize| {
+        let listening = poll_until("the node listens", || {
+            Some(listeners(&nodes, index, node)).filter(|listening| listening.len() >= count)
+        });
+        assert!(!listening.contains(&node.pid()), "the process that becomes the command listens");
+        listening.into_iter().for_each(has_few_rights);
+    };
+    // Each waits for the other one while it listens; node 0's part is a process of its own.
+    all_have_few_rights(&start(0), 0, 2);
+    let one = start(1);
+    all_have_few_rights(&one, 1, 1);
+    let own = of(&status(one.pid()));
+    assert_ne!(own[1], "0000000000000000", "this test needs root");
+    // Both meet, and the command has what the process had.
+    for ended in [start(0), one].map(|node| node.end().expect_code(0)) {
+        assert_eq!(of(&ended.stdout), own, "{ended:#?}");
     }
 }
 

@@ -5,13 +5,11 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::mpsc::channel;
-use std::thread;
 
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::hang::{go_on, install, receive};
+use super::hang::{answering, go_on, install, receive};
 
 /// The calls that can put data into a pipe, with the descriptor as the first argument.
 const CALLS: [libc::c_long; 4] = [libc::SYS_write, libc::SYS_writev, libc::SYS_pwritev2, libc::SYS_vmsplice];
@@ -23,10 +21,7 @@ pub fn before_each_write(pipe: &OwnedFd) -> impl FnOnce() + Send + use<> {
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
     let writer = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
     let mut writer = writer.expect("the pipe can be opened");
-    let (send, listener) = channel::<OwnedFd>();
-    // This thread starts before the filter is installed, because it would otherwise inherit the filter.
-    thread::spawn(move || {
-        let Ok(listener) = listener.recv() else { return };
+    let answer = answering(move |listener| {
         while has_call(&listener) {
             let Some(call) = receive(&listener) else { continue };
             if call.data.args[0] == libc::STDERR_FILENO as u64 {
@@ -37,7 +32,7 @@ pub fn before_each_write(pipe: &OwnedFd) -> impl FnOnce() + Send + use<> {
     });
     move || {
         let listener = install(&CALLS, 0).expect("a seccomp filter can be installed");
-        send.send(listener).expect("the thread that answers runs");
+        answer(listener);
     }
 }
 

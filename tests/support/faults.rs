@@ -13,12 +13,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::hang::{SEND, go_on, install, receive};
+use super::hang::{SEND, answering, go_on, install, receive};
 
 /// A system call with its name and its errors, the likely ones first.
 pub type Call = (libc::c_long, &'static str, &'static [i32]);
@@ -177,18 +176,15 @@ pub fn fail(program: &Path, fails: Option<(Place, i32)>) -> (impl FnOnce() + Sen
         counts: vec![[0; NUMBERS]; PROCESSES].into_boxed_slice(),
         seen: Vec::with_capacity(LONGEST),
     };
-    let (send, receive) = channel::<OwnedFd>();
     let (send_seen, seen) = channel();
-    // This thread starts before the filter is installed, because it would otherwise inherit the filter.
-    thread::spawn(move || {
-        let Ok(listener) = receive.recv() else { return };
+    let answer = answering(move |listener| {
         while server.serve(&listener) {}
         let _ = send_seen.send(server.seen);
     });
     let filter = move || {
         let numbers: Vec<libc::c_long> = calls().map(|(number, ..)| *number).collect();
         let listener = install(&numbers, 0).expect("a seccomp filter can be installed");
-        send.send(listener).expect("the thread that answers runs");
+        answer(listener);
     };
     (filter, seen)
 }

@@ -7,10 +7,10 @@
 use std::fs;
 use std::io;
 use std::mem::zeroed;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -93,17 +93,35 @@ impl Hang {
         let mut calls =
             Calls { paths, passes: self.passes, armed, hit: self.hit.clone(), hanging: Vec::new() };
         let released = Arc::clone(&self.released);
-        let (send, receive) = channel::<OwnedFd>();
-        // This thread starts before the filter is installed, because it would otherwise inherit the filter.
-        thread::spawn(move || {
-            let Ok(listener) = receive.recv() else { return };
-            while let Ok(true) = calls.serve(&listener, &released) {}
-        });
+        let answer = answering(move |listener| while let Ok(true) = calls.serve(&listener, &released) {});
         move || {
             let listener = install(&[libc::SYS_openat, libc::SYS_execve], flags)
                 .expect("a seccomp filter can be installed");
-            send.send(listener).expect("the thread that answers runs");
+            answer(listener);
         }
+    }
+}
+
+/// Starts a thread that answers the calls of a filter which is not installed yet: otherwise it would inherit the filter.
+/// Returns a function that gives it the listener. That takes neither memory nor a filtered call: the thread with the
+/// filter may wait for an answer while it holds a lock of the allocator.
+pub(super) fn answering(work: impl FnOnce(OwnedFd) + Send + 'static) -> impl FnOnce(OwnedFd) + Send {
+    const NONE: RawFd = -1;
+    let given = Arc::new(AtomicI32::new(NONE));
+    let taken = Arc::clone(&given);
+    let thread = thread::spawn(move || {
+        loop {
+            match taken.load(Ordering::SeqCst) {
+                NONE => thread::park(),
+                // SAFETY: the other thread has given this descriptor up.
+                listener => return work(unsafe { OwnedFd::from_raw_fd(listener) }),
+            }
+        }
+    });
+    let thread = thread.thread().clone();
+    move |listener| {
+        given.store(listener.into_raw_fd(), Ordering::SeqCst);
+        thread.unpark();
     }
 }
 

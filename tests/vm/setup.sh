@@ -72,6 +72,8 @@ tools_of_guest() {
     have ssh openssh-client
     have python3 python3
     have cc gcc
+    have dockerd docker.io
+    have apparmor_parser apparmor
     [ -e /usr/include/infiniband/verbs.h ] || missing="$missing libibverbs-dev"
     python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
     # A busybox that needs a loader cannot be the only program in an initramfs.

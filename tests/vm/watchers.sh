@@ -99,6 +99,7 @@ all_said() {
 lines() {
     sed -n '/^rdma-init: \(warning\|note\): /{
         s/^rdma-init: //
+        s/^\([a-z]*\): [0-9:]* UTC: /\1: /
         s/, after [0-9].*/, after TIME/
         s/ in the first [^:]*:/ in the first TIME:/
         s/ for [0-9][^,]*, after/ for TIME, after/

@@ -82,7 +82,12 @@ fn a_node_of_another_placement_group_or_nvlink_domain_is_odd_and_nodes_without_o
         let nodes = with(&[Some("739e"), Some("c6c7")]);
         let comparison = nodes.compare();
         assert_eq!((comparison.agree, of(&comparison, property).others.len()), (false, 2));
-        for equal in [&[Some("739e"), Some("739e")][..], &[Some("739e"), None], &[None, None]] {
+        for equal in [
+            &[Some("739e"), Some("739e")][..],
+            &[Some("739e"), None],
+            &[Some("739e"), Some("739e"), Some("")],
+            &[Some(""), None],
+        ] {
             let nodes = with(equal);
             assert!(nodes.compare().agree, "{property} {equal:?}");
         }

@@ -124,7 +124,7 @@ pub(crate) fn nodes(seen: &Seen) -> Option<Nodes> {
         None if count == 1 => 0,
         node => node?.value,
     };
-    (this < count).then_some(Nodes { count, this })
+    (this < count && count <= MOST_NODES).then_some(Nodes { count, this })
 }
 
 /// Does the same as [`nodes`] for this container. Reads no file; the only lookup is the host's name.
@@ -175,6 +175,7 @@ mod tests {
                 "a PyTorchJob whose operator counts the processes of all nodes",
             ),
             ("WORLD_SIZE=1 RANK=0 MASTER_ADDR=a", Some((1, 0)), "the only node of a PyTorchJob"),
+            ("WORLD_SIZE=844444416 RANK=3 MASTER_ADDR=a", None, "no job has so many nodes"),
             ("WORLD_SIZE=16 RANK=9 LOCAL_RANK=1", None, "of processes"),
             ("SLURM_STEP_NODELIST=a[1-2] SLURM_STEP_NUM_NODES=2 SLURM_NODEID=1", Some((2, 1)), "Slurm"),
             ("SLURM_STEP_NODELIST=a[1-2] SLURM_NNODES=2 SLURM_NODEID=1", Some((2, 1)), "its older name"),

@@ -82,12 +82,14 @@ fn every_second_look_at_a_port_that_rests_shows_all_of_it() {
     let port = "sys/class/infiniband/x_0/ports/1";
     let mut looker = Looker::new(&root.path(""));
     let (before, device) = (PortLook::default(), DeviceIdentity::default());
+    let mut partial = Vec::new();
     let mut shown = |sent: u64, downs: u64| {
         let [sent, downs] = [sent, downs].map(|count| format!("{count}\n"));
         let counters = [("counters/port_xmit_data", &*sent), ("counters/link_downed", &*downs)];
         root.files(port, &[&[("state", "4: ACTIVE\n")], &counters[..]].concat());
         let known = KnownPort { hca: "x_0", port: 1, gid: None, device: &device, before: &before };
         let look = looker.look(std::iter::once(known)).remove(0);
+        partial.push(look.is_partial);
         let rises = look.errors.since(&zero());
         rises.first().map_or(0, |rise| rise.count)
     };
@@ -95,6 +97,64 @@ fn every_second_look_at_a_port_that_rests_shows_all_of_it() {
     assert_eq!(rests, [1, 1, 3, 3, 5, 5, 7, 7]);
     let moves: Vec<u64> = (9..13).map(|downs| shown(downs, downs)).collect();
     assert_eq!(moves, [9, 10, 11, 12]);
+    // What a look does not show, it does not count as read.
+    let wanted = [false, true].repeat(4).into_iter().chain([false; 4]);
+    assert_eq!(partial, wanted.collect::<Vec<_>>());
+}
+
+/// Something has happened, and may be in any file.
+#[test]
+fn a_look_after_an_event_shows_all() {
+    let root = FakeRoot::new();
+    let port = "sys/class/infiniband/x_0/ports/1";
+    let mut looker = Looker::new(&root.path(""));
+    let (before, device) = (PortLook::default(), DeviceIdentity::default());
+    let mut shown = |downs: u64, is_after_event: bool| {
+        let downs = format!("{downs}\n");
+        root.files(
+            port,
+            &[("state", "4: ACTIVE\n"), ("counters/port_xmit_data", "5\n"), ("counters/link_downed", &downs)],
+        );
+        if is_after_event {
+            looker.look_at_all();
+        }
+        let known = KnownPort { hca: "x_0", port: 1, gid: None, device: &device, before: &before };
+        let look = looker.look(std::iter::once(known)).remove(0);
+        look.errors.since(&zero()).first().map_or(0, |rise| rise.count)
+    };
+    assert_eq!(
+        [shown(1, false), shown(2, false), shown(3, true), shown(4, true), shown(5, false)],
+        [1, 1, 3, 4, 4]
+    );
+    for downs in 6..6 + 2 * u64::from(LOOKS) {
+        assert_eq!(shown(downs, true), downs);
+    }
+}
+
+/// A driver that is loaded again within an interval: no look sees the device gone.
+#[test]
+fn a_device_that_goes_and_comes_back_between_two_looks_is_another_one() {
+    let root = FakeRoot::new();
+    let class = "sys/class/infiniband";
+    let put = || root.file(&format!("{class}/x_0/ports/1/state"), "4: ACTIVE\n");
+    put();
+    let device = DeviceIdentity::default();
+    let reader = root.reader();
+    let before = first(&reader, &Counters::new(&reader), "x_0", 1, None);
+    let mut looker = Looker::new(&root.path(""));
+    let mut look = || {
+        let known = KnownPort { hca: "x_0", port: 1, gid: None, device: &device, before: &before };
+        looker.look(std::iter::once(known)).remove(0)
+    };
+    for _ in 0..2 * LOOKS {
+        assert!(!look().is_replaced_since(&before));
+    }
+    let last = look();
+    std::fs::rename(root.path(&format!("{class}/x_0")), root.path("away")).unwrap();
+    put();
+    assert!((0..2).any(|_| look().is_replaced_since(&last)), "within two looks");
+    let now = look();
+    assert!(!look().is_replaced_since(&now) && now.errors.is_active());
 }
 
 #[test]
@@ -155,7 +215,7 @@ fn a_gid_of_a_port_at_rest_is_followed_from_place_to_place() {
         file(&format!("gid_attrs/types/{index}"), "RoCE v2\n");
     }
     let gid = "::ffff:10.0.0.3".parse().unwrap();
-    let used = UsedGid { index: 1, gid, kind: GidType::RoceV2, is_searched: true };
+    let used = UsedGid { index: 1, gid, kind: GidType::RoceV2, is_searched: Some(true) };
     let (before, device) = (PortLook::default(), DeviceIdentity::default());
     let mut looker = Looker::new(&root.path(""));
     let mut look = |count: usize| {
@@ -207,7 +267,7 @@ fn a_gid_is_found_where_it_is() {
     let root = FakeRoot::new();
     let port = "sys/class/infiniband/x_0/ports/1";
     let gid = "::ffff:10.0.0.3".parse().unwrap();
-    let used = UsedGid { index: 3, gid, kind: GidType::RoceV2, is_searched: true };
+    let used = UsedGid { index: 3, gid, kind: GidType::RoceV2, is_searched: Some(true) };
     let look = |files: &[(&str, &str)]| {
         root.files(port, files);
         let reader = root.reader();

@@ -1,6 +1,6 @@
 //! Variables of EFA that AWS once asked for, and asks for no longer (aws-samples/awsome-distributed-training,
-//! `1.architectures/efa-cheatsheet.md`). [`super::costs`] reports those that slow the job. `FI_EFA_USE_HUGE_PAGE=0` is not among
-//! them: the presets for the newest releases have it.
+//! `1.architectures/efa-cheatsheet.md`), and a provider of libfabric other than EFA's. [`super::costs`] reports those
+//! that slow the job. `FI_EFA_USE_HUGE_PAGE=0` is not among them: the presets for the newest releases have it.
 
 use super::{Subject, costs, shown};
 use crate::finding::{Finding, Id, Source};
@@ -14,11 +14,22 @@ struct Old {
     limit: &'static str,
 }
 
-const OLD: [Old; 3] = [
+/// Limits libfabric to these providers, or with `^` to all others (libfabric, `fi_provider(7)`).
+const PROVIDER: &str = "FI_PROVIDER";
+
+/// The provider for EFA; libfabric ignores case.
+const OF_EFA: &str = "efa";
+
+const OLD: [Old; 4] = [
     Old {
         variable: "NCCL_PROTO",
         is_it: |text| text.eq_ignore_ascii_case("simple"),
         limit: "for aws-ofi-nccl 1.5.0 and earlier, and later releases choose the protocols themselves",
+    },
+    Old {
+        variable: PROVIDER,
+        is_it: |text| text.eq_ignore_ascii_case(OF_EFA),
+        limit: "for aws-ofi-nccl 1.5.0 and earlier, and later releases ask for EFA themselves",
     },
     Old {
         variable: "FI_EFA_USE_DEVICE_RDMA",
@@ -36,7 +47,8 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     if !costs::has_efa(subject) {
         return Vec::new();
     }
-    OLD.iter()
+    let old = OLD
+        .iter()
         .filter_map(|old| Some((old, subject.user.get(old.variable)?)))
         .filter(|(old, setting)| (old.is_it)(&setting.value) && setting.origin != Source::AtStart)
         .map(|(old, setting)| {
@@ -48,6 +60,29 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
             Finding::info(Id::NotAsPublished, message)
                 .about_variables([old.variable])
                 .with_fix(format!("Remove {}, unless that is the case here.", old.variable))
-        })
-        .collect()
+        });
+    old.chain(without_efa(subject)).collect()
+}
+
+/// Reports a list of providers without that of EFA.
+fn without_efa(subject: &Subject) -> Option<Finding> {
+    let setting = subject.user.get(PROVIDER).filter(|setting| !setting.value.is_empty())?;
+    let (list, is_excluded) = match setting.value.strip_prefix('^') {
+        Some(list) => (list, true),
+        None => (setting.value.as_str(), false),
+    };
+    // A layered provider, such as `efa;ofi_rxd`, names EFA's as well.
+    let has_efa = list
+        .split(',')
+        .any(|name| name.trim().split(';').any(|part| part.trim().eq_ignore_ascii_case(OF_EFA)));
+    (has_efa == is_excluded).then(|| {
+        let message = format!(
+            "{}: libfabric then offers no EFA device, so {} uses TCP, or fails.",
+            shown(setting),
+            subject.nccl()
+        );
+        Finding::warning(Id::RunsOnTcp, message)
+            .about_variables([PROVIDER])
+            .with_fix(format!("Remove {PROVIDER}: aws-ofi-nccl asks for EFA itself."))
+    })
 }

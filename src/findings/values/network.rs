@@ -20,10 +20,16 @@ pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
 /// Reports that `NCCL_NET` names a network that NCCL will not find.
 fn unknown_network(subject: &Subject, profile: &Profile) -> Option<Finding> {
     let setting = subject.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
-    let message = match subject.prediction().map(|prediction| &prediction.transport) {
-        Some(Transport::Fails(message)) => message,
+    let (message, is_certain) = match subject.prediction().map(|prediction| &prediction.transport) {
+        Some(Transport::Fails(message)) => (message.as_str(), true),
+        Some(Transport::Plugin { found: false, otherwise, .. }) => match otherwise.as_ref() {
+            Transport::Fails(message) if !network::is_of_some_plugin(&setting.value) => {
+                (message.as_str(), false)
+            }
+            _ => return None,
+        },
         // Without any RDMA device there is no prediction, but the outcome is clear.
-        None if setting.value.eq_ignore_ascii_case("IB") => "no InfiniBand or RoCE device found",
+        None if setting.value.eq_ignore_ascii_case("IB") => ("no InfiniBand or RoCE device found", true),
         _ => return None,
     };
     let of_platform = profile.hint.as_deref().filter(|_| profile.script.is_some());
@@ -40,11 +46,17 @@ fn unknown_network(subject: &Subject, profile: &Profile) -> Option<Finding> {
                 .to_owned()
         }
     };
-    Some(
-        Finding::error(Id::NoNetwork, format!("{}: {library} will fail with \"{message}\".", shown(setting)))
-            .about_variables(["NCCL_NET"])
-            .with_fix(fix),
-    )
+    let shown = shown(setting);
+    let finding = match is_certain {
+        true => Finding::error(Id::NoNetwork, format!("{shown}: {library} will fail with \"{message}\".")),
+        false => Finding::warning(
+            Id::NoNetwork,
+            format!(
+                "{shown} is no network that rdma-init knows: unless the image has a net plugin that calls its network so, {library} will fail with \"{message}\"."
+            ),
+        ),
+    };
+    Some(finding.about_variables(["NCCL_NET"]).with_fix(fix))
 }
 
 /// Returns what to do about a name that is not that of the plugin for EFA.

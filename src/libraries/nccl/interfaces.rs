@@ -68,7 +68,7 @@ pub(crate) fn first<'a>(
     get: impl Fn(&str) -> Option<&'a str>,
     version: Version,
 ) -> Result<Endpoint, Failure> {
-    all(net, get, version)?.into_iter().next().ok_or(Failure::NoInterface)
+    at_most(1, net, get, version)?.into_iter().next().ok_or(Failure::NoInterface)
 }
 
 /// Returns the interfaces that NCCL finds, in its order, as its socket transport uses them.
@@ -80,7 +80,17 @@ pub(crate) fn all<'a>(
     get: impl Fn(&str) -> Option<&'a str>,
     version: Version,
 ) -> Result<Vec<Endpoint>, Failure> {
-    let find = |list: &str| matching(net, list, family(get("NCCL_SOCKET_FAMILY")), version);
+    at_most(MOST_INTERFACES, net, get, version)
+}
+
+/// Returns the first of these interfaces.
+fn at_most<'a>(
+    most: usize,
+    net: &Net,
+    get: impl Fn(&str) -> Option<&'a str>,
+    version: Version,
+) -> Result<Vec<Endpoint>, Failure> {
+    let find = |list: &str| matching(most, net, list, family(get("NCCL_SOCKET_FAMILY")), version);
     // NCCL treats a value of one character as unset.
     if let Some(list) = get("NCCL_SOCKET_IFNAME").filter(|list| list.len() > 1) {
         return Ok(find(list));
@@ -121,10 +131,19 @@ fn addresses(net: &Net) -> impl Iterator<Item = (&Interface, IpNet)> {
 }
 
 /// Replays `findInterfaces`: returns each interface once, with the first of its usable addresses.
-fn matching(net: &Net, list: &str, family: fn(IpAddr) -> bool, version: Version) -> Vec<Endpoint> {
+fn matching(
+    most: usize,
+    net: &Net,
+    list: &str,
+    family: fn(IpAddr) -> bool,
+    version: Version,
+) -> Vec<Endpoint> {
     let pattern = Pattern::of_interfaces(list, version);
     let mut found: Vec<Endpoint> = Vec::new();
     for (interface, net) in addresses(net) {
+        if found.len() == most {
+            break;
+        }
         let address = net.addr();
         let usable = family(address)
             && address != IpAddr::V6(Ipv6Addr::LOCALHOST)
@@ -135,7 +154,6 @@ fn matching(net: &Net, list: &str, family: fn(IpAddr) -> bool, version: Version)
             found.push(Endpoint { interface: interface.name.clone(), address });
         }
     }
-    found.truncate(MOST_INTERFACES);
     found
 }
 

@@ -14,6 +14,8 @@ pub(crate) const OF_AWS: &str = "AWS Libfabric";
 const OF_AWS_SINCE: &str = "Libfabric";
 const OF_GOOGLE: &str = "gIB";
 const OF_AMD: &str = "RCCL-ANP";
+/// Google's plugin for GPUDirect-TCPXO, according to NCCL's log with it.
+const OF_TCPXO: &str = "FasTrak";
 
 /// All names that rdma-init may fill in.
 pub(crate) const NAMES: [&str; 4] = [OWN, OF_AWS, OF_GOOGLE, OF_AMD];
@@ -65,7 +67,7 @@ pub(crate) fn is_built_in(wanted: &str) -> bool {
 /// Returns whether the text is the name of a plugin's network, which belongs in `NCCL_NET`.
 #[must_use]
 pub(crate) fn is_of_some_plugin(wanted: &str) -> bool {
-    let mut names = NAMES.iter().filter(|name| **name != OWN).chain([&OF_AWS_SINCE]);
+    let mut names = NAMES.iter().filter(|name| **name != OWN).chain([&OF_AWS_SINCE, &OF_TCPXO]);
     names.any(|name| wanted.eq_ignore_ascii_case(name))
 }
 

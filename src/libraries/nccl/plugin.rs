@@ -9,8 +9,8 @@ pub(crate) const VARIABLE: &str = "NCCL_NET_PLUGIN";
 /// The file that NCCL tries if no variable names a plugin.
 pub(crate) const DEFAULT: &str = "libnccl-net.so";
 
-/// The variables that name the interfaces of Google's plugins for GPUDirect-TCPXO and TCPX: their devices are no HCAs, so
-/// these variables show that the job is meant to load the plugin.
+/// The variables that name the interfaces of Google's plugins for GPUDirect-TCPXO and TCPX: their devices are no HCAs,
+/// so these variables show that the job is meant to load the plugin.
 pub(crate) const OF_INTERFACES: [&str; 2] = ["NCCL_FASTRAK_IFNAME", "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME"];
 
 /// Returns the file names in the order in which NCCL tries them; for each plugin of a list, NCCL uses the

@@ -177,7 +177,10 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
     let otherwise = built_in(facts, get, version);
     let may_be_there = match &otherwise {
         Transport::Sockets { .. } => wanted.is_none() && needs_plugin(),
-        Transport::Fails(_) => wanted.is_some_and(network::is_of_some_plugin),
+        // A plugin chooses the name of its network.
+        Transport::Fails(_) => {
+            wanted.is_some_and(|wanted| !wanted.is_empty() && !network::is_built_in(wanted))
+        }
         Transport::Verbs(_) | Transport::Plugin { .. } => false,
     };
     let files = plugin::files(get(plugin::VARIABLE), version);

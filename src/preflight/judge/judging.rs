@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use ipnet::IpNet;
 
-use crate::compare::comparison::{Compared, Comparison};
+use crate::compare::comparison::{self, Compared, Comparison};
 use crate::config::TOKEN_VARIABLE;
 use crate::preflight::judge::astray;
 use crate::preflight::judge::evidence::Evidence;
@@ -140,7 +140,9 @@ fn difference(property: &Compared) -> String {
         .iter()
         .map(|other| format!("{} on {}", shown(other.value), condensed_to(&other.nodes, NAMED)));
     let all: Vec<String> = majority.into_iter().chain(others).collect();
-    format!("{what} differs: {}", all.join(", "))
+    let consequence = comparison::consequence(property.property);
+    let follows = consequence.map(|follows| format!("; {follows}")).unwrap_or_default();
+    format!("{what} differs: {}{follows}", all.join(", "))
 }
 
 /// Returns a sentence such as `on rail 3 (mlx5_3), the nodes are in several subnets, which need routes

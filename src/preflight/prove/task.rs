@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc::SIGKILL;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,6 +21,9 @@ use crate::sys::worker::{self, ReadState};
 
 /// The largest result, in bytes.
 const LIMIT: usize = 1024 * 1024;
+
+/// The longest time for a task: a clock cannot represent an endless one.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A running process. It is killed when this value is dropped.
 ///
@@ -52,7 +56,13 @@ impl Task {
         work: impl FnOnce() -> T,
     ) -> Result<Task, Errno> {
         let (pid, socket) = worker::start(keep, |socket| tell(socket, &work()))?;
-        Ok(Task { pid, socket, told: Vec::new(), deadline: Instant::now() + limit, is_over: false })
+        Ok(Task {
+            pid,
+            socket,
+            told: Vec::new(),
+            deadline: Instant::now() + limit.min(LONGEST),
+            is_over: false,
+        })
     }
 
     /// Returns a descriptor that is readable when the task has sent something, or has ended.
@@ -77,6 +87,22 @@ impl Task {
             Ok(found) if is_told => Some(Ok(found)),
             _ if is_told => Some(Err(TaskError::Ended)),
             _ => Some(Err(TaskError::Late)),
+        }
+    }
+
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(in crate::preflight) fn wait<T: DeserializeOwned>(mut self) -> Result<T, TaskError> {
+        loop {
+            if let Some(result) = self.result() {
+                return result;
+            }
+            // Rounded up, so that the wait does not end just before the deadline.
+            let left = self.deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            let _ = poll(&mut [PollFd::new(self.fd(), PollFlags::POLLIN)], left);
         }
     }
 
@@ -125,28 +151,15 @@ fn tell(mut socket: UnixStream, found: &impl Serialize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
     use super::*;
-
-    fn result(mut task: Task) -> Result<u32, TaskError> {
-        loop {
-            if let Some(result) = task.result() {
-                return result;
-            }
-            let left = task.deadline().saturating_duration_since(Instant::now());
-            let left = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap();
-            let _ = poll(&mut [PollFd::new(task.fd(), PollFlags::POLLIN)], left);
-        }
-    }
 
     #[test]
     fn a_task_returns_its_result_or_an_error() {
         let long = Duration::from_secs(60);
         let start = |limit, work: fn() -> u32| Task::start(limit, &[], work).unwrap();
-        assert_eq!(result(start(long, || 7)), Ok(7));
-        assert_eq!(result(start(long, || fork::exit_now(0))), Err(TaskError::Ended));
+        assert_eq!(start(long, || 7).wait(), Ok(7));
+        assert_eq!(start(long, || fork::exit_now(0)).wait::<u32>(), Err(TaskError::Ended));
         let hang: fn() -> u32 = || fork::wait_to_be_killed();
-        assert_eq!(result(start(Duration::from_millis(50), hang)), Err(TaskError::Late));
+        assert_eq!(start(Duration::from_millis(50), hang).wait::<u32>(), Err(TaskError::Late));
     }
 }

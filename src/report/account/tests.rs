@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use super::*;
 
 fn rail(hca: &str, bytes: u64) -> Rail {
@@ -7,20 +5,9 @@ fn rail(hca: &str, bytes: u64) -> Rail {
     Rail {
         hca: hca.to_owned(),
         port: 1,
-        is_one_of_several: false,
-        is_infiniband: false,
         moved: Traffic { sent: half, received: half, requests: None },
-        rises: Vec::new(),
-        is_lost: false,
-        is_gone: false,
-        downs: (0, false),
-        removals: 0,
-        is_hidden: false,
-        was_hidden: false,
-        renamed: None,
-        was_renamed: false,
-        down_ago: None,
-        said: BTreeSet::new(),
+        counts_losses: true,
+        ..Rail::default()
     }
 }
 
@@ -36,6 +23,9 @@ fn account(rails: Vec<Rail>) -> Account {
         watched: Watched::Throughout,
         beginning,
         omitted: Vec::new(),
+        rested: None,
+        tells_rest_from: Duration::from_secs(600),
+        is_on_one_node: false,
     }
 }
 
@@ -135,6 +125,89 @@ fn no_time_is_told_that_is_not_known() {
     assert_eq!(told(ago(7300, 17_320), When::AtEnd), "between 17s and 7s before the end");
     assert_eq!(told(ago(7300, 17_320), When::Running), "between 17s and 7s ago");
     assert_eq!(told(ago(20, 20), When::AtEnd), "seen down 1s before the end");
+    assert_eq!(told(ago(5100, 5900), When::AtEnd), "about 5s before the end");
+}
+
+/// As the watcher has said while the job ran: a job is not sound because its counters are.
+#[test]
+fn what_the_watcher_has_warned_of_is_in_the_account() {
+    let spell = |since: Option<u64>, until: Option<u64>| {
+        let mut spell = Spell::default();
+        spell.set(Duration::from_secs(1000), Some(Duration::from_secs(since.unwrap_or(1000))));
+        if let Some(until) = until {
+            spell.set(Duration::from_secs(until), None);
+        }
+        spell
+    };
+    let moved = "a_1 sent 3 GiB and received 3 GiB (25 %)";
+    let told = |told: PortTold| {
+        let first_rate = Some("200 Gb/sec (4X HDR)".to_owned());
+        let rail_told = Rail { told, first_rate, gid_index: Some(3), ..rail("a_1", 6 * GIB) };
+        let account = account(vec![rail_told, rail("a_2", 18 * GIB)]);
+        assert!(account.is_noteworthy() && !account.is_broken());
+        let lines = lines(&account, When::AtEnd, &[]);
+        assert!(lines[0].starts_with("a_2 ") && lines[0].ends_with(", without an error"), "{lines:?}");
+        lines[1].strip_prefix(moved).unwrap().to_owned()
+    };
+    let slow = |slow| PortTold { slow, rate: "50 Gb/sec (1X HDR)".to_owned(), ..PortTold::default() };
+    assert_eq!(
+        told(slow(spell(Some(600), None))),
+        ": it has run at 50 Gb/sec (1X HDR) instead of 200 Gb/sec (4X HDR) for 50m"
+    );
+    assert_eq!(
+        told(slow(spell(None, Some(1020)))),
+        ": it ran at 50 Gb/sec (1X HDR) instead of 200 Gb/sec (4X HDR) for 20s"
+    );
+    let gid = |astray, place| PortTold { astray, place: Some(place), ..PortTold::default() };
+    assert_eq!(
+        told(gid(spell(Some(600), None), GidPlace::At(5))),
+        ": its GID has not been at index 3 for 50m, and is at index 5"
+    );
+    let gone = GidPlace::Gone { has_address: false };
+    assert_eq!(told(gid(spell(None, Some(1030)), gone)), ": its GID was not at index 3 for 30s");
+    assert_eq!(
+        told(PortTold { behind: spell(Some(600), None), ..PortTold::default() }),
+        ": it has moved far less than the other rails for 50m"
+    );
+}
+
+#[test]
+fn a_job_that_rested_in_the_end_is_told_for_how_long() {
+    let of = |seconds, is_on_one_node| Account {
+        rested: Some(Duration::from_secs(seconds)),
+        is_on_one_node,
+        ..account(vec![rail("a_0", 6 * GIB)])
+    };
+    let said = |account: &Account, when| lines(account, when, &[]).get(1).cloned();
+    let line = "No data has moved in the last 12m of the job";
+    assert_eq!(said(&of(720, false), When::AtEnd).unwrap(), line);
+    assert_eq!(said(&of(720, false), When::Running).unwrap(), "No data has moved for 12m");
+    assert!(of(720, false).is_noteworthy() && !of(599, false).is_noteworthy());
+    assert_eq!((said(&of(599, false), When::AtEnd), said(&of(720, true), When::AtEnd)), (None, None));
+}
+
+#[test]
+fn what_is_not_counted_is_not_without_an_error() {
+    let blind = Rail { counts_losses: false, ..rail("a_1", 6 * GIB) };
+    assert_eq!(said(vec![blind.clone()]), ["a_1 sent 3 GiB and received 3 GiB, and no error is visible"]);
+    let both = said(vec![rail("a_0", 6 * GIB), blind]).remove(0);
+    assert!(both.ends_with(", 50 % each, and no error is visible"), "{both}");
+}
+
+#[test]
+fn congestion_is_told_and_is_no_trouble() {
+    let jammed = |hca: &str, sent, marked| Rail {
+        congestion: Congestion { sent: Some(sent), handled: Some(0), marked },
+        ..rail(hca, 6 * GIB)
+    };
+    let both = account(vec![jammed("a_0", 5, Some(7)), jammed("a_1", 0, None)]);
+    let line = "2 rails (a_0, a_1) sent 6 GiB and received 6 GiB, 50 % each, without an error";
+    let counts = "congestion: 5 CNPs sent, 7 packets received with ECN's mark";
+    assert_eq!(lines(&both, When::AtEnd, &[]), [format!("{line}; {counts}")]);
+    assert!(!both.is_noteworthy() && both.findings(false).is_empty());
+    let document = serde_json::to_value(Document::new(&both, When::AtEnd)).unwrap();
+    let wanted = serde_json::json!({"cnps_sent": 0, "cnps_handled": 0, "ecn_marked": null});
+    assert_eq!((&document["rails"][1]["congestion"], &document["rails"][0]["well"]), (&wanted, &true.into()));
 }
 
 #[test]

@@ -19,8 +19,12 @@ fn given(ports: &[WatchedPort], seen: Option<Seen>, now: &[PortLook], ran: Durat
     Account::new(ports, seen.map(|seen| (ran - seconds(1), seen)), Some(now), ran, LOOKS).unwrap()
 }
 
-const LOOKS: Watcher =
-    Watcher { has_ended: false, interval: Duration::from_secs(10), after: Duration::from_secs(600) };
+const LOOKS: Watcher = Watcher {
+    has_ended: false,
+    interval: Duration::from_secs(10),
+    after: Duration::from_secs(600),
+    is_on_one_node: false,
+};
 
 const SENT: &str = "counters/port_xmit_data";
 const DOWNED: &str = "counters/link_downed";
@@ -184,7 +188,7 @@ fn what_was_said_without_its_fix_is_not_said() {
     let link = |finding: Finding| finding.about_ports(["x_0:1"]);
     let after = |said: &[Finding]| {
         let mut seen = Seen::new(&ports);
-        seen.remember(&ports, said, &[]);
+        seen.remember(&ports, said, &[], &[]);
         let account = given(&ports, Some(seen), &[host.look(&[("state", "1: DOWN")])], seconds(60));
         let findings = account.findings(false);
         (account.was_said(&findings[0]), account.rails[0].fixes(&findings).len())
@@ -226,8 +230,76 @@ fn a_flap_after_the_last_look_has_no_time_of_its_own() {
     let now = host.look(&[(DOWNED, "4")]);
     // The look at 43 s showed nothing new, so that only its time was saved.
     let account = Account::new(&ports, Some((seconds(43), seen)), Some(&[now]), seconds(60), LOOKS).unwrap();
-    let down = Ago { least: Duration::ZERO, most: seconds(17) };
+    // Its counters may have been read in the look before.
+    let down = Ago { least: Duration::ZERO, most: seconds(27) };
     assert_eq!((account.rails[0].downs.0, account.rails[0].down_ago), (1, Some(down)));
+}
+
+/// Only every second look at a port that rests reads its counters.
+#[test]
+fn a_flap_of_a_port_at_rest_is_since_the_last_look_at_its_counters() {
+    let (host, ports) = start();
+    let mut seen = Seen::new(&ports);
+    seen.watch(seconds(10), &ports, &[host.look(&[])]);
+    assert!(!seen.watch(seconds(20), &ports, &[PortLook { is_partial: true, ..host.look(&[]) }]));
+    seen.watch(seconds(30), &ports, &[host.look(&[(DOWNED, "4")])]);
+    let account = Account::new(&ports, Some((seconds(30), seen)), None, seconds(34), LOOKS).unwrap();
+    let down = Ago { least: seconds(4), most: seconds(24) };
+    assert_eq!(account.rails[0].down_ago, Some(down));
+}
+
+#[test]
+fn a_device_that_came_back_between_two_looks_was_removed() {
+    let (host, ports) = start();
+    let directory = |directory| PortLook { directory: Some((1, directory)), ..host.look(&[(DOWNED, "4")]) };
+    let mut seen = Seen::new(&ports);
+    seen.watch(seconds(10), &ports, &[directory(7)]);
+    seen.watch(seconds(20), &ports, &[directory(8)]);
+    let account = given(&ports, Some(seen), &[directory(8)], seconds(60));
+    let rail = &account.rails[0];
+    assert_eq!((rail.removals, rail.is_gone, account.is_broken()), (1, false, true));
+}
+
+#[test]
+fn a_job_that_stopped_moving_data_is_told_since_when() {
+    let (host, ports) = start();
+    let mut seen = Seen::new(&ports);
+    seen.watch(seconds(10), &ports, &[host.look(&[])]);
+    let account = given(&ports, Some(seen.clone()), &[host.look(&[])], seconds(2000));
+    assert_eq!((account.rested, account.rest()), (None, None), "it never moved any");
+    seen.watch(seconds(20), &ports, &[host.look(&[(SENT, "2000")])]);
+    seen.watch(seconds(30), &ports, &[host.look(&[])]);
+    let rested = |ran| {
+        let account = given(&ports, Some(seen.clone()), &[host.look(&[])], seconds(ran));
+        (account.rested, account.rest())
+    };
+    assert_eq!(rested(619), (Some(seconds(599)), None));
+    assert_eq!(rested(620), (Some(seconds(600)), Some(seconds(600))));
+    let alone = Watcher { is_on_one_node: true, ..LOOKS };
+    let of = Account::new(
+        &ports,
+        Some((seconds(619), seen.clone())),
+        Some(&[host.look(&[])]),
+        seconds(620),
+        alone,
+    );
+    assert_eq!(of.unwrap().rest(), None);
+    let text = serde_json::to_string(&seen).unwrap();
+    assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), seen);
+    // Something has moved since the last look.
+    let account = given(&ports, Some(seen), &[host.look(&[(SENT, "2001")])], seconds(700));
+    assert_eq!(account.rested, Some(Duration::ZERO));
+}
+
+#[test]
+fn a_job_on_one_node_needs_no_traffic() {
+    let (host, ports) = start();
+    let findings = |is_on_one_node| {
+        let watcher = Watcher { is_on_one_node, ..LOOKS };
+        let now = [host.look(&[])];
+        Account::new(&ports, None, Some(&now), seconds(3600), watcher).unwrap().findings(false).len()
+    };
+    assert_eq!((findings(false), findings(true)), (1, 0));
 }
 
 #[test]
@@ -283,13 +355,13 @@ fn what_the_watcher_has_said_of_a_port_stays_in_the_account() {
         ..PortRises::default()
     };
     let said = port_errors::findings(&[told], seconds(10));
-    assert!(seen.remember(&ports, &said, &[]) && !seen.remember(&ports, &said, &[]));
+    assert!(seen.remember(&ports, &said, &[], &[]) && !seen.remember(&ports, &said, &[], &[]));
     let omitted = [Finding::info(Id::LostPackets, "1 more line was omitted.")];
-    assert!(seen.remember(&ports, &[], &omitted) && !seen.remember(&ports, &[], &omitted));
+    assert!(seen.remember(&ports, &[], &omitted, &[]) && !seen.remember(&ports, &[], &omitted, &[]));
     let account = given(&ports, Some(seen), &[burst.clone(), burst], seconds(3600));
     let well = account.rails.iter().map(|rail| rail.is_well(account.ran)).collect::<Vec<_>>();
     assert_eq!(well, [true, false], "100 in an hour alone are no trouble");
-    assert_eq!(account.rails[1].told(account.ran).next().unwrap().count, 100);
+    assert_eq!(account.rails[1].worth_telling(account.ran).next().unwrap().count, 100);
     assert_eq!(account.omitted, ["1 more line was omitted"]);
 }
 

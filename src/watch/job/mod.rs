@@ -24,7 +24,7 @@ use super::judge::WatchedPort;
 use crate::facts::port_look::PortLook;
 use crate::finding::Finding;
 use crate::sys::fork::Ended;
-use crate::sys::signals;
+use crate::sys::{memory, signals};
 use crate::wire::connection::timeout;
 use crate::wire::listen::allow_connections;
 use node::Node;
@@ -90,7 +90,7 @@ impl Job {
 
     /// Waits for a signal, for what `also` names, until this time, or until [`Job::is_joined`] is another, and
     /// meanwhile serves the other nodes. Returns how the command ended, if it has.
-    pub(super) fn wait(&mut self, until: Instant, also: Option<PollFd>) -> Option<Ended> {
+    pub(super) fn wait(&mut self, until: Instant, also: &[PollFd]) -> Option<Ended> {
         let was_joined = self.is_joined();
         while Instant::now() < until {
             let now = self.started.elapsed();
@@ -101,7 +101,7 @@ impl Job {
             if self.is_joined() != was_joined {
                 return None;
             }
-            if self.sleep(until, also.clone()) {
+            if self.sleep(until, also) {
                 return super::taken();
             }
         }
@@ -109,10 +109,10 @@ impl Job {
     }
 
     /// Waits until something happens, and returns whether that is a signal, or what `also` names.
-    fn sleep<'a>(&'a self, until: Instant, also: Option<PollFd<'a>>) -> bool {
+    fn sleep<'a>(&'a self, until: Instant, also: &[PollFd<'a>]) -> bool {
         let now = self.started.elapsed();
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-        fds.extend(also);
+        fds.extend_from_slice(also);
         let callers = fds.len();
         let wake = match &self.role {
             Role::Zero(zero) => {
@@ -129,7 +129,10 @@ impl Job {
         };
         let left = until.saturating_duration_since(Instant::now());
         let left = wake.map_or(left, |wake| left.min(wake.saturating_sub(now)));
-        match poll(&mut fds, timeout(left)) {
+        let time = timeout(left);
+        // What it needs for a connection is not needed while it waits.
+        memory::forget_own_code();
+        match poll(&mut fds, time) {
             // EINTR is harmless: the caller looks again.
             Ok(_) | Err(Errno::EINTR) => {}
             // A filter, or a limit: the ports are watched all the same.

@@ -9,7 +9,7 @@ use crate::facts::port_look::PortLook;
 use crate::findings::port_errors::least;
 use crate::findings::port_name::names_of_port;
 use crate::findings::traffic::has_moved;
-use crate::watch::judge::{WatchedPort, is_amount_known};
+use crate::watch::judge::{WatchedPort, is_movement_known};
 
 /// The two looks between which something was seen to move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Own {
             self.moved = Some(Between { earlier: self.last_at, later: at });
             self.before = std::mem::take(&mut self.last);
         }
-        self.is_known = is_amount_known(ports, looks);
+        self.is_known = is_movement_known(ports, looks, self.moved.is_some());
         let mut told: Vec<PortCounts> =
             pairs().zip(&self.before).map(|((port, look), before)| counted(port, look, before)).collect();
         told.retain(|port| *port != PortCounts { port: port.port.clone(), ..PortCounts::default() });
@@ -129,7 +129,7 @@ fn counted(port: &WatchedPort, now: &PortLook, before: &PortLook) -> PortCounts 
             Trouble::Symbol,
             Trouble::ReceiveError,
         ]),
-        resent: sum(&[Trouble::Timeout, Trouble::ReceiverNotReady]),
+        resent: sum(&[Trouble::Timeout, Trouble::ReceiverNotReady, Trouble::Missed]),
     }
 }
 
@@ -190,6 +190,28 @@ mod tests {
         // A node whose last device is gone has stopped.
         own.look(50 * SECOND, &ports, &[gone()]);
         assert_eq!((own.when(), own.ports()[0].state), (last, PortState::Gone));
+    }
+
+    /// As mlx5 in a network namespace that shares the HCAs of the host's.
+    #[test]
+    fn requests_of_peers_that_rose_and_stand_still_are_a_rest() {
+        let requests = |count: &str| {
+            let root = FakeRoot::new();
+            let files = [("state", "4: ACTIVE\n"), ("hw_counters/rx_write_requests", count)];
+            root.files("sys/class/infiniband/x_0/ports/1", &files);
+            let reader = root.reader();
+            read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
+        };
+        let ports =
+            [WatchedPort { hca: "x_0".into(), port: 1, first: requests("7\n"), ..WatchedPort::default() }];
+        let mut own = Own::default();
+        let mut at = |seconds: u32, count: &str| {
+            own.look(seconds * SECOND, &ports, &[requests(count)]);
+            own.when()
+        };
+        assert_eq!(at(10, "7\n"), When::Unknown, "that it never moved is not known");
+        let moved = When::At(Between { earlier: 10 * SECOND, later: 20 * SECOND });
+        assert_eq!((at(20, "9\n"), at(30, "9\n")), (moved, moved));
     }
 
     #[test]

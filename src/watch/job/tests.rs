@@ -231,6 +231,19 @@ fn a_node_0_that_has_never_moved_asks_once_and_again_if_something_has_changed() 
     assert_eq!(for_ten_minutes(&mut nodes, 1300), 1, "another node has come");
 }
 
+/// Returns node 0's line for the job, after node 0 and the first of the others have moved data for the last time.
+fn said_of_a_stall(nodes: &mut Nodes) -> String {
+    let ports = ports();
+    nodes.own.look(10 * SECOND, &ports, &look(1));
+    nodes.others[0].1.look(10 * SECOND, &ports, &look(1));
+    let mut said = None;
+    nodes.until(700 * SECOND, |nodes, now| {
+        said = nodes.zero.look(&nodes.own, clocks(now));
+        said.is_some()
+    });
+    said.unwrap().message
+}
+
 #[test]
 fn a_node_whose_command_ends_says_so_and_one_that_is_lost_does_not() {
     let mut nodes = Nodes::new(4, 3);
@@ -241,15 +254,7 @@ fn a_node_whose_command_ends_says_so_and_one_that_is_lost_does_not() {
     nodes.others.remove(0);
     nodes.others.remove(0);
     nodes.until_connected(1);
-    let ports = ports();
-    nodes.own.look(10 * SECOND, &ports, &look(1));
-    nodes.others[0].1.look(10 * SECOND, &ports, &look(1));
-    let mut said = None;
-    nodes.until(700 * SECOND, |nodes, now| {
-        said = nodes.zero.look(&nodes.own, clocks(now));
-        said.is_some()
-    });
-    let said = said.unwrap().message;
+    let said = said_of_a_stall(&mut nodes);
     assert!(said.contains(" ago: gpu-1's command ended first, at 13:5"), "{said}");
     assert!(said.contains(", with exit code 3, and 1 more node later; "), "{said}");
 }
@@ -260,15 +265,7 @@ fn a_node_that_goes_and_one_that_never_came_are_told() {
     nodes.until_connected(2);
     nodes.others.remove(0);
     nodes.until_connected(1);
-    let ports = ports();
-    nodes.own.look(10 * SECOND, &ports, &look(1));
-    nodes.others[0].1.look(10 * SECOND, &ports, &look(1));
-    let mut said = None;
-    nodes.until(700 * SECOND, |nodes, now| {
-        said = nodes.zero.look(&nodes.own, clocks(now));
-        said.is_some()
-    });
-    let said = said.unwrap().message;
+    let said = said_of_a_stall(&mut nodes);
     assert!(said.contains(" ago: gpu-1 disconnected first, at 13:5"), "{said}");
     assert!(said.ends_with("; 2 other nodes wait; 1 node has never connected."), "{said}");
 }
@@ -459,11 +456,11 @@ fn a_node_0_that_never_stops_asking_is_left() {
 #[test]
 fn a_watcher_sleeps_until_a_signal_or_the_time() {
     let mut job = Job::new(orders(0, 2, free_port()), TOKEN, SECOND, SECOND).unwrap();
-    job.wait(Instant::now() + Duration::from_millis(20), None);
+    job.wait(Instant::now() + Duration::from_millis(20), &[]);
     let until = Instant::now() + Duration::from_millis(300);
     let (mut wakes, before) = (0, Instant::now());
     while Instant::now() < until {
-        job.sleep(until, None);
+        job.sleep(until, &[]);
         wakes += 1;
     }
     assert!(wakes < 4, "{wakes} in {:?}", before.elapsed());

@@ -6,13 +6,16 @@ use super::judge::{Gone, Order, Stall};
 use super::message::{End, PortCounts, PortState};
 use crate::finding::{Finding, Id};
 use crate::sys::signals;
-use crate::text::{condensed_to, counted, duration, visible};
+use crate::text::{condensed_to, counted, duration, time_of_day, visible};
 
 /// The most names in a row, and the most ports.
 const NAMES: usize = 4;
 const PORTS: usize = 4;
 
 const IS_GONE: &str = "is gone";
+
+const FIX_BY_NAMES: &str = "Look first in the logs of the nodes that this line names. rdma-init status --ras asks NCCL which rank is behind.";
+const FIX_OF_ALL: &str = "Ask NCCL which rank is behind: rdma-init status --ras on any node. Where its RAS is off, PyTorch's Flight Recorder or py-spy dump shows what each rank waits for.";
 
 /// The clocks of node 0 at one moment: the time since its start, and since 1970.
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +27,7 @@ pub(super) struct Clocks {
 impl Clocks {
     /// `14:03:50`, in UTC.
     fn time_of(self, at: Duration) -> String {
-        let seconds = self.wall.saturating_sub(self.now.saturating_sub(at)).as_secs() % (24 * 3600);
-        format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+        time_of_day(self.wall.saturating_sub(self.now.saturating_sub(at)))
     }
 
     fn ago(self, at: Duration) -> String {
@@ -86,9 +88,14 @@ pub(super) fn stalled(stall: &Stall, clocks: Clocks) -> Finding {
         clocks.ago(stall.since),
         parts.join("; ")
     );
-    Finding::warning(Id::StalledJob, message).with_fix(
-        "Look first in the logs of the nodes that this line names. rdma-init status --ras asks NCCL which rank is behind.",
-    )
+    let names_a_node = is_led
+        || matches!(stall.order, Order::First { .. })
+        || !(stall.gone.is_empty()
+            && stall.silent.is_empty()
+            && stall.never.is_empty()
+            && stall.counted.is_empty());
+    let fix = if names_a_node { FIX_BY_NAMES } else { FIX_OF_ALL };
+    Finding::warning(Id::StalledJob, message).with_fix(fix)
 }
 
 /// `gone`: the other nodes, in the order in which they disconnected. `since`: when node 0 moved last. It is no fault if

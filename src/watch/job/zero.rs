@@ -413,8 +413,8 @@ fn is_possible(state: &State) -> bool {
     state.ports.len() <= PORTS && state.ports.iter().all(|port| port.port.len() <= LONGEST_PORT)
 }
 
-/// Returns whether a node that moved data within `rest` may have come to rest by its own measure, which is at least three
-/// of its looks.
+/// Returns whether a node that moved data within `rest` may have come to rest by its own measure, which is at least
+/// three of its looks.
 fn may_rest(state: &State, rest: Duration) -> bool {
     match state.moved {
         Moved::Ago { ms, between_ms } => {

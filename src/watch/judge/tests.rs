@@ -2,6 +2,7 @@ use super::*;
 use crate::facts::Reader;
 use crate::facts::port_counters::Counters;
 use crate::facts::port_look::read;
+use crate::finding::Severity;
 
 /// Makes a reading of a soft-RoCE port with this state and these counters; without a state, the port is
 /// gone.
@@ -76,7 +77,8 @@ fn a_link_that_goes_down_and_comes_back_is_told_once_each() {
 fn a_device_that_goes_and_comes_back_with_new_counters_is_no_error() {
     let mut judge = judge(600);
     assert_eq!(said(&mut judge, 10, [up(1), look(None, &[])]), ["mlx5_2 is gone."]);
-    assert_eq!(said(&mut judge, 20, [up(2), up(0)]), ["mlx5_2 is active again, after 10s."]);
+    let back = "mlx5_2 is back, after 10s. Connections over it from before have failed.";
+    assert_eq!(said(&mut judge, 20, [up(2), up(0)]), [back]);
     assert_eq!(said(&mut judge, 30, [look(None, &[]), look(None, &[])]), ["mlx5_1, mlx5_2 are gone."]);
 }
 
@@ -88,7 +90,8 @@ fn a_state_that_cannot_be_read_changes_nothing() {
     assert!(said(&mut judge, 20, [up(2), up(0)]).is_empty());
     assert_eq!(said(&mut judge, 30, [up(3), look(None, &[])]), ["mlx5_2 is gone."]);
     assert!(said(&mut judge, 40, [up(4), hidden()]).is_empty());
-    assert_eq!(said(&mut judge, 50, [up(5), up(0)]), ["mlx5_2 is active again, after 20s."]);
+    let back = "mlx5_2 is back, after 20s. Connections over it from before have failed.";
+    assert_eq!(said(&mut judge, 50, [up(5), up(0)]), [back]);
 }
 
 /// What the counter has counted is said first.
@@ -118,7 +121,12 @@ fn a_device_that_goes_after_its_link_is_told_as_well() {
     assert_eq!(said(&mut judge, 20, [up(2), look(None, &[])]), ["mlx5_2 is gone."]);
     assert!(said(&mut judge, 30, [up(3), look(None, &[])]).is_empty());
     assert!(said(&mut judge, 40, [up(4), down()]).is_empty());
-    assert_eq!(said(&mut judge, 50, [up(5), up(0)]), ["mlx5_2 is active again, after 40s."]);
+    let back = "mlx5_2 is back, after 40s. Connections over it from before have failed.";
+    assert_eq!(said(&mut judge, 50, [up(5), up(0)]), [back]);
+    let told = judge.judge(60 * SECOND, vec![up(6), down()]).remove(0);
+    assert_eq!(told.message, "mlx5_2 is no longer active.");
+    let again = "mlx5_2 is active again, after 10s.";
+    assert_eq!(said(&mut judge, 70, [up(7), up(0)]), [again], "this time, only the link was down");
 }
 
 /// As recorded with soft-RoCE: the new device counts from zero, or goes on.
@@ -144,9 +152,9 @@ fn a_device_that_comes_back_under_another_name_is_told_in_one_line() {
     assert_eq!(gone.message, "mlx5_2 (now mlx5_9) is gone.");
     assert_eq!(
         (gone.about.ports.as_slice(), &gone.fix.as_deref()),
-        (&["mlx5_9:1".to_owned()][..], &Some(FIX_OF_LINK))
+        (&["mlx5_9:1".to_owned()][..], &Some(FIX_OF_GONE))
     );
-    let again = "mlx5_2 (now mlx5_9) is active again, after 10s.";
+    let again = "mlx5_2 (now mlx5_9) is back, after 10s. Connections over it from before have failed.";
     assert_eq!(said(&mut one, 40, [up(4), active("mlx5_9")]), [again]);
     assert_eq!(said(&mut one, 50, [up(5), up(0)]), ["mlx5_2 came back under its original name."]);
     // After it was seen to be gone; and its link comes up later.
@@ -156,7 +164,7 @@ fn a_device_that_comes_back_under_another_name_is_told_in_one_line() {
     let back = "another name: it is rocep9s0 now, after 20s, and is not active yet";
     assert_eq!(said(&mut two, 30, [up(2), inactive()]), [line(back)]);
     assert!(said(&mut two, 40, [up(3), inactive()]).is_empty());
-    let again = "mlx5_2 (now rocep9s0) is active again, after 40s.";
+    let again = "mlx5_2 (now rocep9s0) is back, after 40s. Connections over it from before have failed.";
     assert_eq!(said(&mut two, 50, [up(4), active("rocep9s0")]), [again]);
 }
 
@@ -186,8 +194,7 @@ fn devices_that_swap_their_names_are_told_apart() {
     assert_eq!(down.about.ports, ["mlx5_2:1"]);
 }
 
-#[test]
-fn a_device_with_two_ports_has_one_line_for_its_name() {
+fn judge_of_two_ports() -> Judge {
     let port = |port| WatchedPort {
         hca: "mlx5_1".into(),
         port,
@@ -195,7 +202,12 @@ fn a_device_with_two_ports_has_one_line_for_its_name() {
         first: up(0),
         ..WatchedPort::default()
     };
-    let mut judge = Judge::new(vec![port(1), port(2)], 600 * SECOND);
+    Judge::new(vec![port(1), port(2)], 600 * SECOND)
+}
+
+#[test]
+fn a_device_with_two_ports_has_one_line_for_its_name() {
+    let mut judge = judge_of_two_ports();
     let called =
         |state| PortLook { renamed: Some("roce1".into()), ..look(Some(state), &[("link_downed", 0)]) };
     let looks = vec![called("4: ACTIVE\n"), called("1: DOWN\n")];
@@ -240,14 +252,7 @@ fn a_device_that_cannot_be_read_for_long_is_told_once_and_hides_no_stall() {
 
 #[test]
 fn each_of_two_ports_of_an_hca_has_its_number() {
-    let port = |port| WatchedPort {
-        hca: "mlx5_1".into(),
-        port,
-        is_one_of_several: true,
-        first: up(0),
-        ..WatchedPort::default()
-    };
-    let mut judge = Judge::new(vec![port(1), port(2)], Duration::from_secs(600));
+    let mut judge = judge_of_two_ports();
     let down = || look(Some("1: DOWN\n"), &[("link_downed", 0)]);
     assert_eq!(said(&mut judge, 10, [up(1), down()]), ["mlx5_1:2 is no longer active."]);
     assert_eq!(said(&mut judge, 20, [look(None, &[]), look(None, &[])]), ["mlx5_1:1, mlx5_1:2 are gone."]);
@@ -264,7 +269,7 @@ fn the_time_of_what_was_counted_begins_when_it_was_last_seen() {
     assert!(said(&mut judge, 10, [ended(0), up(0)]).is_empty());
     assert_eq!(said(&mut judge, 20, [look(None, &[]), up(0)]), ["mlx5_1 is gone."]);
     let told = said(&mut judge, 30, [ended(3), up(0)]);
-    assert_eq!(told[0], "mlx5_1 is active again, after 10s.");
+    assert_eq!(told[0], "mlx5_1 is back, after 10s. Connections over it from before have failed.");
     assert!(told[1].starts_with("Queue pairs failed in 20s: mlx5_1: 3 "), "{told:?}");
 }
 
@@ -280,7 +285,9 @@ fn queue_pairs_that_ended_are_told_and_a_few_retries_are_not() {
     assert!(said(&mut judge, 30, [counted("completer_retry_err", 0), up(0)]).is_empty());
     assert!(said(&mut judge, 40, [counted("completer_retry_err", 5), up(0)]).is_empty());
     let told = said(&mut judge, 50, [counted("completer_retry_err", 905), up(0)]);
-    assert!(matches!(&told[..], [one] if one.starts_with("Packets were sent again in 10s: mlx5_1: ")));
+    assert!(
+        matches!(&told[..], [one] if one.starts_with("Packets were lost or sent again in 10s: mlx5_1: "))
+    );
 }
 
 #[test]
@@ -339,7 +346,8 @@ fn a_node_whose_devices_are_all_gone_has_stopped() {
         said(&mut judge, 30, gone()),
         ["No data has moved over mlx5_1, mlx5_2 for 20s, after earlier traffic: all of these HCAs are gone."]
     );
-    assert!(judge.rests() && said(&mut judge, 40, gone()).is_empty());
+    assert_eq!(judge.doubt(), Some(Doubt::Rests));
+    assert!(said(&mut judge, 40, gone()).is_empty());
 }
 
 #[test]
@@ -365,4 +373,112 @@ fn counters_that_are_not_there_prove_no_stall() {
     let unknown = || look(Some("4: ACTIVE\n"), &[]);
     let mut judge = judge(20);
     assert!(said(&mut judge, 100, [unknown(), unknown()]).is_empty());
+}
+
+/// Each state has its own fix.
+#[test]
+fn a_port_that_the_subnet_manager_has_not_activated_is_told_as_that() {
+    let infiniband = |hca: &str| WatchedPort {
+        hca: hca.into(),
+        port: 1,
+        is_infiniband: true,
+        first: up(0),
+        ..WatchedPort::default()
+    };
+    let mut judge = Judge::new(vec![infiniband("mlx5_0"), infiniband("mlx5_1")], 600 * SECOND);
+    let found = judge.judge(10 * SECOND, vec![look(Some("2: INIT\n"), &[]), look(Some("1: DOWN\n"), &[])]);
+    let told: Vec<&str> = found.iter().map(|one| one.message.as_str()).collect();
+    assert_eq!(told, ["mlx5_1 is no longer active.", "mlx5_0 is no longer active. Its state is INIT."]);
+    assert_eq!(found[0].fix.as_deref(), Some(fix_of_lost(false, false)));
+    assert!(found[1].fix.as_deref().unwrap().contains("check the subnet manager"), "{found:?}");
+    // Deferred, the port is active all the same.
+    let mut judge = judge_of_two_ports();
+    assert!(said(&mut judge, 10, [look(Some("5: ACTIVE_DEFER\n"), &[]), up(0)]).is_empty());
+}
+
+#[test]
+fn a_device_that_came_back_between_two_looks_is_told() {
+    let mut judge = judge(600);
+    let known = |directory, sent| PortLook { directory: Some((1, directory)), ..up(sent) };
+    assert!(said(&mut judge, 10, [known(1, 1), known(2, 0)]).is_empty());
+    assert!(said(&mut judge, 20, [known(1, 2), known(2, 0)]).is_empty());
+    let found = judge.judge(30 * SECOND, vec![known(1, 3), known(3, 0)]);
+    let [found] = &found[..] else { panic!("{found:?}") };
+    let line =
+        "mlx5_2 was gone since the last look, and is back. Connections over it from before have failed.";
+    assert_eq!((found.message.as_str(), found.fix.as_deref()), (line, Some(FIX_OF_GONE)));
+    assert!(said(&mut judge, 40, [known(1, 4), known(3, 0)]).is_empty());
+    // Its return from a look at which it was gone is another line.
+    assert_eq!(said(&mut judge, 50, [known(1, 5), look(None, &[])]), ["mlx5_2 is gone."]);
+    assert_eq!(said(&mut judge, 60, [known(1, 6), known(4, 0)]).len(), 1);
+}
+
+/// As mlx5 in a network namespace that shares the HCAs of the host's.
+#[test]
+fn requests_that_rose_and_stand_still_are_a_stall_and_those_that_never_rose_are_not() {
+    let requests = |count| look(Some("4: ACTIVE\n"), &[("rx_write_requests", count)]);
+    let port =
+        |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: requests(7), ..WatchedPort::default() };
+    let mut judge = Judge::new(vec![port("mlx5_1"), port("mlx5_2")], 20 * SECOND);
+    for at in (10..100).step_by(10) {
+        assert!(said(&mut judge, at, [requests(7), requests(7)]).is_empty(), "{at}");
+    }
+    assert!(said(&mut judge, 100, [requests(9), requests(7)]).is_empty());
+    assert!(said(&mut judge, 110, [requests(9), requests(7)]).is_empty());
+    let told = judge.judge(120 * SECOND, vec![requests(9), requests(7)]).remove(0);
+    let stall =
+        "No data has moved over mlx5_1, mlx5_2 for 20s, after earlier traffic: the job may have stalled.";
+    assert!(told.message == stall && told.fix.is_some(), "{told:?}");
+    assert_eq!(judge.doubt(), Some(Doubt::Rests));
+    assert_eq!(
+        said(&mut judge, 130, [requests(9), requests(8)]),
+        ["Data moves over mlx5_2 again, after 30s."]
+    );
+    assert_eq!(judge.doubt(), None);
+}
+
+#[test]
+fn a_job_on_one_node_is_not_accused() {
+    let mut judge = judge(20).on_one_node(true);
+    for at in (10..100).step_by(10) {
+        assert!(said(&mut judge, at, [up(0), up(0)]).is_empty());
+    }
+    assert_eq!(judge.doubt(), None);
+    assert_eq!(said(&mut judge, 100, [up(0), look(None, &[])]), ["mlx5_2 is gone."], "that is a trouble");
+}
+
+/// One page for one cause.
+#[test]
+fn a_job_whose_devices_are_gone_has_one_warning() {
+    let mut judge = judge(20);
+    let gone = || vec![look(None, &[]), look(None, &[])];
+    let severities = |found: Vec<Finding>| found.iter().map(|one| one.severity).collect::<Vec<_>>();
+    assert_eq!(severities(judge.judge(10 * SECOND, gone())), [Severity::Warning]);
+    assert_eq!(severities(judge.judge(20 * SECOND, gone())), [Severity::Info]);
+}
+
+/// Only every second look at a port that rests reads its counters.
+#[test]
+fn the_time_of_what_a_port_at_rest_has_counted_is_since_they_were_read() {
+    let mut judge = judge(600);
+    let partial = || PortLook { is_partial: true, ..up(0) };
+    assert!(said(&mut judge, 10, [up(0), up(0)]).is_empty());
+    assert!(said(&mut judge, 20, [partial(), partial()]).is_empty());
+    let ended = look(Some("4: ACTIVE\n"), &[("sent_pkts", 0), ("rcvd_pkts", 0), ("link_downed", 1)]);
+    assert_eq!(said(&mut judge, 30, [up(0), ended]), ["The link went down within 20s: mlx5_2, 1 time."]);
+}
+
+#[test]
+fn what_was_warned_of_is_kept_for_the_account() {
+    let mut judge = judge(600);
+    let fast = |rate: &str| PortLook { rate: Some(rate.to_owned()), ..up(0) };
+    judge.ports[1].first = fast("200 Gb/sec (4X HDR)");
+    assert!(judge.told().iter().all(PortTold::is_empty));
+    assert_eq!(said(&mut judge, 10, [up(1), fast("50 Gb/sec (1X HDR)")]).len(), 1);
+    let [first, second] = judge.told() else { panic!() };
+    assert!(first.is_empty() && second.slow.is_so());
+    assert_eq!((second.rate.as_str(), second.slow.until(30 * SECOND)), ("50 Gb/sec (1X HDR)", 20 * SECOND));
+    assert_eq!(said(&mut judge, 40, [up(2), fast("200 Gb/sec (4X HDR)")]).len(), 1);
+    let told = &judge.told()[1];
+    assert_eq!((told.slow.is_so(), told.slow.until(99 * SECOND)), (false, 30 * SECOND));
 }

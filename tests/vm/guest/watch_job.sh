@@ -45,7 +45,7 @@ event :
 grep -q 'preflight passed: 2 nodes, 2 rails' /run/node0 || fail "the preflight did not pass: $(cat /run/node0)"
 echo 'ok: the preflight over verbs'
 lasting=$after said 'each node' 'after earlier traffic: the job may have stalled\.$' node0 node1
-lasting=$after said 'the job' 'warning: The job has stalled since ' node0
+lasting=$after said 'the job' 'UTC: The job has stalled since ' node0
 for end in mlx5 peer; do echo >/run/$end.end; done
 # shellcheck disable=SC2015,SC2154
 { wait "$node_0" && wait "$node_1"; } || fail "a node failed: $(cat /run/node0 /run/node1)"

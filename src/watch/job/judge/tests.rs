@@ -87,6 +87,19 @@ fn half_of_the_nodes_may_be_first_and_more_are_not_named() {
     assert!(two.contains("gpu-01 stopped first") && two.ends_with("all others wait."), "{two}");
 }
 
+/// A line that names no node has no log to look into first.
+#[test]
+fn the_fix_leads_to_the_nodes_that_the_line_names_if_it_names_one() {
+    let fix = |nodes, gone: &[(&str, u64)]| match judged(nodes, gone, 0) {
+        Verdict::Stalled(stall) => stalled(&stall, CLOCKS).fix.unwrap(),
+        verdict => panic!("{verdict:?}"),
+    };
+    assert!(fix(gpu(0..8, 600), &[]).starts_with("Ask NCCL which rank is behind: "));
+    let names = "Look first in the logs of the nodes that this line names.";
+    assert!(fix([gpu(0..1, 700), gpu(1..8, 600)].concat(), &[]).starts_with(names));
+    assert!(fix(gpu(0..8, 600), &[("gpu-08", 650)]).starts_with(names));
+}
+
 /// An answer that was under way for long tells less, and no node is first for that.
 #[test]
 fn an_answer_that_came_late_makes_no_node_first() {

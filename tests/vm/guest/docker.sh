@@ -1,0 +1,107 @@
+#!/bin/sh
+# Containers of a real Docker engine with a soft-RoCE device, confined by AppArmor, which this kernel has: with Docker's
+# default profiles, and with less than they allow, a job starts and has its watcher, the self-test passes, and two nodes
+# pass the preflight. AppArmor denies nothing.
+#   docker.sh BINARY
+set -eu
+. tests/vm/lib.sh
+binary=$1
+
+mount -t securityfs none /sys/kernel/security
+grep -q apparmor /sys/kernel/security/lsm || fail "this kernel has no AppArmor: $(cat /sys/kernel/security/lsm)"
+rxe mlx5_1 eth1 25.11.128.2/27
+rxe mlx5_2 eth2 25.11.128.34/27
+
+export DOCKER_HOST=unix:///run/docker.sock
+# These containers use the network of this machine, so the engine needs none. Its image has one layer.
+echo '{"bridge": "none", "iptables": false, "storage-driver": "vfs", "data-root": "/run/docker"}' >/run/daemon.json
+dockerd --config-file /run/daemon.json --host "$DOCKER_HOST" >/run/dockerd 2>&1 &
+engine=$!
+answers() {
+    kill -0 $engine || fail "$(cat /run/dockerd)"
+    docker version >/dev/null 2>&1
+}
+await_limit=120 await 'answer of the engine' answers
+mkdir -p /run/image/bin
+cp "$binary" /bin/busybox /run/image/bin/
+for applet in sh cat env sleep; do ln -s busybox "/run/image/bin/$applet"; done
+tar -C /run/image -c . | docker import --change 'ENTRYPOINT ["rdma-init", "--"]' - job >/dev/null
+
+# run OPTION... IMAGE [WORD...]: docker run, in the network of this machine and with its HCAs.
+run() {
+    docker run --network host --device /dev/infiniband --ulimit memlock=-1 --env RDMA_INIT_PREPARE_TIMEOUT=120s "$@"
+}
+
+# The command of a job: says what it got, and ends with 7 when it is told to stop.
+# shellcheck disable=SC2016
+command='trap "exit 7" TERM
+    read -r profile </proc/self/attr/current; echo "profile: $profile"
+    read -r profile </proc/1/attr/current; echo "profile of PID 1: $profile"
+    env | grep "^NCCL_IB_HCA"; echo ready
+    while :; do sleep 1000 & wait; done'
+
+is_ready() { docker logs job 2>&1 | grep -qx ready; }
+
+# watcher: prints the PID of the watcher, which is a process of the only job.
+watcher() { grep -lsx rdma-init-watch /proc/[0-9]*/comm | cut -d/ -f3; }
+is_watched() { [ -n "$(watcher)" ]; }
+
+# job OPTION...: a job in such a container starts, has its watcher, and ends.
+job() {
+    run --detach --name job "$@" job sh -c "$command" >/dev/null
+    await_limit=60 await 'start of the job' is_ready
+    await_limit=60 await 'watcher' is_watched
+    expect 'profile of the watcher' "$(cat "/proc/$(watcher)/attr/current")" 'docker-default (enforce)'
+    docker exec job rdma-init status >/run/out 2>&1 || fail "$(cat /run/out)"
+    cat /run/out
+    has 'status reads the state' '^the command runs'
+    docker stop --time 60 job >/dev/null
+    docker logs job >/run/out 2>&1
+    cat /run/out
+    has 'the command is confined' '^profile: docker-default (enforce)'
+    has 'PID 1 is confined' '^profile of PID 1: docker-default (enforce)'
+    has 'the HCAs' '^NCCL_IB_HCA==mlx5_1,mlx5_2'
+    expect 'exit code' "$(docker wait job)" 7
+    docker rm job >/dev/null
+}
+
+# self_test OPTION...: in emulation on a busy machine, a step may take seconds.
+self_test() {
+    run --rm "$@" --entrypoint rdma-init job self-test --each 20s >/run/out 2>&1 || fail "$(cat /run/out)"
+    cat /run/out
+    has 'data arrives' 'ok *verbs-loopback mlx5_1:1 .*arrived unchanged'
+}
+
+# preflight OPTION...: two containers are two nodes of a job.
+preflight() {
+    for node in 0 1; do
+        run --detach --name "node$node" --env RDMA_INIT_TOKEN='a secret of two nodes' "$@" --entrypoint rdma-init job \
+            preflight --nodes 2 --node $node --meet 127.0.0.1:18516 --wait 120s --each 20s >/dev/null
+    done
+    for node in 0 1; do
+        code=$(docker wait "node$node")
+        docker logs "node$node" >/run/out 2>&1
+        cat /run/out
+        expect "exit code of node $node" "$code" 0
+        docker rm "node$node" >/dev/null
+    done
+}
+
+least='--user 65534 --cap-drop ALL --security-opt no-new-privileges --read-only'
+for options in '' '--cap-drop ALL' "$least"; do
+    echo "--- docker run $options"
+    # shellcheck disable=SC2086
+    job $options
+    # shellcheck disable=SC2086
+    self_test $options
+done
+echo "--- a preflight of two containers: docker run $least"
+# shellcheck disable=SC2086
+preflight $least
+
+denied() { dmesg | grep 'apparmor="DENIED"'; }
+! denied || fail 'AppArmor has denied something'
+echo 'ok: AppArmor has denied nothing'
+# The profile denies mounts and some files of /proc without a message. All other denials are seen, such as this one.
+run --rm --pid host --entrypoint busybox job kill -CONT "$engine" >/run/out 2>&1 || :
+denied || fail "AppArmor has not denied a signal: $(cat /run/out)"
