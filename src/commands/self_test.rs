@@ -10,6 +10,7 @@ use crate::cli::SelfTestArguments;
 use crate::config::{Config, Demand, TOKEN_VARIABLE, kept_token};
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
+use crate::facts::state::may_be_made;
 use crate::finding::{Finding, Id};
 use crate::findings::memlock;
 use crate::json;
@@ -25,6 +26,7 @@ use crate::self_test::known;
 use crate::self_test::pair::{self, Meeting, Role};
 use crate::self_test::run::{self, Scope};
 use crate::self_test::took_us;
+use crate::state::StateDir;
 use crate::state::find::find;
 
 /// Runs the self-test. Returns whether no check failed.
@@ -69,6 +71,11 @@ pub(super) fn run(
     let is_here = arguments.host.facts.is_none();
     if is_here {
         read::add_extra(&mut facts);
+        facts.state_writable = match &config.state_dir {
+            StateDir::Default => facts.state_writable,
+            StateDir::At(folder) => Some(may_be_made(folder)),
+            StateDir::Nowhere => None,
+        };
     }
     if is_here && !plan.findings.iter().any(|finding| finding.id == Id::GidChanged) {
         plan.findings.extend(changed(config, &profiles, &facts));

@@ -1,5 +1,6 @@
 //! Tests which process listens, where, and how long: the table in SECURITY.md.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::job::{Job, Node, TOKEN};
@@ -15,7 +16,10 @@ const ALL: &str = "00000000000000000000000000000000";
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
 /// Returns the addresses and ports of listening sockets in such tables, as the kernel writes them.
-fn listening(tables: &str) -> Vec<(String, u16)> {
+///
+/// The kernel counts the entries that a reader has seen, so it gives one of them twice if another socket
+/// begins to listen between two reads.
+fn listening(tables: &str) -> BTreeSet<(String, u16)> {
     let of_socket = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
         let (address, port) = fields.next()?.split_once(':')?;
@@ -26,7 +30,7 @@ fn listening(tables: &str) -> Vec<(String, u16)> {
 }
 
 /// Returns the listening addresses and ports of a node.
-fn listening_on(nodes: &Nodes, node: usize) -> Vec<(String, u16)> {
+fn listening_on(nodes: &Nodes, node: usize) -> BTreeSet<(String, u16)> {
     let output = nodes.on(node, Path::new("cat")).args(TABLES).output().unwrap();
     listening(&String::from_utf8(output.stdout).unwrap())
 }
@@ -68,7 +72,7 @@ fn the_preflight_listens_where_the_table_says_and_on_nothing_when_the_command_st
         let ended = [zero, one].map(|node| node.end().expect_code(0));
         for ended in ended {
             assert!(ended.stdout.contains("local_address"), "{ended:#?}");
-            assert_eq!(listening(&ended.stdout), [], "{ended:#?}");
+            assert!(listening(&ended.stdout).is_empty(), "{ended:#?}");
         }
     }
 }

@@ -91,11 +91,11 @@ pub(crate) fn signals(facts: &Facts, _: &Plan) -> Evidence {
 /// Returns whether the state of the start can be saved for processes that enter the container.
 pub(crate) fn state(facts: &Facts, _: &Plan) -> Evidence {
     match facts.state_writable {
-        None => Evidence::skip("the facts do not say"),
-        Some(true) => Evidence::of([format!("this user may write to {FOLDER}")]),
+        None => Evidence::skip("the facts do not say, or state-dir is empty"),
+        Some(true) => Evidence::of(["this user may write to the state directory".to_owned()]),
         Some(false) => Evidence::default().warn(
             format!(
-                "This user may not create files in {FOLDER}, so rdma-init keeps its state in /dev/shm or /tmp, if it can."
+                "This user may not create files in the state directory: {FOLDER}, unless state-dir names another one. Without state-dir, rdma-init keeps its state in /dev/shm or /tmp, if it can."
             ),
             "Let the container write to its root file system, or mount at /run a file system that its user may write to and that no other container has (docker run --tmpfs /run; Kubernetes: an emptyDir).",
         ),
