@@ -94,12 +94,12 @@ fn is_of_version(byte: u8) -> bool {
     byte.is_ascii_digit() || byte == b'.'
 }
 
-/// Returns `2.28.0` for `2.28.0` and for `2.28.0rc1`.
+/// Returns `2.28.0` for `2.28.0` and for `2.28.0rc1`. A number that no version has, such as one of 24 digits, is none.
 fn three_numbers(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let numbers = &text[..end];
     let parts = || numbers.split('.');
-    (parts().count() == 3 && parts().all(|part| !part.is_empty())).then(|| numbers.to_owned())
+    (parts().count() == 3 && parts().all(|part| part.parse::<u32>().is_ok())).then(|| numbers.to_owned())
 }
 
 #[cfg(test)]
@@ -129,6 +129,7 @@ mod tests {
             "NCCL version 2.21.5 compiled with CUDA 12.4",
             "NCCL version 2.21+cuda12.4",
             "NCCL version 2..5+cuda12.4",
+            "NCCL version 2.21.777777777777777777777754+cuda12.4",
             "RCCL version 2.18.3+hip6.0",
             "NCCL version +cuda",
             "+cuda",

@@ -1,6 +1,7 @@
 //! Tests with answers from NVIDIA's own libraries. `recorded` contains the answers of three ranks in one
 //! communicator to the client's question. In `behind`, rank 2 has launched AllReduce 16 times, the others
-//! 17 times. In `stopped`, rank 2 is stopped. In `dead`, rank 1 was killed, and a minute has passed.
+//! 17 times. In `stopped`, rank 2 is stopped. In `dead`, rank 1 was killed, and a minute has passed. `h200` is the
+//! answer of one rank.
 
 mod client;
 mod hostile;

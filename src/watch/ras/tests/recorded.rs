@@ -29,6 +29,17 @@ fn json_has_all_ranks_of_all_communicators() {
     }
 }
 
+/// An answer of a job on a real H200, which has one rank. All other recorded answers are from processes without a GPU.
+#[test]
+fn the_answer_of_a_rank_with_a_gpu_reads_like_the_others() {
+    let answer = answer("2.28.9", "h200");
+    let communicator = only(&answer);
+    assert_eq!((answer.release.as_str(), communicator.size), ("2.28.9", 1));
+    assert_eq!(states("2.28.9", "h200"), [(0, State::Running)]);
+    let Some(Place { host, pid, gpu }) = &communicator.ranks[0].place else { panic!("{communicator:?}") };
+    assert_eq!((host, *pid, *gpu), (&Host::from("192.0.2.2"), 20, 0));
+}
+
 /// Without the comma, the output of NCCL 2.28.9 is not JSON. Other versions write the comma.
 #[test]
 fn the_comma_that_a_release_leaves_out_is_put_where_it_belongs() {
