@@ -29,6 +29,10 @@ mount -t overlay -o "lowerdir=/etc,upperdir=$folder/etc,workdir=$folder/work" ov
 rm -f /etc/nccl.conf /etc/rdma-init.toml
 sed -i "s|^root:.*|root:x:0:0:root:$folder/database:/bin/sh|" /etc/passwd
 
+# /run is empty, as in a new container: a state of this machine or of another test in it would say which of the
+# variables a start filled in.
+mount -t tmpfs tmpfs /run
+
 # Some kernels create a few links in each new namespace; these are removed.
 for link in ifb0 ifb1; do
     ip link del $link 2>/dev/null || :
