@@ -33,7 +33,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-arm64-build test-quick test-setup test-torch test-ray test-admission test-custom test-podman test-nixl test-watch test-dist soak dist follow manual check bench bench-idle bench-kept order fuzz fuzz-corpus clean
+.PHONY: all setup build build-all image demo test test-arm64 test-arm64-build test-build test-quick test-setup test-torch test-ray test-admission test-custom test-podman test-nixl test-watch test-dist soak dist release follow manual check bench bench-idle bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -68,12 +68,22 @@ dist:
 	@sh tests/setup.sh image
 	@sh docker/dist/dist.sh $(ARCHITECTURES)
 
-# The package of `make dist` installs and goes without a trace in fresh roots of four distributions; and a second build
-# has the same bytes. Needs root, a checkout without changes, and the time of two builds for each architecture.
-test-dist: dist
+# Makes the same files in a root directory of its own, a fresh Debian whose packages BUILDINFO lists. This is how a release
+# is made; it needs root. DIST_PINS=FILE takes the versions of a BUILDINFO: see docker/dist/root.sh.
+ROOT := target/root
+release:
+	@for architecture in $(ARCHITECTURES); do $(MAKE) setup ARCHITECTURE=$$architecture || exit; done
 	@sh tests/setup.sh dist
+	@rm -rf --one-file-system $(ROOT)
+	sh docker/dist/root.sh make $(ROOT) $(ARCHITECTURES)
+	env -u DIST_WITHOUT_SOURCES sh docker/dist/root.sh build $(ROOT) 1000 /build/rdma-init /build/cargo target/dist $(ARCHITECTURES)
+	@cat target/dist/SHA256SUMS
+
+# The package of `make release` installs and goes without a trace in fresh roots of four distributions; and a second build
+# has the same bytes. Needs a checkout without changes, and the time of two builds for each architecture.
+test-dist: release
 	sh tests/dist/install.sh
-	sh tests/dist/reproduce.sh $(ARCHITECTURES)
+	sh tests/dist/reproduce.sh $(ROOT) $(ARCHITECTURES)
 
 # Compares the newest versions of the modeled libraries with the model; downloads some hundreds of
 # megabytes.
@@ -106,13 +116,14 @@ TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 
 # The tests of these suites wait most of the time, for processes and nodes, so more of them than CPUs run at once.
 WAITING := init preflight
-OTHERS := $(filter-out $(WAITING),$(basename $(notdir $(wildcard tests/*.rs))))
+OTHERS := $(filter-out $(WAITING) vm,$(basename $(notdir $(wildcard tests/*.rs))))
 
-# The last suite tests one of the other inits on what they promise.
+# The tests of vm wait for their turn themselves. The last suite tests one of the other inits on what they promise.
 test: build test-setup
 	@failed=; set -x; \
 	  $(TEST) --no-fail-fast --lib $(OTHERS:%=--test %) || failed=1; \
 	  $(TEST) --no-fail-fast $(WAITING:%=--test %) -- --test-threads 4 || failed=1; \
+	  $(TEST) --no-fail-fast --test vm -- --test-threads 16 || failed=1; \
 	  RDMA_INIT_TEST_PEER=tini $(TEST) --test peers || failed=1; \
 	  test -z "$$failed"
 
@@ -122,9 +133,14 @@ test-arm64: test-arm64-build
 	@test $(HERE) = aarch64 || sh tests/arm64/setup.sh
 	@test $(HERE) = aarch64 || sh tests/arm64/run.sh $(SUITES)
 
+# Builds the tests without running them: all of them, or those in TESTS, such as --lib.
+TESTS :=
+test-build: setup
+	$(CARGO) test --locked --no-run $(TESTS)
+
 test-arm64-build:
 	@$(MAKE) build ARCHITECTURE=aarch64
-	@test $(HERE) = aarch64 || sh tests/cross.sh aarch64 cargo test --locked --no-run --lib
+	@test $(HERE) = aarch64 || $(MAKE) test-build ARCHITECTURE=aarch64 TESTS=--lib
 
 # Runs the tests that a code change breaks first; needs no Docker and no virtual machine, and downloads
 # nothing. It uses the debug profile, which builds in seconds, while the release takes minutes. Many of the
@@ -223,14 +239,13 @@ bench-kept: build
 # changed, or with another Rust; otherwise a start is slower, but nothing else changes. It needs valgrind
 # and python3.
 ORDER := target/order
-order: setup
+order: build
 	@sh tests/setup.sh order
 	@rm -rf $(ORDER) && mkdir -p $(ORDER)
-	$(CARGO) build --release --locked $(REMAP) --config profile.release.strip=false
 	@cp $(TARGET) $(TARGET).map $(ORDER)
 	@RDMA_INIT_TEST_BINARY=$(CURDIR)/$(ORDER)/rdma-init \
 	  $(CARGO) test --locked --bench pid1 -- profiles $(CURDIR)/$(ORDER)/profiles
-	python3 tests/bench/order.py $(ORDER)/rdma-init $(ORDER)/rdma-init.map src/start.ld $(ORDER)/profiles/*
+	python3 tests/bench/order.py $(ORDER)/rdma-init.map src/start.ld $(ORDER)/profiles/*
 
 # The fuzzers, on the stable toolchain: each target of TARGETS for MINUTES, or for a number of INPUTS. What they find new
 # stays in target/fuzz, and an input that breaks a target is in target/fuzz/found.

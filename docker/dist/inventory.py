@@ -244,7 +244,8 @@ def c_notices(libraries):
 
 
 def buildinfo(architecture, libraries, commit, epoch):
-    """What the bytes of a release depend on: the commit, and the packages of the machine."""
+    """What the bytes of a release depend on: the commit, and the packages of the machine. If DIST_ALL_PACKAGES is set, the
+    machine is there for the release alone, and all of its packages are listed."""
     os_release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
     # zlib1g is what dpkg-deb compresses with.
     wanted = ["binutils*", "buildah", "cargo*", "clang*", "coreutils", "dpkg", "findutils", "gcc*", "git", "gzip", "libc6*",
@@ -254,7 +255,7 @@ def buildinfo(architecture, libraries, commit, epoch):
     installed = [line.removeprefix("installed ") for line in listed.splitlines() if line.startswith("installed ")]
     # All packages that are linked in are listed, whatever their names are.
     names = {name for library in libraries.values() for name in library["names"]}
-    is_wanted = lambda name: name in names or any(fnmatch.fnmatch(name, pattern) for pattern in wanted)
+    is_wanted = lambda name: "DIST_ALL_PACKAGES" in os.environ or name in names or any(fnmatch.fnmatch(name, pattern) for pattern in wanted)
     packages = [line for line in installed if is_wanted(line.split()[0].split(":")[0])]
     lines = [f"Architecture: {architecture}", f"Commit: {commit}", f"Source-Date-Epoch: {epoch}",
              f"Distribution: {os_release.get('PRETTY_NAME', '').strip(chr(34))}",

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Downloads the source packages that the LGPL requires: docker/dist/sources.sh DIRECTORY NAME=VERSION... It
-# has its own package lists, so the machine needs no deb-src line.
+# has its own package lists, so the machine needs no deb-src line. DIST_MIRROR and DIST_SECURITY are other places of Debian's
+# packages.
 set -eu
 mkdir -p "$1"
 directory=$(cd "$1" && pwd -P)
@@ -19,10 +20,13 @@ case $distribution in
         done
         ;;
     *)
-        keys=/usr/share/keyrings/debian-archive-keyring.gpg
-        echo "deb-src [signed-by=$keys] http://deb.debian.org/debian $suite main"
-        echo "deb-src [signed-by=$keys] http://deb.debian.org/debian $suite-updates main"
-        echo "deb-src [signed-by=$keys] http://deb.debian.org/debian-security $suite-security main"
+        options=signed-by=/usr/share/keyrings/debian-archive-keyring.gpg
+        # Only an archive of old packages has lists whose time may have passed.
+        [ -z "${DIST_MIRROR:-}${DIST_SECURITY:-}" ] || options="$options check-valid-until=no"
+        mirror=${DIST_MIRROR:-http://deb.debian.org/debian}
+        echo "deb-src [$options] $mirror $suite main"
+        echo "deb-src [$options] $mirror $suite-updates main"
+        echo "deb-src [$options] ${DIST_SECURITY:-http://deb.debian.org/debian-security} $suite-security main"
         ;;
 esac >"$apt/sources.list"
 with() {
