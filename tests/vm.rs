@@ -1,17 +1,42 @@
-//! Runs scripts in a virtual machine that has a real kernel with soft-RoCE devices. See tests/vm/run.sh. NIXL
-//! is large to install, so its test is ignored by default: `make test-nixl` installs it and runs that test. Tests that take
-//! many minutes are ignored as well: `make test-watch`.
+//! Runs scripts in a virtual machine that has a real kernel with soft-RoCE devices. See tests/vm/run.sh. NIXL is large
+//! to install, so its test is ignored by default: `make test-nixl` installs it and runs that test. Tests that take many
+//! minutes are ignored as well: `make test-watch`.
 
 mod support;
 
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use support::{binary, repository, vm};
 
+/// The right of a test to run machines, which are emulated and take a processor each. Two tests have it at the same
+/// time, however many threads the harness has.
+struct Turn;
+
+static TURNS_LEFT: Mutex<u8> = Mutex::new(2);
+static TURN_IS_OVER: Condvar = Condvar::new();
+
+impl Turn {
+    fn wait() -> Turn {
+        let left = TURNS_LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left =
+            TURN_IS_OVER.wait_while(left, |left| *left == 0).unwrap_or_else(PoisonError::into_inner);
+        *left -= 1;
+        Turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS_LEFT.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        TURN_IS_OVER.notify_one();
+    }
+}
+
 fn guest(script: &str, arguments: &[&Path]) {
+    let _turn = Turn::wait();
     if let Some(said) = vm::guest(script, arguments) {
         println!("{}", String::from_utf8_lossy(&said));
     }
@@ -81,11 +106,12 @@ fn ranks_over_ssh_see_the_values_of_their_own_node() {
     guest("ssh.sh", &[&binary(), &repository("target/vm/sshd")]);
 }
 
-/// Makes the tests with several machines run one after the other. Each machine is emulated and occupies a
-/// processor, and soft-RoCE drops a connection if the other machine gets too little processor time.
-fn several_guests() -> MutexGuard<'static, ()> {
+/// Makes the tests with several machines run one after the other: soft-RoCE drops a connection if the other machine
+/// gets too little processor time. They wait most of the time, so a test with one machine runs beside them.
+fn several_guests() -> (MutexGuard<'static, ()>, Turn) {
     static ONE_TEST: Mutex<()> = Mutex::new(());
-    ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner)
+    let one = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
+    (one, Turn::wait())
 }
 
 /// Runs a script in three machines with two networks between them, and one more for TCP. Each machine gets
@@ -152,6 +178,7 @@ mod watcher {
     /// Runs a script in this machine, which may take so many seconds.
     fn guest(machine: Option<&str>, seconds: u64, script: &str, arguments: &[&Path]) {
         let Some(machine) = machine else { return };
+        let _turn = Turn::wait();
         if let Some(said) =
             vm::guest_of(machine, seconds, script, &[&[binary().as_path()], arguments].concat())
         {

@@ -2,7 +2,7 @@
 //! real schedule, retries and verdict. The verdict must name the planted fault, and may never blame a
 //! sound node.
 //!
-//! `RDMA_INIT_SIMULATION=full` adds ten jobs of 4,096 and of 10,000 nodes for each kind of fault, and
+//! `RDMA_INIT_SIMULATION=full` makes more jobs, and adds ten of 4,096 and of 10,000 nodes for each kind of fault, and
 //! `--nocapture` shows the confusion matrix. `RDMA_INIT_SIMULATION_KIND` selects kinds by a part of
 //! their names, and shows all of their jobs with a wrong verdict. To tune a threshold, use
 //! `RDMA_INIT_SIMULATION_SEED`, which makes different jobs than those that the test asserts.
@@ -24,8 +24,9 @@ use crate::preflight::judge::outliers;
 use crate::preflight::judge::verdict::{Asked, Verdict, judge};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 
-/// How many jobs there are of each kind, and how many nodes they have at most.
-const CASES: usize = 200;
+/// How many jobs there are of each kind, usually and in the full simulation, and how many nodes they have at most.
+const CASES: usize = 60;
+const MORE_CASES: usize = 200;
 const LARGEST: u32 = 100;
 
 /// The full simulation adds this many jobs of each of these sizes.
@@ -111,7 +112,7 @@ fn of_kind(kind: &Kind, seed: u64, is_full: bool) -> Row {
     let mut row = Row::new(kind.name);
     let of_name = kind.name.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     let mut random = Rng::with_seed(seed ^ of_name);
-    for _ in 0..CASES {
+    for _ in 0..if is_full { MORE_CASES } else { CASES } {
         let shown =
             (0..HIDDEN).find_map(|_| simulate(kind, nodes(kind, &mut random), random.u64(..), &mut row));
         assert!(shown.is_some(), "{}: the fault never shows", kind.name);
