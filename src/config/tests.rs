@@ -43,6 +43,13 @@ fn a_later_layer_wins_and_defaults_are_the_readme_s() {
     assert_eq!(set, ["X=1", "Y=2"]);
 }
 
+/// Otherwise each start would wake PID 1, on the CPU of the preparation.
+#[test]
+fn without_a_key_the_orders_are_those_that_an_init_has_from_the_beginning() {
+    assert_eq!(config("", &[], vec![]).unwrap().orders(), Orders::default());
+    assert_ne!(config("watch = \"off\"", &[], vec![]).unwrap().orders(), Orders::default());
+}
+
 #[test]
 fn errors_name_key_value_and_source() {
     let error = |file, variables: &[(&str, &str)], flags| config(file, variables, flags).unwrap_err();

@@ -149,8 +149,10 @@ pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, f
             .iter()
             .take(MOST_FILES)
             .filter(|file| {
-                let mut words = start.words.iter().take(MOST_WORDS);
-                words.any(|word| memchr::memmem::find(word.as_bytes(), file.as_bytes()).is_some())
+                let mut words = start.words.iter().take(MOST_WORDS).map(|word| word.as_bytes());
+                words.any(|word| {
+                    word.len() >= file.len() && memchr::memmem::find(word, file.as_bytes()).is_some()
+                })
             })
             .map(|file| (*file).to_owned())
             .collect(),
@@ -164,19 +166,25 @@ pub(crate) fn is_of_platform(name: &str) -> bool {
 }
 
 /// Returns the files that exist, in their order. Platforms keep several files in one directory, which most
-/// hosts lack; in this case, the files in it are not looked up. The paths are plain text here, because
-/// parsing them takes longer than the system calls that this saves.
+/// hosts lack. Nothing below a missing directory or file is looked up; the list is sorted, so it follows at once. The
+/// paths are plain text here, because parsing them takes longer than the system calls that this saves.
 fn there(reader: &Reader, files: &[&str]) -> Vec<String> {
     let mut known: Option<(&str, bool)> = None;
+    let mut missing: Option<&str> = None;
     let mut there = Vec::new();
     for (number, file) in files.iter().enumerate() {
         let is_in = |folder| file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        if missing.is_some_and(is_in) {
+            continue;
+        }
         if known.is_none_or(|(folder, _)| !is_in(folder)) {
             let folder = files.get(number + 1).and_then(|next| common_folder(file, next));
             known = folder.map(|folder| (folder, reader.is_there(folder)));
         }
         if known.is_none_or(|(_, is_there)| is_there) && reader.is_there(file) {
             there.push((*file).to_owned());
+        } else {
+            missing = Some(file);
         }
     }
     there

@@ -80,10 +80,9 @@ pub(crate) fn read(reader: &Reader) -> Process {
     }
     // The capability lines are adjacent, and the file has fifty more lines.
     let fields = status.find("\nCapInh:").and_then(|start| status.get(start..)).unwrap_or_default();
-    let field = |name: &str| -> Option<&str> {
-        let mut lines = fields.lines().take(FIELDS).filter_map(|line| line.split_once(':'));
-        lines.find(|(known, _)| *known == name).map(|(_, value)| value.trim())
-    };
+    let fields: Vec<(&str, &str)> =
+        fields.lines().take(FIELDS).filter_map(|line| line.split_once(':')).collect();
+    let field = |name: &str| fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.trim());
     let set = |name, kind| {
         let told = field(name).and_then(|text| text.to_owned().try_into().ok());
         told.unwrap_or_else(|| asked(kind))

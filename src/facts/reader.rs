@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -351,7 +351,13 @@ fn open(path: &Path, access: OpenFor, links: Links) -> Result<File, Errno> {
 
 fn list(path: &Path, most: usize, show: &mut dyn FnMut(&str)) -> Result<(), Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let folder = nix::fcntl::open(path, flags, Mode::empty())?;
+    show_entries(nix::fcntl::open(path, flags, Mode::empty())?, most, show);
+    Ok(())
+}
+
+/// A function of its own, so that the room for the entries is on the stack only if there is a directory.
+#[inline(never)]
+fn show_entries(folder: OwnedFd, most: usize, show: &mut dyn FnMut(&str)) {
     let mut buffer = [MaybeUninit::uninit(); LISTED];
     let mut entries = RawDir::new(folder, &mut buffer);
     for _ in 0..most {
@@ -363,7 +369,6 @@ fn list(path: &Path, most: usize, show: &mut dyn FnMut(&str)) -> Result<(), Errn
             Some(Err(_)) | None => break,
         }
     }
-    Ok(())
 }
 
 /// Opens an existing regular file. Does not open anything else with that name, such as a FIFO, a device, or a

@@ -70,7 +70,7 @@ impl Refusal {
 }
 
 /// How the command is supervised.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Supervision {
     /// Whether signals go to the command's process group.
     pub kill_group: bool,
@@ -139,6 +139,23 @@ impl Voice {
         // The watcher inherits this log, and also reports notes.
         let level = if self.quiet { Level::Error } else { Level::Info };
         Log::start(Format::Json, level, Stderr::at_once());
+    }
+}
+
+/// As the configuration is without any key: a supervisor that starts with these orders is not woken for others.
+impl Default for Supervision {
+    fn default() -> Supervision {
+        Supervision {
+            kill_group: false,
+            stop_timeout: None,
+            drain_timeout: None,
+            rewrite: Rewrite::default(),
+            remap: Remap::default(),
+            parent_death_signal: None,
+            warn_on_reap: false,
+            watch: true,
+            fabric_exit_code: None,
+        }
     }
 }
 

@@ -93,8 +93,8 @@ impl Preparation {
         self.not_run || self.untouched.as_ref().is_some_and(tells)
     }
 
-    /// Returns when a command was executed that this process knows of since `seen`: the child notes it. Others can write
-    /// to the note, too.
+    /// Returns when a command was executed that this process knows of since `seen`: the child notes it. Others can
+    /// write to the note, too.
     pub(super) fn executed_by(&self, seen: Instant) -> Instant {
         let prepared = self.note.as_deref().and_then(HandoffMemory::prepared);
         let noted = prepared.and_then(|after| self.started.checked_add(after));
@@ -296,19 +296,18 @@ impl Supervisor {
 }
 
 fn wait(pending: &OwnedFd, watch: &Watch, until: Option<Instant>) -> Event {
+    // Signals are read first: if the child has ended, its SIGCHLD also explains why the pipe is closed.
+    let signal = || match signals::take() {
+        Ok(received) => received.map(Event::Signal),
+        Err(_) => Some(Event::CannotWaitForSignals),
+    };
     loop {
-        // Signals are read first: if the child has ended, its SIGCHLD also explains why the pipe is closed.
-        match signals::take() {
-            Ok(Some(received)) => return Event::Signal(received),
-            Ok(None) => {}
-            Err(_) => return Event::CannotWaitForSignals,
-        }
         let timeout = match until {
             None => PollTimeout::NONE,
             Some(until) => {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return Event::TimeUp;
+                    return signal().unwrap_or(Event::TimeUp);
                 }
                 // Rounded up, so that the wait does not end just before the deadline.
                 PollTimeout::try_from(left.saturating_add(Duration::from_millis(1)))
@@ -317,10 +316,14 @@ fn wait(pending: &OwnedFd, watch: &Watch, until: Option<Instant>) -> Event {
         };
         let mut fds =
             [PollFd::new(pending.as_fd(), PollFlags::POLLIN), PollFd::new(watch.fd(), PollFlags::POLLIN)];
-        if poll(&mut fds, timeout).is_ok()
-            && fds[0].revents().is_none_or(|r| r.is_empty())
-            && fds[1].revents().is_some_and(|r| !r.is_empty())
+        let result = poll(&mut fds, timeout);
+        let [has_signal, has_news] = fds.map(|fd| fd.revents().is_some_and(|events| !events.is_empty()));
+        if (has_signal || result.is_err())
+            && let Some(event) = signal()
         {
+            return event;
+        }
+        if has_news {
             return Event::News(watch.read());
         }
     }

@@ -144,8 +144,8 @@ impl Supervisor {
         self.account(end).code
     }
 
-    /// Returns for how long the command ran that ended at this time; or the preparation, if it never became the command.
-    /// What the preparation takes, such as the wait for other nodes, is no time of the command.
+    /// Returns for how long the command ran that ended at this time; or the preparation, if it never became the
+    /// command. What the preparation takes, such as the wait for other nodes, is no time of the command.
     fn ran(&self, at: Instant, was_command: bool) -> Duration {
         let since = match was_command {
             true => self.preparation.executed.unwrap_or_else(|| self.preparation.executed_by(at)),

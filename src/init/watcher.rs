@@ -16,12 +16,12 @@ use crate::sys::farewell;
 use crate::sys::fork::{self, Ended};
 use crate::sys::signals;
 
-/// How long a supervisor waits for the end of a watcher that it has told how the command ended: its own command, that of
-/// `on-finding`, gets this time for what it is doing.
+/// How long a supervisor waits for the end of a watcher that it has told how the command ended: its own command, that
+/// of `on-finding`, gets this time for what it is doing.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The same if all processes are about to be killed; and the wait of a supervisor that is not PID 1 for a watcher that it
-/// has killed.
+/// The same if all processes are about to be killed; and the wait of a supervisor that is not PID 1 for a watcher that
+/// it has killed.
 pub(super) const SHORT_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Supervisor {

@@ -85,7 +85,11 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
         doubtful => doubtful.and_then(|found| found.folder),
     };
     let of_plugin = |library: Option<&Path>| of_plugin(decided.plan, library);
-    let pid_started = LazyCell::new(|| started(nix::unistd::getpid().as_raw()));
+    // A command of PID 1 lasts as long as the container, which `Identity` tells from others.
+    let pid_started = LazyCell::new(|| match decided.by_init {
+        true => None,
+        false => started(nix::unistd::getpid().as_raw()),
+    });
     let run = |of_plugin: &[(String, String)]| run(&decided, *pid_started, of_plugin);
     let (left, refused) = state::write(&config.state_dir, standing.as_deref(), |library| {
         let of_plugin = of_plugin(library);
@@ -111,13 +115,21 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
     }
     let root = Path::new("/");
     let lines = text(&given, EnvFormat::NcclConf);
+    let mut unwritten: Vec<&str> = nccl_conf::files(decided.facts).collect();
     if writes_conf {
         let in_place =
             if config.write_nccl_conf == Some(true) { InPlace::Yes } else { InPlace::UnlessMounted };
         let state = left.as_ref().map(|left| left.folder.join(NCCL_CONF));
         let advised = left.as_ref().filter(|left| left.is_of_root_alone()).and(state.as_deref());
         let write = |file| nccl_conf::write(root, file, &lines, state.as_deref(), in_place).err();
-        let failed = nccl_conf::files(decided.facts).filter_map(|file| Some((write(file)?, file.to_owned())));
+        let mut failed = Vec::new();
+        unwritten.retain(|file| match write(file) {
+            Some(why) => {
+                failed.push((why, (*file).to_owned()));
+                true
+            }
+            None => false,
+        });
         for (why, files) in grouped(failed) {
             if !is_read_anyway(decided.facts, state.as_deref()) {
                 let files: Vec<&str> = files.iter().map(String::as_str).collect();
@@ -138,7 +150,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
             "NCCL reads {folder}/{NCCL_CONF} in every process, as NCCL_CONF_FILE or /etc/nccl.conf says. Make sure that no other container can write to {folder}: a process that can write there can make NCCL load a library."
         ));
     }
-    for file in nccl_conf::files(decided.facts) {
+    for file in unwritten {
         let Some(old) = nccl_conf::left_behind(root, file, &lines) else { continue };
         log.warn(&format!(
             "/{file} has lines of an earlier start, and NCCL reads from them the variables that the environment does not set: {}. Remove the block of rdma-init from the file in the image, or let rdma-init write the file.",

@@ -7,7 +7,7 @@ use super::format::{
     AttributeEvidence, Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile,
     Script, Text,
 };
-use super::outline::Outline;
+use super::outline::{Outline, UsedVariables};
 
 include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
 
@@ -34,6 +34,7 @@ mod tests {
         }
         let outlines: Vec<Outline> = written.iter().map(Outline::from).collect();
         assert_eq!(OUTLINES.as_slice(), outlines);
+        assert_eq!(USED, UsedVariables::of(written.iter()));
         assert!(OUTLINES.is_sorted_by_key(|outline| &outline.name));
     }
 }

@@ -19,8 +19,8 @@ pub(super) fn located(file: &str, text: &str, wrong: &Wrong) -> String {
 }
 
 /// Explains a parser's error: `FILE:LINE: key "KEY": MESSAGE`. An error of the crate `toml` has no kind, so its text is
-/// all that tells what is wrong. If a later release words it differently, the message is less plain, and the tests below
-/// fail; nothing else depends on it.
+/// all that tells what is wrong. If a later release words it differently, the message is less plain, and the tests
+/// below fail; nothing else depends on it.
 pub(super) fn of_parser(file: &str, text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', " ");
     // The whole file has an empty position, and no key.

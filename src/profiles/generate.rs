@@ -2,7 +2,7 @@
 //! than all other work of a start.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -19,10 +19,10 @@ use format::{
 
 const FOLDER: &str = "src/profiles";
 
-/// Writes `EMBEDDED` and `OUTLINES`, which `src/profiles/embedded.rs` includes.
+/// Writes `EMBEDDED`, `OUTLINES` and `USED`, which `src/profiles/embedded.rs` includes.
 pub fn generate() {
     let profiles: Vec<Profile> = crate::sources(FOLDER, "toml").iter().map(|path| parse(path)).collect();
-    crate::generated("profiles.rs", &(embedded(&profiles) + &outlines(&profiles)));
+    crate::generated("profiles.rs", &(embedded(&profiles) + &outlines(&profiles) + &used(&profiles)));
 }
 
 fn parse(path: &Path) -> Profile {
@@ -48,18 +48,33 @@ fn outlines(profiles: &[Profile]) -> String {
         };
         let mut texts =
             |kind: &str, all: Vec<&str>| item(kind, "Text", all.into_iter().map(borrowed).collect());
-        let variables = texts("VARIABLES", profile.may_fill().collect());
-        let sources = texts("SOURCES", profile.from_environment.values().map(String::as_str).collect());
-        let markers = texts("MARKERS", profile.markers().collect());
         let files = texts("FILES", profile.files().collect());
         let evidence = item("EVIDENCE", "Condition", profile.evidence.iter().map(Literal::literal).collect());
         outlines += &format!(
-            "Outline {{ name: {}, priority: {}, variables: {variables}, evidence: {evidence}, sources: {sources}, markers: {markers}, files: {files} }},\n",
+            "Outline {{ name: {}, priority: {}, evidence: {evidence}, files: {files} }},\n",
             borrowed(&profile.name),
             profile.priority
         );
     }
     format!("{items}pub(crate) static OUTLINES: [Outline; {}] = [\n{outlines}];\n", profiles.len())
+}
+
+/// Writes the variables that the profiles use as constant data.
+fn used(profiles: &[Profile]) -> String {
+    let texts = |all: BTreeSet<&str>| {
+        let texts: Vec<String> = all.into_iter().map(borrowed).collect();
+        format!("Cow::Borrowed(&[{}])", texts.join(", "))
+    };
+    let all = || profiles.iter();
+    let (patterns, markers) = all().flat_map(Profile::markers).partition(|marker| marker.contains('*'));
+    let sources = all().flat_map(|profile| profile.from_environment.values().map(String::as_str));
+    format!(
+        "pub(super) static USED: UsedVariables = UsedVariables {{ filled: {}, sources: {}, markers: {}, patterns: {} }};\n",
+        texts(all().flat_map(Profile::may_fill).collect()),
+        texts(sources.collect()),
+        texts(markers),
+        texts(patterns)
+    )
 }
 
 fn borrowed(text: &str) -> String {

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::check::{Wrong, check};
-use super::embedded::{EMBEDDED, OUTLINES};
+use super::embedded::{EMBEDDED, OUTLINES, USED};
 use super::explain::{located, of_parser};
 use super::folder::read_folder;
-use super::format::{Profile, fits};
+use super::format::Profile;
+use super::outline::UsedVariables;
 use super::{Outline, resolve};
 use crate::libraries::nccl::devices::LIST;
 use crate::text::visible;
@@ -18,6 +19,7 @@ use crate::text::visible;
 #[derive(Debug, Clone)]
 pub struct Profiles {
     outlines: Cow<'static, [Outline]>,
+    used: Cow<'static, UsedVariables>,
     /// Each profile merged with the profiles that it extends; created on first use.
     whole: OnceCell<ByName>,
     /// The first embedded profile that was asked for, by the name that was asked for: to make all of them takes as long
@@ -43,10 +45,20 @@ impl Profiles {
     /// # Errors
     /// The first file that cannot be read or is not a profile.
     pub fn load(folder: Option<&Path>) -> Result<Profiles, ProfileError> {
-        let Some(folder) = folder else {
-            let (whole, first) = (OnceCell::new(), OnceCell::new());
-            return Ok(Profiles { outlines: Cow::Borrowed(&OUTLINES), whole, first, is_folder_empty: false });
-        };
+        if let Some(folder) = folder {
+            return Profiles::with_those_in(folder);
+        }
+        let (outlines, used) = (Cow::Borrowed(&OUTLINES[..]), Cow::Borrowed(&USED));
+        let (whole, first) = (OnceCell::new(), OnceCell::new());
+        Ok(Profiles { outlines, used, whole, first, is_folder_empty: false })
+    }
+
+    /// Loads the embedded profiles and those in this directory. Most starts have none, and do not need its stack.
+    ///
+    /// # Errors
+    /// The first file that cannot be read or is not a profile.
+    #[cold]
+    fn with_those_in(folder: &Path) -> Result<Profiles, ProfileError> {
         let mut profiles = embedded();
         let mut sources: BTreeMap<String, (String, String)> = BTreeMap::new();
         for (file, text) in read_folder(folder)? {
@@ -76,8 +88,9 @@ impl Profiles {
             }
         }
         let outlines = whole.values().map(Outline::from).collect();
+        let used = Cow::Owned(UsedVariables::of(whole.values()));
         let (whole, first) = (whole.into(), OnceCell::new());
-        Ok(Profiles { outlines, whole, first, is_folder_empty: sources.is_empty() })
+        Ok(Profiles { outlines, used, whole, first, is_folder_empty: sources.is_empty() })
     }
 
     /// Returns whether the user named a directory of profiles, and it contains none.
@@ -111,19 +124,17 @@ impl Profiles {
 
     /// Returns whether a profile may fill in this variable.
     pub fn may_fill(&self, variable: &str) -> bool {
-        self.outlines().any(|outline| outline.variables.iter().any(|name| name == variable))
+        self.used.may_fill(variable)
     }
 
     /// Returns whether a profile may fill in this variable, or uses its value for another variable.
     pub fn reads(&self, variable: &str) -> bool {
-        self.may_fill(variable)
-            || self.outlines().any(|outline| outline.sources.iter().any(|name| name == variable))
+        self.may_fill(variable) || self.used.is_source(variable)
     }
 
     /// Returns whether the presence of this variable affects a decision.
     pub fn is_marker(&self, variable: &str) -> bool {
-        let mut asked = self.outlines().flat_map(|outline| outline.markers.iter());
-        asked.any(|pattern| fits(pattern, variable))
+        self.used.is_marker(variable)
     }
 
     /// Returns the files and directories whose presence affects a decision, each once.
@@ -210,11 +221,9 @@ pub(crate) fn fuzz(data: &[u8]) {
     profiles.insert(name.clone(), profile);
     let Ok(whole) = complete(profiles) else { return };
     let whole = &whole[&name];
-    let outline = Outline::from(whole);
-    assert!(
-        whole.may_fill().all(|variable| outline.variables.iter().any(|known| known == variable)),
-        "{name}"
-    );
+    let used = UsedVariables::of(std::iter::once(whole));
+    assert!(whole.may_fill().all(|variable| used.may_fill(variable)), "{name}");
+    drop(Outline::from(whole));
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ pub(crate) fn tell(process: Pid, ended: Ended) -> Result<(), Errno> {
     signals::queue(process, SIGNAL, value)
 }
 
-/// Returns how the command ended, if this signal tells that, and names the parent of this process as its sender. Another
-/// process of the same user can claim that with rt_sigqueueinfo(2), but it could also kill this one.
+/// Returns how the command ended, if this signal tells that, and names the parent of this process as its sender.
+/// Another process of the same user can claim that with rt_sigqueueinfo(2), but it could also kill this one.
 pub(crate) fn told(received: &Received) -> Option<Ended> {
     let value = received.value_from(getppid()).filter(|_| received.signal() == SIGNAL)?;
     Some(if value < 0 { Ended::Killed(value.wrapping_neg()) } else { Ended::Exited(value) })

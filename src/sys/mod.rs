@@ -21,6 +21,7 @@ pub(crate) mod memory;
 pub(crate) mod mounts;
 pub(crate) mod names;
 mod nonblocking;
+mod origin;
 pub(crate) mod pidfd;
 pub(crate) mod random;
 pub(crate) mod seccomp;

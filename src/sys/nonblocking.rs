@@ -15,15 +15,15 @@ const MOST: usize = 64 * 1024;
 ///
 /// Allocates nothing, so a signal handler may use it.
 pub(super) fn to_pipe(pipe: BorrowedFd, bytes: &[u8]) -> Option<Result<usize, Errno>> {
-    [at_once, by_pages].into_iter().map(|way| way(pipe, bytes)).find(|result| {
+    [to_pipe_at_once, by_pages].into_iter().map(|way| way(pipe, bytes)).find(|result| {
         // Other errors mean that the kernel or a seccomp filter does not support this way.
         matches!(result, Ok(_) | Err(Errno::EAGAIN | Errno::EINTR | Errno::EPIPE))
     })
 }
 
-/// Works since Linux 6.4, but not for named pipes (`FMODE_NOWAIT` in `__do_pipe_flags` and `fifo_open`,
-/// `fs/pipe.c`).
-fn at_once(pipe: BorrowedFd, bytes: &[u8]) -> Result<usize, Errno> {
+/// Writes as much as fits into a pipe. Works since Linux 6.4, but not for named pipes (`FMODE_NOWAIT` in
+/// `__do_pipe_flags` and `fifo_open`, `fs/pipe.c`).
+pub(super) fn to_pipe_at_once(pipe: BorrowedFd, bytes: &[u8]) -> Result<usize, Errno> {
     let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: the kernel only reads these bytes. The offset -1 stands for no offset.
     let written = unsafe { libc::pwritev2(pipe.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) };

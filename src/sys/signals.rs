@@ -278,11 +278,13 @@ const OF_WRITING: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 /// Calls a function that writes, and discards the signals that its writes raise. rdma-init causes them, so
 /// they must neither kill it nor be forwarded.
 pub fn without_signals_of_writing<T>(run: impl FnOnce() -> T) -> T {
-    let pending = Mask::pending();
-    let old =
-        Mask(OF_WRITING.iter().fold(0, |all, signal| all | Mask::of(*signal).0)).change(libc::SIG_BLOCK);
+    let of_writing = Mask(OF_WRITING.iter().fold(0, |all, signal| all | Mask::of(*signal).0));
+    let old = of_writing.change(libc::SIG_BLOCK);
+    // A signal that was not blocked cannot have been pending.
+    let before = if old.0 & of_writing.0 == 0 { Mask::EMPTY } else { Mask::pending() };
     let result = run();
-    for signal in OF_WRITING.into_iter().filter(|signal| !pending.has(*signal)) {
+    let raised = Mask(Mask::pending().0 & !before.0);
+    for signal in OF_WRITING.into_iter().filter(|signal| raised.has(*signal)) {
         Mask::of(signal).wait(Some(&NOW));
     }
     old.change(libc::SIG_SETMASK);

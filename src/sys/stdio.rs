@@ -48,7 +48,17 @@ impl Stderr {
 
     fn write(&self, mut bytes: &[u8]) {
         let stderr = std::io::stderr();
-        let way = Way::to(stderr.as_fd());
+        let kind = fstat(&stderr).map_or(0, |status| status.st_mode & libc::S_IFMT);
+        // Nearly always, this one call writes all of it.
+        if kind == libc::S_IFIFO
+            && let Ok(written) = nonblocking::to_pipe_at_once(stderr.as_fd(), bytes)
+        {
+            bytes = bytes.get(written..).unwrap_or_default();
+        }
+        if bytes.is_empty() {
+            return;
+        }
+        let way = Way::to(stderr.as_fd(), kind);
         let fd = match &way {
             Way::Own(own) => own.as_fd(),
             Way::Pipe | Way::Socket | Way::Limited(_) => stderr.as_fd(),
@@ -107,8 +117,8 @@ enum Way {
 }
 
 impl Way {
-    fn to(stderr: BorrowedFd) -> Way {
-        let kind = fstat(stderr).map_or(0, |status| status.st_mode & libc::S_IFMT);
+    /// `kind` is the type of the file, as in `st_mode`.
+    fn to(stderr: BorrowedFd, kind: libc::mode_t) -> Way {
         if [libc::S_IFIFO, libc::S_IFCHR].contains(&kind) {
             let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
             if let Ok(own) = open("/proc/self/fd/2", flags, Mode::empty()) {

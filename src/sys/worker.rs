@@ -17,9 +17,8 @@ use crate::exit;
 /// The capabilities that a port's test may need: to open a device that only root may open, and to pin memory.
 const CAPABILITIES: [Capability; 2] = [Capability::CAP_DAC_OVERRIDE, Capability::CAP_IPC_LOCK];
 
-/// Starts a child that works with its end of a socket, and exits with 0 if the work returns `true`. The
-/// child dies with its parent, has only these descriptors and the standard ones, keeps few capabilities, and can execute
-/// no program.
+/// Starts a child that works with its end of a socket, and exits with 0 if the work returns `true`. The child dies with
+/// its parent, has only these descriptors and the standard ones, keeps few capabilities, and can execute no program.
 /// Reading the parent's end does not block.
 ///
 /// # Errors
