@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes the linker script that puts the functions of a start beside each other (src/start.ld).
 
-order.py BINARY MAP SCRIPT PROFILE...: the binary with its symbols, the linker's map of it, the script to
-write, and what callgrind found in each process of some starts. Functions of the first profiles come first.
+order.py MAP SCRIPT PROFILE...: the linker's map of the program, the script to write, and what callgrind found in each
+process of some starts. Functions of the first profiles come first.
 """
 
+import bisect
 import re
-import subprocess
 import sys
 
 # The variants of a C function for different processors, such as memmove-evex-unaligned-erms.o. Which one runs
@@ -16,7 +16,7 @@ PROCESSORS = ["evex", "avx512", "avx", "sse"]
 
 # What runs before `main`, or is `main`, and has no name of its own; and how the C library looks up the functions of the
 # vDSO, which valgrind hides from it.
-FIRST = ["*crt1.o(.text)", "*(.text.main)"]
+FIRST = ["*crt1.o(.text)", "*crtbeginT.o(.text)", "*(.text.main)"]
 FIRST += [f"*libc.a:dl-{name}.o(.text)" for name in ["object", "setup_hash", "lookup", "misc"]]
 
 # In bytes.
@@ -45,36 +45,24 @@ INSERT AFTER .bss;
 
 
 def sections(path):
-    """Returns the section of each symbol's address, by LLD's map: its file, its name, and its size."""
-    found, current = {}, None
+    """Returns the sections of LLD's map, sorted: where each begins, its size, and its file and name."""
+    found = []
     for line in open(path):
-        match = re.match(r"\s*([0-9a-f]+)\s+[0-9a-f]+\s+([0-9a-f]+)\s+\d+( +)(.*)", line)
-        if not match:
-            continue
-        address, size, depth, text = int(match[1], 16), int(match[2], 16), len(match[3]), match[4]
-        if depth < 9:
-            current = None
-        elif depth < 17:
-            current = (text, size)
-        elif current:
-            found.setdefault(address, current)
-    return found
-
-
-def symbols(path):
-    """Returns the addresses of each function."""
-    found = {}
-    for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines():
-        address, kind, name = (line.split() + ["", ""])[:3]
-        if kind and kind in "tTwWiI":
-            found.setdefault(name, []).append(int(address, 16))
-    return found
+        match = re.match(r"\s*([0-9a-f]+)\s+[0-9a-f]+\s+([0-9a-f]+)\s+\d+ {9,16}(\S.*)", line)
+        if match:
+            found.append((int(match[1], 16), int(match[2], 16), match[3]))
+    return sorted(found)
 
 
 def executed(path):
-    """Returns the names of the functions in a profile of callgrind."""
-    names = re.findall(r"^c?fn=\(\d+\) (\S+)", open(path).read(), re.M)
-    return [name.split("'")[0] for name in names]
+    """Returns the addresses of the instructions in a profile of callgrind, in the order of the profile."""
+    return [int(address, 16) for address in re.findall(r"^0x([0-9a-f]+) ", open(path).read(), re.M)]
+
+
+def section_at(all_sections, address):
+    """Returns the name and the size of the section with this address; None if there is none."""
+    start, size, text = all_sections[bisect.bisect(all_sections, (address, float("inf"))) - 1]
+    return (text, size) if start <= address < start + size else None
 
 
 def pattern(section):
@@ -87,21 +75,24 @@ def pattern(section):
         # The hash of each crate, and the number of a copy.
         name = re.sub(r"Cs[0-9a-zA-Z]+_", "Cs*_", re.sub(r"\.(llvm\.)?\d+$", "*", name))
         return f"*({name})"
-    return f"*{file}:{member}({name})" if member else None
+    if member is None:
+        # A function of this program with a plain name.
+        return f"*({name})" if name.startswith(".text.") else None
+    return f"*{file}:{member}({name})"
 
 
-def main(binary, map_file, script, *profiles):
-    by_address, addresses = sections(map_file), symbols(binary)
+def main(map_file, script, *profiles):
+    all_sections = sections(map_file)
     order = {}
     for profile in profiles:
-        found = [by_address.get(address) for name in executed(profile) for address in addresses.get(name, [])]
+        found = {section_at(all_sections, address) for address in executed(profile)}
         # Little of a large function is executed, so large ones would keep the others apart. By name, so that
         # two runs give one list.
         for section in sorted(filter(None, found), key=lambda section: (section[1] > LARGE, pattern(section) or "")):
             order.setdefault(section)
     matched = {}
-    for section in set(by_address.values()):
-        matched.setdefault(pattern(section), set()).add(section)
+    for _, size, text in all_sections:
+        matched.setdefault(pattern((text, size)), set()).add((text, size))
     patterns, families = [], []
     for section in order:
         text = pattern(section)

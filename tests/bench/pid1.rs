@@ -110,15 +110,15 @@ fn on_nine_hcas<T: Send>(
 /// Profiles starts: the most frequent ones first, and those whose time matters most.
 fn profiles(image: &Image, root: &Root, folder: &Path) -> Result<(), String> {
     let error = |error: std::io::Error| error.to_string();
-    let plain = |name, environment: &[&str], options: &[&str], command| {
+    let plain = |name, environment: &[&str], options: &[&str], command: &[&str]| {
         profile::write(root, folder, name, environment, options, command).map_err(error)
     };
-    plain("1-running", &[], &[], Some("/bin/true"))?;
-    plain("2-plain", &[], &[], None)?;
-    plain("2-variables", peers::WITHOUT_STATE, &[], None)?;
+    plain("1-running", &[], &[], profile::COMMAND)?;
+    plain("2-plain", &[], &[], profile::NO_COMMAND)?;
+    plain("2-variables", peers::WITHOUT_STATE, &[], profile::NO_COMMAND)?;
     on_nine_hcas(image, "profiles", |_, root| {
-        profile::write(root, folder, "3-hcas", &[], &[], None).map_err(error)?;
-        profile::write(root, folder, "4-ended", &[], &[], Some("/bin/true")).map_err(error)
+        profile::write(root, folder, "3-hcas", &[], &[], profile::NO_COMMAND).map_err(error)?;
+        profile::write(root, folder, "4-ended", &[], &[], profile::COMMAND).map_err(error)
     })??;
-    plain("5-flags", &[], &["--kill-group", "--log-level", "info"], None)
+    plain("5-flags", &[], &["--kill-group", "--log-level", "info"], profile::NO_COMMAND)
 }

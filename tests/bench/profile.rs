@@ -8,7 +8,10 @@ use std::process::{Command, Stdio};
 use super::image::Root;
 
 /// A command that cannot be run: valgrind writes no profile of a process that becomes another program.
-const NO_COMMAND: &str = "/nonexistent";
+pub const NO_COMMAND: &[&str] = &["/nonexistent"];
+
+/// A command that lasts, so that PID 1 waits for its end.
+pub const COMMAND: &[&str] = &["/bin/sleep", "0.1"];
 
 /// Starts rdma-init in this root as PID 1, and writes a profile of each of its processes into the
 /// directory. The file names start with the given name. `environment` has entries of the form `NAME=VALUE`.
@@ -21,7 +24,7 @@ pub fn write(
     name: &str,
     environment: &[&str],
     options: &[&str],
-    command: Option<&str>,
+    command: &[&str],
 ) -> Result<(), Error> {
     root.forget_starts();
     let inside = "/tmp/callgrind";
@@ -34,13 +37,16 @@ pub fn write(
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .envs(environment.iter().filter_map(|entry| entry.split_once('=')))
         .arg(root.inside("/"))
-        .args(["valgrind", "--quiet", "--tool=callgrind", "--demangle=no"])
+        .args(["valgrind", "--quiet", "--tool=callgrind", "--dump-instr=yes", "--compress-pos=no"])
         .arg(format!("--callgrind-out-file={inside}/{name}.%p"))
         .arg("/added/rdma-init")
         .args(options)
-        .args(["--", command.unwrap_or(NO_COMMAND)])
-        .stderr(Stdio::null())
-        .status()?;
+        .arg("--")
+        .args(command)
+        .stdout(Stdio::null())
+        // A pipe, as of a container engine.
+        .stderr(Stdio::piped())
+        .output()?;
     fs::create_dir_all(folder)?;
     for entry in fs::read_dir(&out)? {
         let file = entry?;

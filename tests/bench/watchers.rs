@@ -1,8 +1,8 @@
-//! Measures what the watcher of node 0 costs in a job of a thousand nodes: its memory and its share of a core, while all
-//! other watchers are connected and say nothing, and when it asks all of them in a stall. The node is this program's
-//! release binary as PID 1, on a made-up /sys; the other nodes are connections of this process. It needs root.
-//! `make bench BENCHES=watchers` runs it, with a minute in which all nodes say nothing. `make bench-idle` runs it with an
-//! hour, after the measurement in idle.rs.
+//! Measures what the watcher of node 0 costs in a job of a thousand nodes: its memory and its share of a core, while
+//! all other watchers are connected and say nothing, and when it asks all of them in a stall. The node is this
+//! program's release binary as PID 1, on a made-up /sys; the other nodes are connections of this process. It needs
+//! root. `make bench BENCHES=watchers` runs it, with a minute in which all nodes say nothing. `make bench-idle` runs it
+//! with an hour, after the measurement in idle.rs.
 
 mod machine;
 
