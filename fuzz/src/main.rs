@@ -1,5 +1,5 @@
-//! The fuzzer for one target, which `FUZZ_TARGET` names when the fuzzer is built. libFuzzer looks at the counters of the
-//! whole program after each input, so a program contains the code of one target alone.
+//! The fuzzer for one target, which `FUZZ_TARGET` names when the fuzzer is built. libFuzzer looks at the counters of
+//! the whole program after each input, so a program contains the code of one target alone.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
 //! A made-up host below a directory, in which the fuzzers replace the content of some files.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,6 +19,12 @@ const IB: &str = "sys/class/infiniband/mlx5_0";
 
 /// The directory for files that an input has removed.
 const ASIDE: &str = "aside";
+
+/// The starts of the paths below which links lead.
+const BEHIND_LINKS: [&str; 2] = ["sys/devices/pci", "sys/bus/pci/drivers"];
+
+/// The places of files that are closed stay free in the list of open files, so it is made anew after so many.
+const MOST_MOVES: usize = 256;
 
 /// `IB/` stands for the directory of the HCA.
 pub(super) const SYSFS: &[Entry] = &[
@@ -113,6 +119,8 @@ pub(super) struct Tree {
     /// The texts that the last input put into files, by their place among the entries.
     texts: RefCell<Texts>,
     kept: RefCell<Option<KeptFiles>>,
+    /// How many files have been moved beside these open ones.
+    moves: Cell<usize>,
 }
 
 type Texts = BTreeMap<usize, Vec<u8>>;
@@ -132,7 +140,13 @@ impl Tree {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("rdma-init-fuzz-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let root = std::env::temp_dir().join(name);
-        let tree = Tree { root, entries, texts: RefCell::default(), kept: RefCell::default() };
+        let tree = Tree {
+            root,
+            entries,
+            texts: RefCell::default(),
+            kept: RefCell::default(),
+            moves: Cell::default(),
+        };
         fs::create_dir_all(tree.root.join(ASIDE)).expect("a directory of the tree");
         for (place, (_, text)) in entries.iter().enumerate() {
             let path = tree.path(place);
@@ -159,13 +173,9 @@ impl Tree {
         let texts = parts.take(self.entries.len());
         let texts =
             texts.map(|(place, text)| (usize::from(*place) % self.entries.len(), text.to_vec())).collect();
-        self.change(&texts);
+        let moved = self.change(&texts);
         let mut reader = Reader::new(&self.root);
-        // An open file is read again from its start, as the watcher does. A file that the input removes may be open,
-        // or may be behind a link that the input replaces.
-        if texts.iter().all(|(place, text)| !text.is_empty() && !self.is_link(*place)) {
-            reader.kept = Some(self.kept.take().unwrap_or_else(KeptFiles::new));
-        }
+        reader.kept = Some(self.kept_beside(&moved));
         let changed = Changed(texts.keys().filter_map(|place| Some(self.entries.get(*place)?.0)).collect());
         let found = read(&reader, &changed);
         if let Some(kept) = reader.kept.take() {
@@ -175,49 +185,63 @@ impl Tree {
         (found, reader.into_unreadable())
     }
 
+    /// Returns the files that are still open, and are read again from their start, as the watcher does. Those that have
+    /// been put aside or brought back are opened anew, and so are all if one of them may be open below another name.
+    fn kept_beside(&self, moved: &[usize]) -> KeptFiles {
+        let is_behind_link = |place: &usize| {
+            self.is_link(*place) || BEHIND_LINKS.iter().any(|s| self.entries[*place].0.starts_with(s))
+        };
+        self.moves.set(self.moves.get() + moved.len());
+        match self.kept.take() {
+            Some(kept) if self.moves.get() < MOST_MOVES && !moved.iter().any(is_behind_link) => {
+                moved.iter().for_each(|place| kept.forget_below(&self.path(*place)));
+                kept
+            }
+            _ => {
+                self.moves.set(0);
+                KeptFiles::new()
+            }
+        }
+    }
+
     /// Changes only the files that the last input has left in another state. Each stays the same file, because it may
-    /// be open.
-    fn change(&self, texts: &Texts) {
+    /// be open, unless it is put aside or brought back: returns the places of those.
+    fn change(&self, texts: &Texts) -> Vec<usize> {
         let before = self.texts.borrow();
+        let mut moved = Vec::new();
         for place in before.keys().filter(|place| !texts.contains_key(place)) {
             let (_, text) = self.entries[*place];
-            self.put_back(*place);
+            moved.extend(self.put_back(*place));
             if !self.is_link(*place) {
                 self.write(*place, text.as_bytes());
             }
         }
         for (place, text) in texts.iter().filter(|(place, text)| before.get(place) != Some(text)) {
-            match text.is_empty() {
-                true => {
-                    self.put_back(*place);
-                    self.put_aside(*place);
-                }
-                false if self.is_link(*place) => {
-                    self.put_back(*place);
-                    self.put_aside(*place);
-                    self.write(*place, text);
-                }
-                false => {
-                    self.put_back(*place);
-                    self.write(*place, text);
-                }
+            moved.extend(self.put_back(*place));
+            if text.is_empty() || self.is_link(*place) {
+                moved.push(self.put_aside(*place));
+            }
+            if !text.is_empty() {
+                self.write(*place, text);
             }
         }
+        moved
     }
 
     fn write(&self, place: usize, text: &[u8]) {
         fs::write(self.path(place), text).expect("a file of the tree");
     }
 
-    fn put_aside(&self, place: usize) {
+    fn put_aside(&self, place: usize) -> usize {
         fs::rename(self.path(place), self.aside(place)).expect("a file of the tree");
+        place
     }
 
-    /// Brings back a file that was put aside, in place of what is there now.
-    fn put_back(&self, place: usize) {
-        if fs::symlink_metadata(self.aside(place)).is_ok() {
-            fs::rename(self.aside(place), self.path(place)).expect("a file of the tree");
-        }
+    /// Brings back a file that was put aside, in place of what is there now. Returns its place if it was.
+    fn put_back(&self, place: usize) -> Option<usize> {
+        fs::symlink_metadata(self.aside(place)).ok()?;
+        fs::rename(self.aside(place), self.path(place)).expect("a file of the tree");
+        Some(place)
     }
 
     fn is_link(&self, place: usize) -> bool {
