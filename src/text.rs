@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The widest column of a table, in characters. A longer cell pushes the rest of its line; the standard library refuses widths
-/// above 65,535, and a name from outside may be longer.
+/// The widest column of a table, in characters. A longer cell pushes the rest of its line; the standard library refuses
+/// widths above 65,535, and a name from outside may be longer.
 pub(crate) const WIDEST: usize = 120;
 
 /// Returns `mlx5_1..mlx5_8` for consecutively numbered names, otherwise the names separated by commas. Port

@@ -179,8 +179,8 @@ fn meant(word: &str) -> Option<&'static str> {
     (word.len() > 3 && distance(&nearest) <= 2).then_some(*nearest)
 }
 
-/// Returns how a user in this container starts this program: by its name, or by the path at which the engine has put it,
-/// because the image does not have it.
+/// Returns how a user in this container starts this program: by its name, or by the path at which the engine has put
+/// it, because the image does not have it.
 pub(crate) fn own_name() -> String {
     name_of(&std::env::args_os().next().unwrap_or_default())
 }

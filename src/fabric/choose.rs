@@ -19,8 +19,8 @@ pub enum Wanted<'a> {
     Named { selects: Box<dyn Fn(&Candidate) -> bool + 'a>, by: String },
     /// No port, for this reason.
     None(SkipReason),
-    /// All usable ports of the HCAs that a net plugin is for, also those that need their own library; `by` is a phrase for
-    /// what names the plugin.
+    /// All usable ports of the HCAs that a net plugin is for, also those that need their own library; `by` is a phrase
+    /// for what names the plugin.
     OfPlugin { is_for: Box<dyn Fn(&Candidate) -> bool + 'a>, by: String },
 }
 

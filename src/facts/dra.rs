@@ -30,8 +30,8 @@ const SUFFIX: &str = "-metadata.json";
 const MOST_ENTRIES: usize = 128;
 const MOST_DEVICES: usize = 512;
 
-/// The most entries to list of a directory, so that those to use are the first by name, and of all directories together.
-/// With two drivers for each request, 64 claims of 32 requests have about 6,300.
+/// The most entries to list of a directory, so that those to use are the first by name, and of all directories
+/// together. With two drivers for each request, 64 claims of 32 requests have about 6,300.
 const MOST_LISTED: usize = 4096;
 const MOST_LISTED_IN_ALL: usize = 16_384;
 

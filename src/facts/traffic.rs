@@ -185,8 +185,8 @@ pub(crate) fn read(counters: &PortCounters) -> Traffic {
     Traffic { requests: requests.reduce(u64::saturating_add), ..traffic }
 }
 
-/// Returns only the bytes that have gone in each direction, or the packets if no bytes are counted: what shows whether a
-/// port rests.
+/// Returns only the bytes that have gone in each direction, or the packets if no bytes are counted: what shows whether
+/// a port rests.
 pub(crate) fn least(counters: &PortCounters) -> [Option<u64>; 2] {
     [&SENT, &RECEIVED]
         .map(|sources| first(counters, sources.bytes).or_else(|| first(counters, sources.packets)))

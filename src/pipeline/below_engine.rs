@@ -1,5 +1,5 @@
-//! Fixes for a container whose engine started this program as its init: the image has no rdma-init of its own, and is to
-//! stay as it is.
+//! Fixes for a container whose engine started this program as its init: the image has no rdma-init of its own, and is
+//! to stay as it is.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ pub(super) fn amend(findings: &mut [Finding]) {
     }
 }
 
-/// Does the same for the finding that NCCL's conf file cannot be written. `state` is a file with the same lines that all
-/// users may read.
+/// Does the same for the finding that NCCL's conf file cannot be written. `state` is a file with the same lines that
+/// all users may read.
 pub(super) fn amend_not_written(finding: &mut Finding, state: Option<&Path>) {
     let Some(own) = path_of_engine() else { return };
     let fix = match state {

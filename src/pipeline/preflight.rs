@@ -205,9 +205,9 @@ pub(crate) fn refusal(
     (config.preflight == Demand::Enforce).then(|| format!("preflight = \"enforce\": {why}"))
 }
 
-/// Returns how this node's watcher finds the other ones of the job, if they are to speak with each other: the nodes of a
-/// preflight know each other by its token. Node 0's watcher listens on the port after that of the preflight, which stays
-/// free for the next one.
+/// Returns how this node's watcher finds the other ones of the job, if they are to speak with each other: the nodes of
+/// a preflight know each other by its token. Node 0's watcher listens on the port after that of the preflight, which
+/// stays free for the next one.
 #[must_use]
 pub(crate) fn of_watcher(
     config: &Config,
@@ -250,8 +250,8 @@ fn beginning(part: &Part) -> String {
     format!("preflight: node {} of {} is waiting for {waits}{place}", part.node, part.nodes)
 }
 
-/// Reports what only node 0 can report: the table, if it has something to show, and the faulty nodes. Returns a sentence
-/// about each file that is missing or incomplete.
+/// Reports what only node 0 can report: the table, if it has something to show, and the faulty nodes. Returns a
+/// sentence about each file that is missing or incomplete.
 #[must_use]
 fn tell_all(files: &Files, judged: &Judged, log: &Log) -> Vec<String> {
     let verdict = judged.verdict();

@@ -44,8 +44,8 @@ impl Context<'_> {
         selection.is_some_and(|selection| vllm::is_set_by_worker(&selection.value, variable))
     }
 
-    /// Returns whether the profile leaves a variable to other programs. A pattern does not count for a variable that the
-    /// profile itself has.
+    /// Returns whether the profile leaves a variable to other programs. A pattern does not count for a variable that
+    /// the profile itself has.
     pub fn hands_off(&self, variable: &str) -> bool {
         self.profile.hands_off.iter().any(|pattern| {
             profiles::fits(pattern, variable)

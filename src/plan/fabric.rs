@@ -71,8 +71,8 @@ fn over_interfaces(context: &Context, of_profile: &[String]) -> Fabric {
     let pattern = of_user.map(|value| Pattern::of_interfaces(value, context.version()));
     let interfaces = || context.facts.net.interfaces.iter().map(|interface| &interface.name);
     let is_of_profile = |name: &String| of_profile.iter().any(|pattern| profiles::fits(pattern, name));
-    // On nodes of Slurm, the NICs have the names that the kernel gives, and the script, which the command may source, has
-    // their list.
+    // On nodes of Slurm, the NICs have the names that the kernel gives, and the script, which the command may source,
+    // has their list.
     let are_others =
         context.profile.script.is_some() && !interfaces().any(|name| is_of_profile(name) || name == "eth0");
     let of_default_route = interface::choose(context.facts).map(|choice| choice.name);

@@ -27,8 +27,10 @@ pub struct Run {
     pub by_init: bool,
     /// When the preparation was done, in seconds since 1970.
     pub since: u64,
-    /// The command's process: its ID in its own namespace, and its start time.
+    /// The command's process: its ID in its own namespace.
     pub pid: i32,
+    /// The start time of that process; `None` if it is unknown, or if `by_init` is set: the command then lasts as long
+    /// as the container, which `identity` names.
     pub pid_started: Option<u64>,
     /// The decision in one line.
     pub headline: String,
@@ -45,8 +47,8 @@ pub struct Run {
     pub unwatched: Option<Unwatched>,
 }
 
-/// The name of the watcher's process: by it, other processes tell it from a start that is under way. The kernel keeps 15
-/// bytes.
+/// The name of the watcher's process: by it, other processes tell it from a start that is under way. The kernel keeps
+/// 15 bytes.
 pub(crate) const WATCHER: &CStr = c"rdma-init-watch";
 
 /// Why no watcher looks at the ports of a job.

@@ -227,8 +227,8 @@ impl Account {
         Account::lines_have(finding) && self.rails.iter().filter(is_of).all(|rail| rail.was_said(finding))
     }
 
-    /// Whether the fabric broke: a link went down, a queue pair failed, or an HCA is gone or cannot be read. A name alone
-    /// that changes breaks nothing: if the driver was loaded again for it, its queue pairs have failed.
+    /// Whether the fabric broke: a link went down, a queue pair failed, or an HCA is gone or cannot be read. A name
+    /// alone that changes breaks nothing: if the driver was loaded again for it, its queue pairs have failed.
     pub(crate) fn is_broken(&self) -> bool {
         self.rails.iter().any(Rail::is_broken)
     }

@@ -62,8 +62,8 @@ pub(crate) trait Surroundings {
     /// Looks at the ports; after an event, at all of them as a whole.
     fn look(&mut self, ports: &[WatchedPort], is_after_event: bool) -> Vec<PortLook>;
     fn say(&self, finding: &Finding);
-    /// Gets, after each look, what was said, what to say at the end about the lines that were omitted, and what each port
-    /// was warned of.
+    /// Gets, after each look, what was said, what to say at the end about the lines that were omitted, and what each
+    /// port was warned of.
     fn remember(&mut self, said: &[Finding], omitted: &[Finding], told: &[PortTold]);
     fn warn(&self, message: &str);
     /// Whether the watcher is to be told how the command ended.
@@ -71,8 +71,8 @@ pub(crate) trait Surroundings {
 }
 
 /// Looks at the ports after each interval, and says what it finds. Returns when it is told how the command ended; one
-/// that is not is killed. Signals must be blocked. `ran`: how long ago the command was started; `token` is what the nodes
-/// of the job know each other by.
+/// that is not is killed. Signals must be blocked. `ran`: how long ago the command was started; `token` is what the
+/// nodes of the job know each other by.
 pub(crate) fn run(
     ports: Vec<WatchedPort>,
     orders: WatchOrders,
@@ -136,7 +136,8 @@ pub(crate) fn run(
         let looks = surroundings.look(judge.ports(), news.begin_look(Instant::now()));
         let of_job = job.as_mut().and_then(|job| job.look(judge.ports(), &looks));
         let of_ports = judge.judge(started.elapsed(), looks);
-        // Before it is said: PID 1 may kill this process at any time, and the account must not contradict what was said.
+        // Before it is said: PID 1 may kill this process at any time, and the account must not contradict what was
+        // said.
         surroundings.remember(&[], &judge.omitted(), judge.told());
         for finding in &of_ports {
             surroundings.say(finding);
@@ -166,8 +167,8 @@ fn wait_until(until: Instant, also: Vec<PollFd>) -> Option<Ended> {
     let mut fds: Vec<PollFd<'_>> = also;
     fds.extend(pending.as_ref().map(|pending| PollFd::new(pending.as_fd(), PollFlags::POLLIN)));
     let time = timeout(left());
-    // A look needs megabytes of code and constants, which would count as this process's while it only waits. What is called
-    // after this comes back, with its neighbors.
+    // A look needs megabytes of code and constants, which would count as this process's while it only waits. What is
+    // called after this comes back, with its neighbors.
     memory::forget_own_code();
     match poll(&mut fds, time) {
         // EINTR is harmless: the caller looks again.

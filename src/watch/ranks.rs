@@ -1,6 +1,6 @@
-//! Queries NCCL's RAS about the ranks while nothing moves, or a rail is far behind the others. It asks twice, a minute apart, because in every
-//! job some ranks lag behind briefly; and again after each failure, because a rank may be stopped only for a moment, and
-//! the kernel gives each question to one of them.
+//! Queries NCCL's RAS about the ranks while nothing moves, or a rail is far behind the others. It asks twice, a minute
+//! apart, because in every job some ranks lag behind briefly; and again after each failure, because a rank may be
+//! stopped only for a moment, and the kernel gives each question to one of them.
 
 use std::time::{Duration, Instant};
 

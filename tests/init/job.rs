@@ -1,5 +1,5 @@
-//! The watchers of a job's nodes judge a stall together. Each node has a PID 1 and a made-up /sys, and all of them are on
-//! this machine's loopback interface. Their preflight finds no other node, which does not matter here.
+//! The watchers of a job's nodes judge a stall together. Each node has a PID 1 and a made-up /sys, and all of them are
+//! on this machine's loopback interface. Their preflight finds no other node, which does not matter here.
 
 use std::fs;
 use std::net::TcpListener;

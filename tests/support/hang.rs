@@ -102,9 +102,9 @@ impl Hang {
     }
 }
 
-/// Starts a thread that answers the calls of a filter which is not installed yet: otherwise it would inherit the filter.
-/// Returns a function that gives it the listener. That takes neither memory nor a filtered call: the thread with the
-/// filter may wait for an answer while it holds a lock of the allocator.
+/// Starts a thread that answers the calls of a filter which is not installed yet: otherwise it would inherit the
+/// filter. Returns a function that gives it the listener. That takes neither memory nor a filtered call: the thread
+/// with the filter may wait for an answer while it holds a lock of the allocator.
 pub(super) fn answering(work: impl FnOnce(OwnedFd) + Send + 'static) -> impl FnOnce(OwnedFd) + Send {
     const NONE: RawFd = -1;
     let given = Arc::new(AtomicI32::new(NONE));

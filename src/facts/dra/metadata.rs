@@ -125,8 +125,8 @@ impl Described {
     }
 }
 
-/// Replaces the control characters of a text from a third-party driver, and shortens it. It is shortened last, because a
-/// replacement may be longer than the character.
+/// Replaces the control characters of a text from a third-party driver, and shortens it. It is shortened last, because
+/// a replacement may be longer than the character.
 pub(super) fn harmless(text: &str) -> String {
     let mut kept = String::new();
     for c in text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }) {

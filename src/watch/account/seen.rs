@@ -171,8 +171,8 @@ impl Seen {
         is_new
     }
 
-    /// Takes that the watcher looked last at this time, and found nothing new then. A port that rests is read as a whole
-    /// in every second look.
+    /// Takes that the watcher looked last at this time, and found nothing new then. A port that rests is read as a
+    /// whole in every second look.
     pub(super) fn looked(&mut self, at: Duration, interval: Duration) {
         self.looked_at = at;
         for seen in &mut self.ports {
@@ -180,8 +180,8 @@ impl Seen {
         }
     }
 
-    /// Takes what was said about the ports, what to say in the end about lines that were omitted, and what each port was
-    /// warned of besides. Returns whether that is new.
+    /// Takes what was said about the ports, what to say in the end about lines that were omitted, and what each port
+    /// was warned of besides. Returns whether that is new.
     pub(crate) fn remember(
         &mut self,
         ports: &[WatchedPort],
