@@ -65,6 +65,7 @@ pub(crate) mod init;
 pub(crate) mod json;
 pub mod libraries;
 pub(crate) mod log;
+pub(crate) mod nearest;
 pub mod pipeline;
 pub mod plan;
 pub mod preflight;

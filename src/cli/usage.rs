@@ -12,6 +12,7 @@ use super::{ACTIONS, Action, Cli, messages, options};
 use crate::config::Flag;
 use crate::exit;
 use crate::log::say;
+use crate::nearest::nearest;
 
 /// The user's request. [`command_of`] returns the command to run from the arguments.
 #[derive(Debug, Default)]
@@ -174,9 +175,7 @@ fn missing_dashes(arguments: &[CString]) -> Option<String> {
 
 /// Returns the rdma-init command that the user may have meant by this word.
 fn meant(word: &str) -> Option<&'static str> {
-    let distance = |known: &&&str| strsim::damerau_levenshtein(known, word);
-    let nearest = ACTIONS.iter().min_by_key(distance)?;
-    (word.len() > 3 && distance(&nearest) <= 2).then_some(*nearest)
+    (word.len() > 3).then(|| nearest(ACTIONS.iter().copied(), word, 2)).flatten()
 }
 
 /// Returns how a user in this container starts this program: by its name, or by the path at which the engine has put

@@ -10,6 +10,7 @@ use figment::{Figment, Metadata, Profile, Provider};
 use super::keys::{self, Key};
 use super::{ConfigError, Flag, not_toml, values};
 use crate::facts::environment::Environment;
+use crate::nearest::nearest;
 use crate::sys::exec::KEPT_VARIABLE;
 use crate::text::{counted, shortened, visible};
 
@@ -30,9 +31,6 @@ const PREFIX: &str = "RDMA_INIT_";
 
 /// In bytes: more than any configuration needs. A number takes two bytes in the text and a hundred in memory.
 const LONGEST: u64 = 256 * 1024;
-
-/// In bytes: a longer name is not compared with the keys.
-const LONGEST_NAME: usize = 256;
 
 /// One source of values, with its name in error messages.
 struct ConfigLayer {
@@ -144,19 +142,11 @@ pub fn unknown_variables(environment: &Environment) -> Vec<String> {
 fn ignored(name: &str) -> String {
     let all = keys::names().into_iter().map(variable);
     let others = [CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE].map(str::to_owned);
-    let meant = nearest(all.chain(others), name, PREFIX.len());
+    // Any short word is close to any other short word.
+    let most = 3.min(name.len().saturating_sub(PREFIX.len()) / 2);
+    let meant = nearest(all.chain(others), name, most);
     let advice = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_else(|| ".".to_owned());
     format!("the variable {} is not known and is ignored{advice}", shortened(&visible(name)))
-}
-
-/// Returns the name that is close enough to be the intended one; the first `common` bytes are the same in
-/// all.
-fn nearest(names: impl Iterator<Item = String>, given: &str, common: usize) -> Option<String> {
-    // Any short word is close to any other short word.
-    let near = 3.min(given.len().saturating_sub(common) / 2);
-    let distance = |name: String| (strsim::damerau_levenshtein(&name, given), name);
-    let closest = (given.len() <= LONGEST_NAME).then(|| names.map(distance).min()).flatten();
-    closest.filter(|(distance, _)| *distance <= near).map(|(_, name)| name)
 }
 
 /// Says why there is no token here and how to fix it, if an rdma-init kept it from the command that it

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::finding::{Finding, Id};
+use crate::nearest::slips;
 use crate::plan::Context;
 use crate::text::{shortened, visible};
 
@@ -11,9 +12,6 @@ const MOST: usize = 3;
 
 /// The most letters that a slip changes.
 const SLIPS: usize = 3;
-
-/// A longer name is that of no type.
-const LONGEST: usize = 64;
 
 pub(super) fn finding(context: &Context) -> Option<Finding> {
     let constraints = &context.profile.constraints;
@@ -49,19 +47,13 @@ pub(super) fn finding(context: &Context) -> Option<Finding> {
 /// Returns the names that may be meant, the nearest first, and whether the first one certainly is: it differs only in
 /// case, or in the prefix that Alibaba Cloud's types have.
 fn near<'n>(names: impl Iterator<Item = &'n str>, given: &str) -> (bool, Vec<&'n str>) {
-    if given.len() > LONGEST {
-        return (false, Vec::new());
-    }
     let plain = |name: &str| {
         let name = name.to_ascii_lowercase();
         name.strip_prefix("ecs.").map(str::to_owned).unwrap_or(name)
     };
     let wanted = plain(given);
-    let slips = |name: &str| strsim::damerau_levenshtein(&plain(name), &wanted);
-    let mut near: Vec<(usize, Reverse<usize>, &str)> = names
-        .map(|name| (slips(name), Reverse(common_start(name, given)), name))
-        .filter(|(slips, ..)| *slips <= SLIPS)
-        .collect();
+    let near = |name| Some((slips(&plain(name), &wanted, SLIPS)?, Reverse(common_start(name, given)), name));
+    let mut near: Vec<(usize, Reverse<usize>, &str)> = names.filter_map(near).collect();
     near.sort_unstable();
     let is_certain = near.first().is_some_and(|(slips, ..)| *slips == 0);
     let most = if is_certain { 1 } else { MOST };

@@ -18,6 +18,7 @@ use crate::facts::start::Start;
 use crate::facts::{self, Facts, Need, Reader, Sources, extra, net, rdma, rdma_namespace, rtnetlink};
 use crate::image::ImageScope;
 use crate::libraries::{self, nccl::conf};
+use crate::nearest::nearest;
 use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
 use crate::resolve;
@@ -63,10 +64,8 @@ pub fn no_profile_in_folder(config: &Config, profiles: &Profiles) -> Option<Stri
 pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> String {
     let names: Vec<&str> = profiles.names().collect();
     let all = names.join(", ");
-    let distance = |known: &&&str| strsim::damerau_levenshtein(known, name);
     // At least half of a short name must be right.
-    let is_near = |known: &&&str| distance(known) <= 3.min(name.len() / 2);
-    match names.iter().chain(also).min_by_key(distance).filter(is_near) {
+    match nearest(names.iter().chain(also).copied(), name, 3.min(name.len() / 2)) {
         Some(meant) => visible(&format!("did you mean {meant}? There are {all}")),
         None => visible(&format!("there are {all}")),
     }

@@ -14,11 +14,12 @@ use crate::support::{binary, poll_until};
 const ENDED: &str = "hw_counters/req_transport_retries_exceeded";
 const OFF: [&str; 2] = ["--watch", "off"];
 
-/// Starts a job that ends with this code when there is a file, which the returned function makes.
+/// Starts a job that ends with this code when there is a file, which the returned function makes. The job lasts 20 ms at
+/// least: some tests say that a job has begun after a millisecond.
 fn ends_with(host: &Host, place: &TempDir, options: &[&str], code: i32) -> (Running, impl Fn() + use<>) {
     let go = place.path().join("go");
     let _ = fs::remove_file(&go);
-    let script = format!("echo ready; until [ -e {} ]; do sleep 0.02; done; exit {code}", go.display());
+    let script = format!("echo ready; while sleep 0.02; ! [ -e {} ]; do :; done; exit {code}", go.display());
     let arguments = [options, &["--", "sh", "-c", &script]].concat();
     let mut running = as_pid_1(host.shows("exec", &arguments));
     running.wait_for("ready");

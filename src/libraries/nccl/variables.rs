@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::LazyLock;
 
 use super::version::Version;
+use crate::nearest;
 
 const TABLE: &str = include_str!("variables.txt");
 
@@ -70,13 +71,7 @@ pub(crate) fn nearest(name: &str) -> Option<&'static str> {
 pub(crate) fn nearest_of<'n>(names: impl Iterator<Item = &'n str>, name: &str) -> Option<&'n str> {
     // Allows one typo in a short name, two in a longer one.
     let most = if name.len() < 14 { 1 } else { 2 };
-    names
-        // A name may be long, and computing the distance takes time.
-        .filter(|known| known.len().abs_diff(name.len()) <= most)
-        .map(|known| (strsim::damerau_levenshtein(known, name), known))
-        .filter(|(distance, _)| *distance <= most)
-        .min()
-        .map(|(_, name)| name)
+    nearest::nearest(names, name, most)
 }
 
 #[cfg(test)]
