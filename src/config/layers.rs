@@ -142,11 +142,15 @@ pub fn unknown_variables(environment: &Environment) -> Vec<String> {
 fn ignored(name: &str) -> String {
     let all = keys::names().into_iter().map(variable);
     let others = [CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE].map(str::to_owned);
-    // Any short word is close to any other short word.
-    let most = 3.min(name.len().saturating_sub(PREFIX.len()) / 2);
+    let most = most_slips(name.len().saturating_sub(PREFIX.len()));
     let meant = nearest(all.chain(others), name, most);
     let advice = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_else(|| ".".to_owned());
     format!("the variable {} is not known and is ignored{advice}", shortened(&visible(name)))
+}
+
+/// Returns how many slips a name of this many letters may have: any short word is close to any other short word.
+fn most_slips(letters: usize) -> usize {
+    3.min(letters / 2)
 }
 
 /// Says why there is no token here and how to fix it, if an rdma-init kept it from the command that it
@@ -234,7 +238,7 @@ pub(super) fn values(figment: &Figment) -> Result<Dict, ConfigError> {
     let values = all.remove(&Profile::Default).unwrap_or_default();
     let Some(key) = values.keys().find(|key| !keys::is_key(key)) else { return Ok(values) };
     let names = keys::names();
-    let advice = match nearest(names.iter().map(|&name| name.to_owned()), key, 0) {
+    let advice = match nearest(names.iter().copied(), key, most_slips(key.len())) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("the keys are {}", names.join(", ")),
     };
