@@ -12,6 +12,7 @@ use rdma_init::env_plugin::answer::hash;
 
 use super::run::{Ran, rdma_init, run, run_with_input};
 use crate::support::binary;
+use crate::support::executable::executable;
 
 /// In bytes: the kernel accepts no longer environment entry (`MAX_ARG_STRLEN`).
 const LONGEST_ENTRY: usize = 128 * 1024;
@@ -126,7 +127,7 @@ fn arguments_arrive_byte_for_byte() {
     // The command's own name may also contain any bytes.
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join(std::ffi::OsString::from_vec(b"tool\xff".to_vec()));
-    super::run::executable(&name, "#!/bin/sh\nexit 9\n");
+    executable(&name, "#!/bin/sh\nexit 9\n");
     run(rdma_init([OsStr::new("--"), name.as_os_str()])).expect_code(9);
 }
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::run::{Ran, copy_executable, program, rdma_init, run};
+use super::run::{Ran, program, rdma_init, run};
+use crate::support::executable::copy_executable;
 use crate::support::{binary, skip};
 
 fn install(folder: &Path) -> Ran {

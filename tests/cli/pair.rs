@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::nodes::{ONLY, Stranger, TOKEN, Waiting, old_greeting, self_test};
 use super::run::run;
+use crate::support::port::free_port;
 
 #[test]
 fn two_nodes_find_each_other_and_agree_that_there_is_no_rail() {
@@ -25,9 +26,7 @@ fn two_nodes_find_each_other_and_agree_that_there_is_no_rail() {
 
 #[test]
 fn the_connecting_node_may_start_before_the_listener() {
-    // This port was free a moment ago, and no process listens on it.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let address = format!("127.0.0.1:{port}");
+    let address = format!("127.0.0.1:{}", free_port());
     let mut command = self_test(&["--peer", &address, "--wait", "30s"]);
     let mut connecting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();

@@ -12,8 +12,9 @@ use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, execve, setgid, setgroups, setuid};
 
 use super::run::{Ran, run};
+use crate::support::executable::copy_of_binary;
 use crate::support::process::rdma_init;
-use crate::support::{copy_of_binary, skip};
+use crate::support::skip;
 
 /// Creates a directory with a copy of the program that all users may execute.
 fn copy(mode: u32) -> (tempfile::TempDir, PathBuf) {

@@ -1,11 +1,11 @@
 //! Tests `status --ras` with a server that sends recorded answers of NCCL's own RAS. tests/nccl uses NCCL's.
 
-use std::net::TcpListener;
 use std::process::Command;
 
 use serde_json::Value;
 
 use super::run::run;
+use crate::support::port::free_port;
 use crate::support::process::rdma_init;
 use crate::support::ras::server;
 
@@ -80,8 +80,7 @@ fn why_ras_was_not_asked_or_does_not_answer_is_said() {
         with("NCCL_RAS_ENABLE", "0"),
         "NCCL's RAS is off: NCCL_RAS_ENABLE=0. Remove it, and start the job again."
     );
-    // This port is free again.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = format!("127.0.0.1:{}", free_port());
     let refused = with("NCCL_RAS_ADDR", &address);
     let start = format!("cannot query NCCL's RAS at {address}: no process listens there. It answers once");
     assert!(refused.starts_with(&start), "{refused}");

@@ -1,10 +1,7 @@
 //! Runs the program in place, and records how it ended.
 
-use std::ffi::OsStr;
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use nix::libc;
 
@@ -74,20 +71,4 @@ pub fn run_with_input(command: Command, input: impl Into<Vec<u8>>) -> Ran {
 pub fn has_own_mounts() -> bool {
     let output = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
     output.is_ok_and(|output| output.status.success())
-}
-
-/// Writes an executable file with this text.
-pub fn executable(path: &Path, text: &str) {
-    copy_executable("/dev/stdin", path, text);
-}
-
-/// Copies an executable file, or writes `input` if `from` is /dev/stdin. A shell does this: if the test
-/// process had the file open for writing, a program that another test starts at that moment would inherit the
-/// descriptor, and the file could not be executed (ETXTBSY).
-pub fn copy_executable(from: impl AsRef<OsStr>, to: &Path, input: &str) {
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-ec", "cat \"$0\" >\"$1\"; chmod 755 \"$1\""]).arg(from).arg(to).stdin(Stdio::piped());
-    let mut shell = shell.spawn().unwrap();
-    shell.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    assert!(shell.wait().unwrap().success());
 }

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::run::{executable, rdma_init, run};
+use super::run::{rdma_init, run};
 use crate::support::binary;
+use crate::support::executable::executable;
 
 #[test]
 fn without_arguments_it_says_how_to_use_it() {

@@ -60,7 +60,7 @@ fn it_is_told_at_the_end() {
         .expect_line(["rdma-init: mlx5_0 moved no data, and no error is visible."])
         .expect_unsaid("no data has moved");
     let begun = ["--env", "RDMA_INIT_WATCH_AFTER=1ms"];
-    runs_with(engine, &host, &begun, "echo ready")
+    runs_with(engine, &host, &begun, "echo ready; sleep 0.02")
         .wait()
         .expect_code(0)
         .expect_line(["warning: RDMA was planned, but no data has moved over mlx5_0 in "])

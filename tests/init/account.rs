@@ -7,8 +7,9 @@ use nix::libc;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::watcher::{awaits_events, has_ended, watcher};
 use crate::support::one_hca::{self, Host, stop};
-use crate::support::running::{Running, as_pid_1, children, send};
+use crate::support::running::{Running, as_pid_1, send};
 use crate::support::{binary, poll_until};
 
 const ENDED: &str = "hw_counters/req_transport_retries_exceeded";
@@ -34,6 +35,12 @@ fn inside(running: &Running, arguments: &[&str]) -> String {
     let ended = enter.output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     String::from_utf8(ended.stdout).unwrap()
+}
+
+/// Waits until the watcher has said this, and has noted that it has.
+fn watcher_says(running: &mut Running, text: &str) {
+    running.wait_for_error(text);
+    awaits_events(watcher(running.pid));
 }
 
 fn watched(running: &mut Running, host: &Host) {
@@ -135,7 +142,7 @@ fn each_trouble_is_told_once_while_the_job_runs_and_once_at_the_end() {
         let (mut running, end) = ends_with(&host, &place, options, 3);
         host.port(ENDED, "2");
         if is_watched {
-            running.wait_for_error(finding);
+            watcher_says(&mut running, finding);
         }
         end();
         let said = running.end().expect_code(3).stderr;
@@ -161,7 +168,7 @@ fn a_link_that_is_down_has_its_fix_once() {
         let (mut running, end) = ends_with(&host, &place, options, 3);
         host.port("state", "1: DOWN");
         if options.is_empty() {
-            running.wait_for_error("mlx5_0 is no longer active.");
+            watcher_says(&mut running, "mlx5_0 is no longer active.");
         }
         end();
         let said = running.end().expect_code(3).stderr;
@@ -237,7 +244,7 @@ fn an_event_of_a_finding_says_what_it_is_about() {
         let (mut running, end) = ends_with(&host, &place, options, 3);
         host.port(ENDED, "2");
         if is_watched {
-            running.wait_for_error("ended-queue-pairs");
+            watcher_says(&mut running, "ended-queue-pairs");
         }
         end();
         let said = running.end().expect_code(3).stderr;
@@ -287,13 +294,12 @@ fn a_watcher_that_ended_early_is_in_the_account() {
     for options in [&["--state-dir", "/dev/state"][..], &["--log-format", "json"]] {
         let is_json = options.contains(&"json");
         let (mut running, end) = ends_with(&host, &place, options, 0);
-        if is_json {
-            poll_until("the watcher runs", || watcher(&running));
-        } else {
+        let outside = watcher(running.pid);
+        if !is_json {
             watched(&mut running, &host);
         }
-        let outside = poll_until("the watcher runs", || watcher(&running));
         send(outside, libc::SIGKILL);
+        poll_until("it has ended", || has_ended(&running, outside).then_some(()));
         if !is_json {
             poll_until("status sees it", || {
                 let status = inside(&running, &["status", "--state-dir", "/dev/state"]);
@@ -317,14 +323,6 @@ fn a_watcher_that_ended_early_is_in_the_account() {
             );
         }
     }
-}
-
-/// The watcher's process, as this test sees it.
-fn watcher(running: &Running) -> Option<i32> {
-    let is_watcher = |pid: &i32| {
-        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "rdma-init-watch\n")
-    };
-    children(running.pid).into_iter().find(is_watcher)
 }
 
 #[test]

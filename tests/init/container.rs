@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use crate::support::copy_of_binary;
+use crate::support::executable::{copy_executable, copy_of_binary};
 use crate::support::running::{from_scratch, without_watcher_in_qemu};
 
 /// What all containers see: the program, a busybox, and a host with one InfiniBand HCA.
@@ -20,7 +20,7 @@ static HOST: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     };
     fs::create_dir(folder.path().join("opt")).unwrap();
     copy_of_binary(&folder.path().join("opt"));
-    fs::copy("/bin/busybox", folder.path().join("opt/busybox")).unwrap();
+    copy_executable("/bin/busybox", &folder.path().join("opt/busybox"), "");
     symlink("busybox", folder.path().join("opt/sh")).unwrap();
     for (path, text) in [
         ("class/dmi/id/sys_vendor", "Example Cloud\n"),

@@ -11,7 +11,7 @@ use crate::support::running::{after, hanging, rdma_init, send};
 const STATE: &str = "a-state-that-hangs";
 
 /// This is long enough for the decision, even on a busy machine.
-const TIME: &str = "2s";
+const TIME: &str = "4s";
 
 fn command(state: &std::path::Path, flags: &[&str]) -> std::process::Command {
     let script = "echo \"ran $$ ${T_X:-unprepared}\"; exit 7";

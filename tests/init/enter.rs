@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::crash::fault;
 use crate::support::hang::Hang;
+use crate::support::port::free_port;
 use crate::support::running::{Running, after, as_pid_1, hanging, rdma_init, shell};
 use crate::support::{binary, poll_until};
 
@@ -99,7 +100,7 @@ fn it_waits_no_longer_than_the_start_may_take() {
 fn it_waits_no_longer_than_it_is_asked_to_and_says_for_what() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("state");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     // Node 1 does not join.
     let mut init = shell("echo ready; exec sleep 1000");
     init.env("RDMA_INIT_STATE_DIR", &state).env("RDMA_INIT_SET", "NCCL_IB_TC=106").envs([
@@ -139,7 +140,7 @@ fn it_waits_for_a_preflight_whose_options_it_does_not_know() {
     for below in [|command| command, below_another] {
         let place = tempfile::tempdir().unwrap();
         let state = place.path().join("state");
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let meet = format!("127.0.0.1:{port}");
         let of = |node: &'static str| {
             ["--preflight-nodes", "2", "--preflight-node", node, "--preflight-meet", &meet]

@@ -174,7 +174,7 @@ fn a_broken_or_full_standard_error_does_not_matter() {
     let start = Instant::now();
     let ended = as_pid_1(command).end().expect_code(0);
     assert_eq!(ended.stdout, "started 1\n");
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
 /// PID 1 writes a message into a broken pipe, and no process ends because of it.

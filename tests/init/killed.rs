@@ -1,13 +1,12 @@
 //! Tests a child that is killed after PID 1 has permitted it to become the command. If it was not the
 //! command yet, PID 1 starts the command; if it was, PID 1 never starts it again.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::libc;
 
+use crate::support::executable::executable;
 use crate::support::hang::Hang;
 use crate::support::poll_until;
 use crate::support::running::{Ended, Running, Way, as_pid_1, children, hanging, in_place, rdma_init, send};
@@ -16,8 +15,7 @@ use crate::support::running::{Ended, Running, Way, as_pid_1, children, hanging, 
 fn command() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("command");
-    fs::write(&path, "#!/bin/sh\necho \"ran ${T_X:-unprepared}\"; exit 7\n").unwrap();
-    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&path, "#!/bin/sh\necho \"ran ${T_X:-unprepared}\"; exit 7\n");
     (folder, path)
 }
 

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use nix::libc;
 
+use crate::support::executable::executable;
 use crate::support::process::program;
 use crate::support::running::{Ended, as_pid_1, in_place, rdma_init};
 use crate::support::{binary, poll_until, skip, status_field};
@@ -68,8 +69,7 @@ fn a_script_is_a_shell_and_one_at_a_terminal_is_none_of_those() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("entrypoint.sh");
     let text = format!("#!/bin/sh\n{} -- echo started\ntrue\n", binary().display());
-    std::fs::write(&script, &text).unwrap();
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&script, &text);
     let started = |mut command: Command| {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command

@@ -113,7 +113,7 @@ fn forward(running: &Running, signals: &[i32]) {
 #[test]
 fn a_stop_is_not_forgotten_when_the_time_is_up() {
     for signals in [&[libc::SIGTERM][..], &[libc::SIGTERM, libc::SIGWINCH]] {
-        let (_hang, running, _) = stopped("1s");
+        let (_hang, running, _) = stopped("3s");
         forward(&running, signals);
         let ended = running.end();
         assert_eq!(ended.status.code(), Some(143), "{signals:?}: {ended:#?}");
@@ -124,7 +124,7 @@ fn a_stop_is_not_forgotten_when_the_time_is_up() {
 #[test]
 fn a_signal_that_is_ignored_is_no_stop() {
     let hang = Hang::interruptible(HANGS);
-    let mut command = command("1s");
+    let mut command = command("3s");
     inherit(&mut command, &State { name: "nohup", blocked: 0, ignored: &[libc::SIGHUP], pending: None });
     let running = hanging(command, true, &hang);
     hang.wait();

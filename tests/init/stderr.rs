@@ -8,9 +8,10 @@ use std::process::{Command, Stdio};
 
 use nix::libc;
 
+use crate::support::crowd;
+use crate::support::executable::copy_of_binary;
 use crate::support::refused_call::refuse;
 use crate::support::running::{filtered, from_scratch, rdma_init};
-use crate::support::{copy_of_binary, crowd};
 
 /// Makes a command of another user, whose standard error is this test's pipe.
 fn by_other(program: &Path, ours: &Command) -> Command {

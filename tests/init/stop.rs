@@ -53,7 +53,7 @@ fn after_the_stop_timeout_everything_is_killed() {
             let ended = running.end().expect_code(137);
             let took = start.elapsed();
             assert!(took >= Duration::from_millis(700), "{took:?}: {ended:#?}");
-            assert!(took < Duration::from_secs(5), "{took:?}: {ended:#?}");
+            assert!(took < Duration::from_secs(20), "{took:?}: {ended:#?}");
             let left: Vec<&i32> = all.iter().filter(|pid| lives(**pid)).collect();
             assert!(left.is_empty(), "{left:?} of {all:?} are left");
             assert!(ended.stderr.contains("after the stop-timeout of 700ms were killed"), "{ended:#?}");
@@ -65,7 +65,7 @@ fn after_the_stop_timeout_everything_is_killed() {
 #[test]
 fn a_stop_is_forwarded_once() {
     let script = "trap 'echo stopped' TERM; echo ready; while :; do sleep 0.02; done";
-    for ended in stopped(&["--stop-timeout", "500ms"], script, 137) {
+    for ended in stopped(&["--stop-timeout", "3s"], script, 137) {
         assert_eq!(ended.stdout.matches("stopped").count(), 1, "{ended:#?}");
     }
 }
@@ -102,7 +102,7 @@ fn other_signals_start_no_deadline() {
 #[test]
 fn a_stop_that_is_rewritten_is_a_stop() {
     let script = "trap 'echo checkpoint' USR1; echo ready; while :; do sleep 0.02; done";
-    for ended in stopped(&["--stop-timeout", "500ms", "--rewrite-signal", "TERM:USR1"], script, 137) {
+    for ended in stopped(&["--stop-timeout", "3s", "--rewrite-signal", "TERM:USR1"], script, 137) {
         assert!(ended.stdout.ends_with("checkpoint\n"), "{ended:#?}");
     }
 }
@@ -183,17 +183,17 @@ fn a_command_that_is_killed_leaves_workers_that_are_drained() {
 
 #[test]
 fn the_drain_asks_once_and_kills_at_its_deadline() {
-    for (mut running, stdin) in until_closed(&["--drain-timeout", "700ms"], ASKED) {
+    for (mut running, stdin) in until_closed(&["--drain-timeout", "3s"], ASKED) {
         running.wait_for("ready");
         let all = descendants(running.pid);
         let start = Instant::now();
         drop(stdin);
         let ended = running.end().expect_code(4);
-        assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}: {ended:#?}", start.elapsed());
+        assert!(start.elapsed() >= Duration::from_secs(3), "{:?}: {ended:#?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}: {ended:#?}", start.elapsed());
         assert_eq!(ended.stdout, "ready\nasked\n", "{ended:#?}");
         assert!(!all.iter().any(|pid| lives(*pid)), "{all:?}");
-        assert!(ended.stderr.contains("after the drain-timeout of 700ms were killed"), "{ended:#?}");
+        assert!(ended.stderr.contains("after the drain-timeout of 3s were killed"), "{ended:#?}");
     }
 }
 
@@ -252,7 +252,7 @@ fn a_fork_bomb_does_not_outlast_the_kill() {
 /// The end line names the signal that caused the end, not one that came after it.
 #[test]
 fn a_stop_during_the_drain_is_not_behind_the_end() {
-    let options = ["--drain-timeout", "700ms"];
+    let options = ["--drain-timeout", "3s"];
     for (mut running, stdin) in until_closed(&options, ASKED) {
         running.wait_for("ready");
         drop(stdin);
@@ -278,7 +278,7 @@ fn a_command_that_may_not_be_killed_is_not_waited_for() {
     let start = Instant::now();
     running.kill(libc::SIGTERM);
     let ended = running.end().expect_code(137);
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}: {ended:#?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}: {ended:#?}", start.elapsed());
     assert!(ended.stderr.contains("cannot be killed"), "{ended:#?}");
     assert!(!ended.stderr.contains("hangs in the kernel"), "{ended:#?}");
 }

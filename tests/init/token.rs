@@ -1,8 +1,7 @@
 //! Tests that PID 1 gives the token of a job only to rdma-init itself, and to no other program.
 
-use std::net::TcpListener;
-
 use crate::support::binary;
+use crate::support::port::free_port;
 use crate::support::running::{Running, as_pid_1, rdma_init};
 
 const TOKEN: &str = "a secret of all nodes";
@@ -15,10 +14,6 @@ fn node(port: u16, node: u32, between: &[&str]) -> Running {
     let mut command = rdma_init([&["--"], between, &step].concat());
     command.env("RDMA_INIT_TOKEN", TOKEN).env("RDMA_INIT_PREFLIGHT_WAIT", "60s");
     as_pid_1(command)
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

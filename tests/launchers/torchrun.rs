@@ -1,7 +1,7 @@
 //! Runs torchrun with two workers that train together over gloo. torchrun starts each worker in its own
 //! session.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use nix::libc;
 use serde_json::Value;
 
 use super::job::{Init, Job, surroundings};
+use crate::support::port::free_port;
 use crate::support::running::{as_pid_1, from_scratch};
 use crate::support::{DEADLINE, binary, poll_for, repository};
 
@@ -84,7 +85,7 @@ fn workers_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
 #[ignore = "needs PyTorch: make test-torch"]
 fn a_stop_while_torchrun_waits_for_other_nodes_ends_the_container() {
     let wait_for_others = || {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let endpoint = format!("127.0.0.1:{port}");
         let arguments =
             ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", &endpoint, "no-script.py"];

@@ -1,7 +1,6 @@
 //! Tests how the program queries NCCL's own RAS servers, in ranks without a GPU: see tests/nccl/ras.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -10,6 +9,7 @@ use nix::unistd::Pid;
 
 use crate::support::nccl::{Library, driver, some};
 use crate::support::one_hca::{Host, stop};
+use crate::support::port::free_port;
 use crate::support::{binary, poll_until, skip};
 
 const SIZE: usize = 3;
@@ -72,7 +72,7 @@ struct Job {
 impl Job {
     /// Starts a job whose ranks all listen at one address, as those of a node do.
     fn start(library: &Library) -> Job {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = format!("127.0.0.1:{}", free_port());
         let mut first = Rank::start(library, 0, None, &address);
         let id = first.line();
         let others = (1..SIZE).map(|number| Rank::start(library, number, Some(&id), &address));

@@ -1,10 +1,8 @@
 //! A job whose nodes are processes.
 
 use std::io::Read;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,6 +15,7 @@ use rdma_init::preflight::meet::times::Times;
 use rdma_init::preflight::meet::zero::Terms;
 
 use crate::support::nodes::{Nodes, address};
+use crate::support::port::free_port;
 use crate::support::process::{rdma_init, surroundings};
 use crate::support::running::children;
 use crate::support::{binary, poll_for, skip};
@@ -33,16 +32,9 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns a job whose port is free, and cannot be taken by a connection of another test in the
-    /// meantime, because the kernel assigns connections ports from 32768 on. Each job of this process gets
-    /// a different port.
+    /// Returns a job at a port of its own.
     pub fn of(nodes: u32) -> Job {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        const PORTS: u32 = 12_000;
-        let is_free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
-        let next = || 20_000 + (std::process::id() * 97 + NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS;
-        let port = std::iter::repeat_with(|| next() as u16).find(is_free).unwrap();
-        Job { nodes, port }
+        Job { nodes, port: free_port() }
     }
 
     pub fn meet(&self) -> String {

@@ -1,9 +1,9 @@
 //! Tests the preflight before a command starts.
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::job::{Ended, Job, Node, TOKEN, has_names};
+use crate::support::executable::executable;
 use crate::support::process::rdma_init;
 
 pub fn command(job: &Job, node: u32, mode: &str, more: &[&str]) -> Command {
@@ -120,8 +120,7 @@ fn a_start_that_knows_no_job_says_what_is_missing() {
 fn torchrun_on_slurm(arguments: &[&str]) -> Ended {
     let folder = tempfile::tempdir().unwrap();
     let torchrun = folder.path().join("torchrun");
-    std::fs::write(&torchrun, "#!/bin/sh\necho started\n").unwrap();
-    std::fs::set_permissions(&torchrun, std::fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&torchrun, "#!/bin/sh\necho started\n");
     let own = ["--preflight", "enforce", "--preflight-wait", "1s", "--", torchrun.to_str().unwrap()];
     let mut command = rdma_init(own.iter().chain(arguments).chain(&["train.py"]));
     command.env("SLURM_STEP_NODELIST", "n[1-4]").env("SLURM_STEP_NUM_NODES", "4").env("SLURM_NODEID", "0");

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
+use crate::support::executable::executable;
 use crate::support::repository;
 
 /// Programs of the real machine that are in the PATH of every test machine.
@@ -140,7 +141,7 @@ impl Machine {
             machine.program(name, script);
         }
         let rustup = machine.script(RUSTUP);
-        machine.executable(&machine.path("offered/rustup"), &rustup);
+        executable(&machine.path("offered/rustup"), &rustup);
         symlink("/usr/bin/curl", machine.path("offered/curl")).unwrap();
         machine.write("uid", "0\n").write("libc", "2.36-9+deb12u10\n").write("installed", "").write("log", "")
     }
@@ -170,13 +171,13 @@ impl Machine {
     /// Makes the distribution offer a package named rustup.
     pub fn offering_rustup(self) -> Machine {
         for name in ["cargo", "rustc"] {
-            self.executable(&self.path("offered").join(name), &self.script(PROXY));
+            executable(&self.path("offered").join(name), &self.script(PROXY));
         }
         // This single package contains rustup, cargo, and rustc.
         let rustup = self.script(&format!(
             "for name in cargo rustc; do cp \"$W/offered/$name\" \"$W/bin/$name\"; done\n{RUSTUP}"
         ));
-        self.executable(&self.path("offered/rustup"), &rustup);
+        executable(&self.path("offered/rustup"), &rustup);
         self.write("offers-rustup", "")
     }
 
@@ -246,12 +247,7 @@ impl Machine {
 
     /// Puts a program into the PATH.
     pub fn program(&self, name: &str, body: &str) {
-        self.executable(&self.path("bin").join(name), &self.script(body));
-    }
-
-    fn executable(&self, path: &Path, text: &str) {
-        fs::write(path, text).unwrap();
-        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+        executable(&self.path("bin").join(name), &self.script(body));
     }
 
     /// Makes the command that runs a program on this machine, without any variables of the machine that

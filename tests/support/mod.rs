@@ -3,6 +3,7 @@
 
 pub mod crowd;
 pub mod docker;
+pub mod executable;
 pub mod faults;
 pub mod golden;
 pub mod hang;
@@ -10,6 +11,7 @@ pub mod namespace;
 pub mod nccl;
 pub mod nodes;
 pub mod one_hca;
+pub mod port;
 pub mod process;
 pub mod ras;
 pub mod refused_call;
@@ -32,16 +34,6 @@ pub fn binary() -> PathBuf {
         Some(path) => path.into(),
         None => env!("CARGO_BIN_EXE_rdma-init").into(),
     }
-}
-
-/// Copies the program under test into a directory. A separate process does it: if this one had the file open
-/// for writing, a process that another test starts could inherit the descriptor, and the file could not be
-/// executed.
-pub fn copy_of_binary(folder: &Path) -> PathBuf {
-    let program = folder.join("rdma-init");
-    let copied = std::process::Command::new("cp").arg(binary()).arg(&program).status();
-    assert!(copied.is_ok_and(|status| status.success()), "{} cannot be copied", binary().display());
-    program
 }
 
 /// Returns the path of a file of the repository.

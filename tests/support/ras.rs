@@ -1,7 +1,7 @@
 //! A server that sends recorded answers of NCCL's RAS. tests/nccl uses NCCL's own.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 
 use super::repository;
@@ -15,15 +15,19 @@ pub fn server(answers: &[&str]) -> (String, JoinHandle<()>) {
     let answers: Vec<Vec<u8>> = answers.iter().map(recorded).collect();
     let served = thread::spawn(move || {
         for answer in answers {
-            let mut stream = listener.accept().unwrap().0;
-            let mut question = Vec::new();
-            while !question.ends_with(b"STATUS\n") {
-                let mut byte = [0];
-                stream.read_exact(&mut byte).unwrap();
-                question.extend(byte);
-            }
-            stream.write_all(&answer).unwrap();
+            // A client that was not served in time has closed its connection, and asks again over another one.
+            while serve(listener.accept().unwrap().0, &answer).is_err() {}
         }
     });
     (address, served)
+}
+
+fn serve(mut stream: TcpStream, answer: &[u8]) -> io::Result<()> {
+    let mut question = Vec::new();
+    while !question.ends_with(b"STATUS\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        question.extend(byte);
+    }
+    stream.write_all(answer)
 }

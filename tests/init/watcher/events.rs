@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+
 use super::{looks, watcher};
 use crate::support::one_hca::{Host, stop};
 use crate::support::poll_until;
@@ -49,8 +51,9 @@ fn a_device_that_comes_back_between_two_looks_is_told_and_breaks_the_fabric() {
     let copied =
         Command::new("cp").arg("-r").arg(class.join("mlx5_0")).arg(host.folder.path().join("new")).status();
     assert!(copied.unwrap().success());
-    fs::rename(class.join("mlx5_0"), host.folder.path().join("old")).unwrap();
-    fs::rename(host.folder.path().join("new"), class.join("mlx5_0")).unwrap();
+    // In one step, as far as a look can tell.
+    let (old, new) = (class.join("mlx5_0"), host.folder.path().join("new"));
+    renameat2(AT_FDCWD, &old, AT_FDCWD, &new, RenameFlags::RENAME_EXCHANGE).unwrap();
     running.wait_for_error("mlx5_0 was gone since the last look, and is back. ");
     let said = stop(running);
     assert!(said.contains(": its device was gone 1 time.\n"), "{said}");

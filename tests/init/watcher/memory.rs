@@ -19,9 +19,8 @@ pub fn holds_little(watcher: i32) {
     poll_until("it waits and holds little", || (kilobytes(watcher, "VmRSS:") < 1024).then_some(()));
     let before = kilobytes(watcher, "RssAnon:");
     looks(watcher, 80);
-    let after = kilobytes(watcher, "RssAnon:");
-    // A page here and there, as the allocator likes.
-    assert!(after <= before + 32, "{before} kB, then {after} kB");
+    // A page here and there, as the allocator likes; more in the middle of a look.
+    poll_until("it has not grown", || (kilobytes(watcher, "RssAnon:") <= before + 32).then_some(()));
     poll_until("it still holds little", || (kilobytes(watcher, "VmRSS:") < 1024).then_some(()));
 }
 

@@ -1,12 +1,12 @@
 //! Tests the command that the watcher starts for each warning.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use nix::libc;
 use tempfile::TempDir;
 
 use super::{awaits_events, watcher};
+use crate::support::executable::executable;
 use crate::support::one_hca::{Host, stop};
 use crate::support::poll_until;
 use crate::support::running::{as_pid_1, children, in_place, rdma_init, send};
@@ -14,8 +14,7 @@ use crate::support::running::{as_pid_1, children, in_place, rdma_init, send};
 /// Makes a shell script with these lines for the key `on-finding`.
 fn script(place: &TempDir, lines: &str) -> String {
     let script = place.path().join("tell");
-    fs::write(&script, format!("#!/bin/sh\n{lines}\n")).unwrap();
-    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&script, &format!("#!/bin/sh\n{lines}\n"));
     script.to_str().unwrap().to_owned()
 }
 
@@ -138,7 +137,7 @@ fn the_command_of_a_finding_ends_with_the_job() {
 #[test]
 fn the_command_gets_what_ended_the_job() {
     let place = tempfile::tempdir().unwrap();
-    let script = script(&place, "sleep 0.2; echo \"told: $(cat)\"");
+    let script = script(&place, "sleep 0.1; echo \"told: $(cat)\"");
     for (last, is_told) in [("kill -9 $$", true), ("exit 0", false)] {
         let host = Host::with_infiniband();
         let gate = place.path().join("gate");

@@ -97,15 +97,15 @@ fn a_server_that_is_silent_slow_or_endless_does_not_hold_the_client() {
         let _ = stream.write_all(b"SSH-2.0-x\nmore");
         let _ = stream.read_to_end(&mut Vec::new());
     };
-    for (serve, wanted) in [
-        (until_closed as Serve, &[Failure::TooLate][..]),
-        (foreign, &[Failure::Unreadable(Unreadable::Foreign("SSH-2.0-x".to_owned()))]),
-        (slow, &[Failure::TooLate]),
-        (endless, &[Failure::TooLate, Failure::TooLong]),
+    for (serve, deadline, wanted) in [
+        (until_closed as Serve, DEADLINE, &[Failure::TooLate][..]),
+        (foreign, LONG, &[Failure::Unreadable(Unreadable::Foreign("SSH-2.0-x".to_owned()))]),
+        (slow, DEADLINE, &[Failure::TooLate]),
+        (endless, DEADLINE, &[Failure::TooLate, Failure::TooLong]),
     ] {
         let (address, served) = server("127.0.0.1:0", serve);
         let start = Instant::now();
-        let failure = ask(&address, soon(DEADLINE)).unwrap_err();
+        let failure = ask(&address, soon(deadline)).unwrap_err();
         assert!(wanted.contains(&failure), "{failure:?}");
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         served.join().unwrap();
