@@ -36,8 +36,9 @@ pub(super) fn spawn(inheritance: &Inheritance, from: Pid, child: impl FnOnce() -
 
 /// Returns why no process can be started, as a sentence without a final period.
 pub(super) fn cannot_start(what: &str, error: Errno) -> String {
-    let text = error.desc();
-    format!(
-        "cannot create {what} ({error:?}, {text}; the container's limit of processes or open files may be too low)"
-    )
+    let advice = match error {
+        Errno::EPERM | Errno::EACCES | Errno::ENOSYS => "check whether a seccomp filter forbids it",
+        _ => "the container's limit of processes or open files may be too low",
+    };
+    format!("cannot create {what} ({error:?}, {}; {advice})", error.desc())
 }

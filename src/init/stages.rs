@@ -65,7 +65,7 @@ pub(crate) fn supervise(
     };
     let (mut watch, link) = match link::pair() {
         Ok(pair) => pair,
-        Err(error) => return alone("a pipe to the process that prepares the command", error),
+        Err(error) => return alone("a pipe or an eventfd for the process that prepares the command", error),
     };
     let inheritance = Inheritance { inherited, sigchld };
     let child = match spawn(&inheritance, getpgrp(), || prepare(&link)) {

@@ -51,8 +51,10 @@ impl Supervisor {
         match watcher {
             Ok(watcher) => self.watcher = Some(watcher),
             Err(error) => {
-                let message =
-                    format!("cannot start the watcher ({}): the ports are not watched.", error.desc());
+                let message = format!(
+                    "cannot start the watcher ({error:?}, {}): the ports are not watched.",
+                    error.desc()
+                );
                 self.orders.voice.say(Level::Warn, &message);
             }
         }

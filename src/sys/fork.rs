@@ -236,8 +236,12 @@ fn wait(which: Pid, options: i32) -> Reaped {
         let pid = unsafe { libc::waitpid(which.as_raw(), &mut status, options) };
         match (pid, Pid::from_raw(pid)) {
             (0, _) => return Reaped::Running,
-            (-1, _) if Errno::last() == Errno::EINTR => {}
-            (-1, _) => return Reaped::NoSuchChild,
+            (-1, _) => match Errno::last() {
+                Errno::EINTR => {}
+                Errno::ECHILD => return Reaped::NoSuchChild,
+                // A seccomp filter refuses wait4(2).
+                _ => return wait_by_id(which, options),
+            },
             (_, pid) if libc::WIFEXITED(status) => {
                 children::reaped(pid);
                 return Reaped::Ended(pid, Ended::Exited(libc::WEXITSTATUS(status)));
@@ -249,6 +253,32 @@ fn wait(which: Pid, options: i32) -> Reaped {
             (_, pid) if libc::WIFSTOPPED(status) => return Reaped::Stopped(pid, libc::WSTOPSIG(status)),
             _ => {}
         }
+    }
+}
+
+/// Does the same as [`wait`], by waitid(2).
+fn wait_by_id(which: Pid, options: i32) -> Reaped {
+    let kind = if which == ANY { libc::P_ALL } else { libc::P_PID };
+    loop {
+        // SAFETY: the place is valid for the call, which fills it or leaves it zeroed; then the process number in it is
+        // 0. The fields are those of a child.
+        let (pid, status, code) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            match libc::waitid(kind, which.as_raw().cast_unsigned(), &raw mut info, options | libc::WEXITED) {
+                0 => (Pid::from_raw(info.si_pid()), info.si_status(), info.si_code),
+                _ if Errno::last() == Errno::EINTR => continue,
+                _ => return Reaped::NoSuchChild,
+            }
+        };
+        let ended = match code {
+            _ if pid.as_raw() == 0 => return Reaped::Running,
+            libc::CLD_STOPPED => return Reaped::Stopped(pid, status),
+            libc::CLD_EXITED => Ended::Exited(status),
+            libc::CLD_KILLED | libc::CLD_DUMPED => Ended::Killed(status),
+            _ => continue,
+        };
+        children::reaped(pid);
+        return Reaped::Ended(pid, ended);
     }
 }
 

@@ -8,7 +8,7 @@ use nix::libc;
 
 use crate::support::poll_until;
 use crate::support::refused_call::refuse;
-use crate::support::running::{Running, as_pid_1, rdma_init};
+use crate::support::running::{Running, Way, as_pid_1, in_place, rdma_init};
 use crate::support::signal_states::{State, inherit};
 
 /// Starts a command that blocks all signals, so that they stay pending and the test can read
@@ -196,4 +196,16 @@ fn an_init_that_may_not_wait_for_signals_still_reaps() {
     });
     drop(writer);
     running.end().expect_code(5);
+}
+
+/// Nor does one that may not call wait4(2). The shell has no children: it waits for them with the same call.
+#[test]
+fn an_init_that_may_not_call_wait4_reaps_all_the_same() {
+    for (script, code) in [("exit 5", 5), ("kill -KILL $$", 137)] {
+        for (flags, start) in [(&[][..], as_pid_1), (&["--supervise"], in_place)] as [Way; 2] {
+            let mut command = rdma_init([flags, &["--", "sh", "-c", script]].concat());
+            refuse(&mut command, &[libc::SYS_wait4], libc::EPERM);
+            start(command).end().expect_code(code);
+        }
+    }
 }
