@@ -69,7 +69,9 @@ pub(crate) fn suspects<'a, 'b>(facts: &Facts, ports: &'b [Candidate<'a>]) -> Vec
     }
     let mut groups: BTreeMap<String, Vec<&Candidate>> = BTreeMap::new();
     for port in used.iter().filter(may_be) {
-        groups.entry(port.port.rate.clone()).or_default().push(port);
+        if !port.port.rate.is_empty() {
+            groups.entry(port.port.rate.clone()).or_default().push(port);
+        }
         if let Some(nic) = &port.hca.system_guid {
             groups.entry(nic.clone()).or_default().push(port);
         }

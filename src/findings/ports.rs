@@ -65,10 +65,12 @@ fn trouble(reason: &SkipReason) -> Option<Finding> {
     Some(Finding::warning(id, words::left_out(reason)).with_fix(fix))
 }
 
-/// Reports different rates: a rail that is slower than its siblings slows down all of them.
+/// Reports different rates: a rail that is slower than its siblings slows down all of them. Leaves out a port whose rate
+/// the kernel does not show.
 fn rates(ports: &[Candidate], of_nvswitches: &[String]) -> Option<Finding> {
     let mut by_rate: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for port in ports.iter().filter(|port| port.is_used() && !of_nvswitches.contains(&port.name())) {
+    let is_known = |port: &&Candidate| port.is_used() && !port.port.rate.is_empty();
+    for port in ports.iter().filter(is_known).filter(|port| !of_nvswitches.contains(&port.name())) {
         by_rate.entry(&port.port.rate).or_default().push(port.name());
     }
     if by_rate.len() < 2 {
@@ -131,5 +133,6 @@ mod tests {
              mlx5_1:1 at 100 Gb/sec (2X HDR); mlx5_0:1 at 100 Gb/sec (4X EDR)."
         );
         assert!(rates(&["400 Gb/sec (4X NDR)", "100 Gb/sec (1X NDR)"]).is_some());
+        assert_eq!(rates(&["400 Gb/sec (4X NDR)", ""]), None);
     }
 }

@@ -130,7 +130,10 @@ struct PortGroup {
 fn groups(ports: &[PortVerdict]) -> Vec<PortGroup> {
     let said = ports.iter().map(|port| {
         let text = match &port.reason {
-            None => [String::from(port.link_layer.clone()), port.rate.clone()].join(", "),
+            None => {
+                let rate = if port.rate.is_empty() { "of unknown rate" } else { &port.rate };
+                [&String::from(port.link_layer.clone()), rate].join(", ")
+            }
             Some(reason) => reason.clone(),
         };
         ((port.used, text), port.name())
