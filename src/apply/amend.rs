@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid};
 
-use crate::facts::reader::{Links, OpenFor, ReadFailure, describe, open_regular, read_all};
+use crate::facts::reader::{LIMIT, Links, OpenFor, ReadFailure, describe, open_regular, read_all};
 use crate::state::folder::Folder;
 use crate::state::mount;
 use crate::sys::user;
 
 /// In bytes: the largest file to amend; no user's file is larger.
-pub(crate) const LONGEST: u64 = 1024 * 1024;
+pub(crate) const LONGEST: u64 = LIMIT;
 
 /// Why a file is left unchanged.
 #[must_use]
@@ -70,6 +70,9 @@ pub(crate) fn amend(
     let new = change(&old);
     if new == old {
         return Ok(());
+    }
+    if new.len() as u64 > LONGEST {
+        return Err(NotAmended::Because(format!("it would be longer than {LONGEST} bytes")));
     }
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(NotAmended::Because("it has no name".to_owned()));
@@ -145,6 +148,18 @@ mod tests {
     }
 
     #[test]
+    fn no_file_becomes_longer_than_what_the_next_start_reads() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        let of_length = |length| amend(&path, 0o600, InPlace::Yes, |_| "a".repeat(length));
+        of_length(LONGEST as usize).unwrap();
+        assert!(
+            matches!(of_length(LONGEST as usize + 1), Err(NotAmended::Because(why)) if why.contains("longer"))
+        );
+        assert_eq!(fs::metadata(&path).unwrap().len(), LONGEST);
+    }
+
+    #[test]
     fn a_folder_of_others_is_left_alone_and_an_owner_stays() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("folder");
@@ -183,7 +198,7 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"A=\xff\n");
         fs::remove_file(&path).unwrap();
         let none = |change: &dyn Fn() -> Result<(), String>| {
-            assert!(change().unwrap_err().contains("it is not a regular file of at most 1048576 bytes"));
+            assert!(change().unwrap_err().contains("it is not a regular file of at most 262144 bytes"));
         };
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
         none(&change);

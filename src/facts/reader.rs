@@ -22,7 +22,7 @@ use super::kept_files::KeptFiles;
 use super::natural::sort;
 
 /// In bytes: no file that this reader reads is longer, so a longer file is not what its path suggests.
-const LIMIT: u64 = 256 * 1024;
+pub(crate) const LIMIT: u64 = 256 * 1024;
 
 /// The most entries of a directory to examine; no kernel directory has as many.
 const ENTRIES: usize = 65_536;
@@ -284,7 +284,11 @@ impl Reader {
     /// Records a path that cannot be read or understood.
     pub fn remember(&self, path: &Path, error: impl Into<String>) {
         let shown = path.strip_prefix(&self.root).map_or(path.to_owned(), |p| Path::new("/").join(p));
-        self.unreadable.borrow_mut().push(Unreadable { path: shown, error: error.into() });
+        let (new, mut all) = (Unreadable { path: shown, error: error.into() }, self.unreadable.borrow_mut());
+        // Several readers may try the same file one after the other.
+        if all.last() != Some(&new) {
+            all.push(new);
+        }
     }
 }
 

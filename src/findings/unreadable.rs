@@ -26,7 +26,7 @@ pub(super) fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Find
                 Finding::warning(Id::Unreadable, format!("Cannot use {}: {}.", u.path.display(), u.error));
             match u.path.to_string_lossy().ends_with("nccl.conf") {
                 true => finding
-                    .with_fix("Make the file readable, or remove it: rdma-init does not know what it sets, and may fill in variables that override it."),
+                    .with_fix("Make it a readable file of at most 256 KiB, or remove it: rdma-init does not know what it sets, and may fill in variables that override it."),
                 false => finding,
             }
         })

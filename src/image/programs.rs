@@ -49,6 +49,9 @@ pub(super) fn interpreter(tree: &Tree, start: Start, script: &Path) -> Option<Pa
 
 /// Finds a program as execvp(3) does.
 pub(super) fn in_path(tree: &Tree, start: Start, name: &str) -> Option<PathBuf> {
+    if name.is_empty() {
+        return None;
+    }
     if name.contains('/') {
         return start.path(name).filter(|path| tree.is_there(path));
     }
