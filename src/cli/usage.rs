@@ -178,10 +178,17 @@ fn meant(word: &str) -> Option<&'static str> {
     (word.len() > 3).then(|| nearest(ACTIONS.iter().copied(), word, 2)).flatten()
 }
 
-/// Returns how a user in this container starts this program: by its name, or by the path at which the engine has put
-/// it, because the image does not have it.
+/// Returns how a user in this container starts this program: by its name, or by its path if the PATH does not lead to
+/// it, or an engine has put it there because the image does not have it.
 pub(crate) fn own_name() -> String {
-    name_of(&std::env::args_os().next().unwrap_or_default())
+    let program = std::env::args_os().next().unwrap_or_default();
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    match Path::new(&program).parent() {
+        Some(folder) if folder.is_absolute() && std::env::split_paths(&folders).all(|one| one != folder) => {
+            program.to_string_lossy().into_owned()
+        }
+        _ => name_of(&program),
+    }
 }
 
 /// Returns the path at which an engine has put this program as its init; `None` if it was started in another way.

@@ -403,7 +403,7 @@ ids! {
     /// name.
     MisspeltVariable = "misspelt-variable", "Write the name that the finding gives, or remove the variable.";
     /// A value cannot be written into nccl.conf: it is longer than NCCL reads, or has a line break.
-    NcclConfValue = "nccl-conf-value", "Start processes that enter the container with `rdma-init exec`, or let a shell read `/run/rdma-init/env.sh`.";
+    NcclConfValue = "nccl-conf-value", "Start processes that enter the container with `rdma-init exec`. If rdma-init filled in the variable, a shell can also read `/run/rdma-init/env.sh`.";
     /// rdma-init cannot write the variables to `/etc/nccl.conf`, or to RCCL's file, so processes
     /// that enter the container later do not find them there.
     NcclConfNotWritten = "nccl-conf-not-written", "Start processes that enter the container with `rdma-init exec`, or follow the finding's fix. A start without root cannot write to `/etc`.";

@@ -8,10 +8,11 @@ use crate::plan::Plan;
 
 /// Reports the variables that a process that enters the container must get in another way.
 pub(crate) fn findings(plan: &Plan) -> Vec<Finding> {
-    let unfit = plan.public().chain(plan.inherited()).filter(|(name, value)| {
-        // The file is not meant for variables of other libraries.
-        !conf::fits(name, value) && libraries::of_variable(name).is_none()
-    });
+    // The file is not meant for variables of other libraries.
+    let unfit = plan
+        .public()
+        .chain(plan.inherited())
+        .filter(|(name, value)| !conf::fits(name, value) && libraries::of_variable(name).is_none());
     let finding = |(name, value): (&str, &str)| {
         let why = match value.len() > conf::LONGEST {
             true => {
@@ -20,16 +21,23 @@ pub(crate) fn findings(plan: &Plan) -> Vec<Finding> {
             false => "its value has a line break".to_owned(),
         };
         let message = format!("nccl.conf does not contain {name}, because {why}.");
-        Finding::warning(Id::NcclConfValue, message).about_variables([name]).with_fix(
-            "Start processes that enter the container with rdma-init exec, or let a shell source /run/rdma-init/env.sh.",
-        )
+        let fix = fix(plan, name, "rdma-init");
+        Finding::warning(Id::NcclConfValue, message).about_variables([name]).with_fix(fix)
     };
     unfit.map(finding).collect()
 }
 
+/// Returns the fix if `nccl.conf` does not contain this variable. `own`: how a user starts this program.
+pub(crate) fn fix(plan: &Plan, name: &str, own: &str) -> String {
+    let is_filled = plan.public().any(|(filled, _)| filled == name);
+    // The file for shells has no variable that the user has set.
+    let or_shell = if is_filled { ", or let a shell source /run/rdma-init/env.sh" } else { "" };
+    format!("Start processes that enter the container with {own} exec{or_shell}.")
+}
+
 /// Reports the files, given below the root, that cannot be written for this reason. `state` is a file with
-/// the same lines that only this container can write to.
-pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>) -> Finding {
+/// the same lines that only this container can write to; `own`: how a user starts this program.
+pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>, own: &str) -> Finding {
     let names: Vec<String> = files.iter().map(|file| format!("/{file}")).collect();
     let message = format!(
         "The variables cannot be written to {} for processes that enter the container later: {why}.",
@@ -39,10 +47,10 @@ pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>) -> Fi
         (Some(state), [file, ..]) => {
             let state = state.display();
             format!(
-                "Put ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later) or ln -s {state} /{file} into the image, or start these processes with rdma-init exec."
+                "Put ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later) or ln -s {state} /{file} into the image, or start these processes with {own} exec."
             )
         }
-        _ => "Start them with rdma-init exec.".to_owned(),
+        _ => format!("Start them with {own} exec."),
     };
     Finding::info(Id::NcclConfNotWritten, message).with_fix(fix)
 }
@@ -51,20 +59,37 @@ pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>) -> Fi
 mod tests {
     use super::*;
     use crate::facts::Facts;
+    use crate::facts::settings::UserSetting;
+    use crate::finding::Source;
     use crate::plan::{self, Options};
     use crate::profiles::Profiles;
 
     #[test]
     fn files_that_cannot_be_written_for_one_reason_are_one_finding() {
-        let found = not_written(&["etc/nccl.conf", "etc/rccl.conf"], "EACCES (Permission denied)", None);
+        let found =
+            not_written(&["etc/nccl.conf", "etc/rccl.conf"], "EACCES (Permission denied)", None, "rdma-init");
         assert_eq!(
             found.message,
             "The variables cannot be written to /etc/nccl.conf and /etc/rccl.conf for processes that enter the container later: EACCES (Permission denied)."
         );
         assert_eq!(found.fix.as_deref(), Some("Start them with rdma-init exec."));
         let state = Path::new("/run/rdma-init/nccl.conf");
-        let fix = not_written(&["etc/nccl.conf"], "no", Some(state)).fix.unwrap();
+        let fix = not_written(&["etc/nccl.conf"], "no", Some(state), "/rdma-init").fix.unwrap();
         assert!(fix.starts_with("Put ENV NCCL_CONF_FILE=/run/rdma-init/nccl.conf"), "{fix}");
+        assert!(fix.ends_with("or start these processes with /rdma-init exec."), "{fix}");
+    }
+
+    #[test]
+    fn the_file_for_shells_is_named_for_what_rdma_init_has_filled_in() {
+        let set = [("NCCL_DEBUG_FILE".to_owned(), "1\n2".to_owned())].into();
+        let mut facts = Facts::default();
+        facts.settings.0.push(UserSetting::new("NCCL_DEBUG", "INFO\nx", Source::Environment));
+        let options = Options { set, ..Options::default() };
+        let plan = plan::decide(&facts, &Profiles::load(None).unwrap(), &options).plan;
+        let fixes: Vec<String> = findings(&plan).into_iter().filter_map(|finding| finding.fix).collect();
+        let exec = "Start processes that enter the container with rdma-init exec";
+        let both = [format!("{exec}, or let a shell source /run/rdma-init/env.sh."), format!("{exec}.")];
+        assert_eq!(fixes, both);
     }
 
     #[test]

@@ -133,7 +133,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
         for (why, files) in grouped(failed) {
             if !is_read_anyway(decided.facts, state.as_deref()) {
                 let files: Vec<&str> = files.iter().map(String::as_str).collect();
-                let mut finding = not_written(&files, &visible(&why), advised);
+                let mut finding = not_written(&files, &visible(&why), advised, &own_name());
                 below_engine::amend_not_written(&mut finding, advised);
                 report::start::finding(log, &finding, Phase::Start);
             }

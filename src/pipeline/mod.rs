@@ -124,7 +124,7 @@ pub fn prepare(
         _ => read::facts_to_prove(&profiles, start),
     };
     let mut plan = decide_here(&facts, &profiles, config);
-    below_engine::amend(&mut plan.findings);
+    below_engine::amend(&mut plan, config);
     let expected = conf_file::Expected::take(&mut plan, &facts, config);
     let memlock = raise_memlock(config, &facts, &mut plan);
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");

@@ -129,7 +129,7 @@ fn the_state_is_found_even_if_little_is_writable() {
         container
             .wait()
             .expect_line(["note:", "cannot be written to /etc/nccl.conf"])
-            .expect_line(["fix:", "Start them with rdma-init exec"])
+            .expect_line(["fix:", "Start them with /rdma-init exec"])
             .expect_unsaid("NCCL_CONF_FILE");
     }
 }
