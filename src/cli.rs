@@ -95,7 +95,7 @@ pub enum Action {
         #[arg(long, value_name = "VARIABLE", conflicts_with = "evidence")]
         why: Option<String>,
         /// Show whether each NCCL variable of this process is its own, rdma-init's, or a copy
-        #[arg(long = "in", value_name = "PID", conflicts_with_all = ["evidence", "why", "facts", "json"])]
+        #[arg(long = "in", value_name = "PID", value_parser = parsers::process, conflicts_with_all = ["evidence", "why", "facts", "json"])]
         process: Option<u32>,
         /// Print one JSON document
         #[arg(long)]

@@ -365,7 +365,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     }
     match commands::run(action, &config, &environment) {
         Ok(code) => Prepared::Exit(code),
-        Err(error) if !is_broken_pipe(&error) => failed(&error),
+        Err(error) if !is_broken_pipe(&error) => failed(&of_output(error)),
         Err(_) => Prepared::Exit(0),
     }
 }
@@ -384,6 +384,14 @@ fn unprepared(alone: &Alone, config: &Config, command: &[CString]) -> Prepared {
     ));
     let image = PreparedExec::new(command.to_vec(), environ::entries());
     Prepared::Command { image, filled: false, note: Vec::new(), state: Vec::new(), under_way: None }
+}
+
+/// Says what an error without a context is about: only writing the output of a command gives such a one.
+fn of_output(error: anyhow::Error) -> anyhow::Error {
+    match error.chain().count() == 1 && error.is::<std::io::Error>() {
+        true => error.context("cannot write to standard output"),
+        false => error,
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

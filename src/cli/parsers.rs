@@ -31,6 +31,11 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     if time < SHORTEST { Err(format!("expected {SHORTEST:?} or more")) } else { Ok(time) }
 }
 
+/// Parses the number of a process.
+pub(super) fn process(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "expected the number of a process".to_owned())
+}
+
 /// Parses a number of nodes.
 pub(super) fn count(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a number of at least 1".to_owned())

@@ -69,9 +69,13 @@ fn environment(pid: u32) -> anyhow::Result<Environment> {
     if !Path::new(&folder).exists() {
         bail!("there is no process {pid} here");
     }
-    let advice = "Only its own user and root may read it";
-    let bytes = fs::read(format!("{folder}/environ"))
-        .with_context(|| format!("cannot read the environment of process {pid}. {advice}"))?;
+    let bytes = fs::read(format!("{folder}/environ")).with_context(|| {
+        let advice = match user::effective().is_root() {
+            true => "A thread of the kernel has none",
+            false => "Only its own user and root may read it",
+        };
+        format!("cannot read the environment of process {pid}. {advice}")
+    })?;
     let mounts = fs::read_link(format!("{folder}/ns/mnt")).unwrap_or_default();
     if mounts.as_os_str() != Identity::own().mounts.as_str() {
         bail!(

@@ -79,7 +79,7 @@ fn errors_name_key_value_and_source() {
     );
     assert_eq!(
         error("", &[], vec![("prepare-timeout", "10".into())]),
-        "the key prepare-timeout has the value \"10\" in the flag --prepare-timeout: expected a duration such as 500ms, 25s or 2m"
+        "the key prepare-timeout has the value \"10\" in the flag --prepare-timeout: expected a duration above 0, such as 500ms, 25s or 2m"
     );
     assert_eq!(
         error("refuse-exit-code = 256", &[], vec![]),
@@ -107,7 +107,7 @@ fn errors_name_key_value_and_source() {
     );
     assert_eq!(
         error("", &[("RDMA_INIT_STOP_TIMEOUT", "0s")], vec![]),
-        "the key stop-timeout has the value \"0s\" in the variable RDMA_INIT_STOP_TIMEOUT: expected a duration such as 500ms, 25s or 2m"
+        "the key stop-timeout has the value \"0s\" in the variable RDMA_INIT_STOP_TIMEOUT: expected a duration above 0, such as 500ms, 25s or 2m"
     );
     let toml = error("a = 1\nb", &[], vec![]);
     assert!(toml.starts_with("the file c.toml is not valid TOML: line 2:"), "{toml}");

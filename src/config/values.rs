@@ -128,7 +128,7 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     text(value)
         .and_then(|text| humantime::parse_duration(&text).ok())
         .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "expected a duration such as 500ms, 25s or 2m".to_owned())
+        .ok_or_else(|| "expected a duration above 0, such as 500ms, 25s or 2m".to_owned())
 }
 
 /// Parses an interval for repeated checks. It must not keep a processor busy, and a clock must be able to
@@ -222,9 +222,10 @@ pub(super) fn command(value: &Value) -> Result<Vec<String>, String> {
 pub(super) fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
     match names.iter().position(|name| !is_variable_name(name)) {
-        Some(index) => {
-            Err(format!("expected names of variables, and number {} in the list is not one", index + 1))
-        }
+        Some(index) => Err(format!(
+            "expected names of variables, with commas between them, and name {} is not one",
+            index + 1
+        )),
         None => Ok(names.into_iter().collect()),
     }
 }

@@ -280,5 +280,6 @@ fn standard_output_that_cannot_be_written_is_an_error() {
     command.stdout(File::options().write(true).open("/dev/full").unwrap());
     let output = command.stderr(Stdio::piped()).output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot write to standard output: No space left"), "{said}");
 }

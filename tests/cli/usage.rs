@@ -270,7 +270,7 @@ fn unusable_preflight_values_are_errors() {
         (
             "--each",
             "0s",
-            "preflight-each has the value \"0s\" in the flag --each: expected a duration such as 500ms",
+            "preflight-each has the value \"0s\" in the flag --each: expected a duration above 0, such as 500ms",
         ),
         ("--rounds", "some", "in the flag --rounds: expected one of log, full"),
         ("--min-bandwidth", "-1", "expected a number above 0"),
