@@ -223,7 +223,7 @@ pub(super) fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
     match names.iter().position(|name| !is_variable_name(name)) {
         Some(index) => Err(format!(
-            "expected names of variables, with commas between them, and name {} is not one",
+            "expected names of variables, with commas between them, and number {} is not one",
             index + 1
         )),
         None => Ok(names.into_iter().collect()),

@@ -196,7 +196,7 @@ fn an_error_quotes_nothing_that_may_be_a_secret() {
         ("RDMA_INIT_SET", "A=1\nB hunter2\n", "line 2"),
         ("RDMA_INIT_SET", "A=1\nnot a name hunter2=\n", "line 2"),
         ("RDMA_INIT_SET", secret, "line 1"),
-        ("RDMA_INIT_KEEP", "NCCL_DEBUG,T_TOKEN=hunter2", "name 2"),
+        ("RDMA_INIT_KEEP", "NCCL_DEBUG,T_TOKEN=hunter2", "number 2"),
     ] {
         let mut command = rdma_init::<&str>([]);
         command.env(name, value);
@@ -207,7 +207,7 @@ fn an_error_quotes_nothing_that_may_be_a_secret() {
         ("[set]\nT_KEY = [\"hunter2\"]", &["set", "T_KEY"]),
         ("[set]\n\"A.B\" = \"hunter2\"", &["set", "\"A.B\""]),
         ("set = \"A=1\\nhunter2\"", &["set", "line 2"]),
-        ("set = [\"A=1\", \"hunter2\"]", &["set", "name 2"]),
+        ("set = [\"A=1\", \"hunter2\"]", &["set", "number 2"]),
         ("[set]\nT_KEY = hunter2", &["line 2"]),
         ("[set]\nT_KEY = \"hunter2", &["line 2"]),
         ("[set]\nT_KEY = \"a\" hunter2", &["line 2"]),
@@ -219,7 +219,7 @@ fn an_error_quotes_nothing_that_may_be_a_secret() {
         check(text, command, &[&["site.toml"], parts].concat());
     }
     for value in [secret, "a b hunter2=", "=hunter2"] {
-        check(value, rdma_init(["--set", "A=1", "--set", value]), &["--set", "name 2"]);
+        check(value, rdma_init(["--set", "A=1", "--set", value]), &["--set", "number 2"]);
     }
 }
 
@@ -246,7 +246,7 @@ fn an_error_in_a_flag_names_the_flag() {
     with_flags(&["--memlock", "on"]).expect_error(&["memlock", "\"on\"", "--memlock"]);
     with_flags(&["--memlock="]).expect_error(&["memlock", "--memlock"]);
     with_flags(&["--set", "A"]).expect_error(&["set", "number 1", "--set", "VARIABLE=VALUE"]);
-    with_flags(&["--set", "A=1", "--set", "=x"]).expect_error(&["name 2", "--set", "VARIABLE=VALUE"]);
+    with_flags(&["--set", "A=1", "--set", "=x"]).expect_error(&["number 2", "--set", "VARIABLE=VALUE"]);
     with_flags(&["--prepare-timeout", "-1s"]).expect_error(&["-1"]);
     with_flags(&["--prepare-timeout", "10"]).expect_error(&["\"10\"", "--prepare-timeout"]);
     with_flags(&["--prepare-timeout", "99999999999999999999y"]).expect_error(&["--prepare-timeout"]);
