@@ -48,7 +48,13 @@ fn with_entries(arguments: &[&str], entries: Vec<CString>) -> Command {
 }
 
 fn entries(entries: &[&[u8]]) -> Vec<CString> {
-    let own: [&[u8]; 2] = [b"PATH=/usr/bin:/bin", b"RDMA_INIT_CONFIG=/dev/null"];
+    // These starts leave nothing on this machine.
+    let own: [&[u8]; 4] = [
+        b"PATH=/usr/bin:/bin",
+        b"RDMA_INIT_CONFIG=/dev/null",
+        b"RDMA_INIT_STATE_DIR=",
+        b"RDMA_INIT_WRITE_NCCL_CONF=false",
+    ];
     own.iter().chain(entries).map(|entry| c(entry)).collect()
 }
 

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use super::run::run;
 use crate::support::binary;
+use crate::support::process::surroundings;
 
 /// Starts the program with a soft limit of 64 KiB and a hard limit of 128 KiB, and without the capability to
 /// raise the hard one. Returns the command's `ulimit -l`, in KiB.
@@ -11,7 +12,7 @@ fn limit_after(flags: &[&str]) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--inh-caps=-all", "--bounding-set=-sys_resource", "prlimit", "--memlock=65536:131072"]);
     command.arg(binary()).args(flags).args(["--", "sh", "-c", "ulimit -l"]);
-    command.env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
+    surroundings(&mut command);
     run(command).expect_code(0).text().trim().to_owned()
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::run::{rdma_init, run};
 use crate::support::binary;
 use crate::support::executable::executable;
+use crate::support::process::surroundings;
 
 #[test]
 fn without_arguments_it_says_how_to_use_it() {
@@ -402,8 +403,7 @@ fn the_command_takes_the_place_of_the_program() {
     let command = rdma_init(["--", "sh", "-c", "echo $$ $PPID"]);
     // The shell prints its own process ID and then becomes the program.
     let mut shell = std::process::Command::new("/bin/sh");
-    shell.env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
-    shell
+    surroundings(&mut shell)
         .args(["-c", "echo $$ $PPID; exec \"$@\"", "sh"])
         .arg(command.get_program())
         .args(command.get_args());
