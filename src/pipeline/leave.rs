@@ -22,8 +22,8 @@ use crate::finding::{Phase, Source};
 use crate::findings::nccl_conf::not_written;
 use crate::libraries::nccl::env_plugin::VARIABLE;
 use crate::log::{Log, say};
-use crate::pipeline::below_engine;
 use crate::pipeline::decide::names_own_plugin;
+use crate::pipeline::own_program;
 use crate::plan::env_plugin::NotUsedReason;
 use crate::plan::{EnvPlugin, Plan, SCHEMA, Setting, SettingOutcome};
 use crate::report;
@@ -134,7 +134,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
             if !is_read_anyway(decided.facts, state.as_deref()) {
                 let files: Vec<&str> = files.iter().map(String::as_str).collect();
                 let mut finding = not_written(&files, &visible(&why), advised, &own_name());
-                below_engine::amend_not_written(&mut finding, advised);
+                own_program::amend_not_written(&mut finding, advised);
                 report::start::finding(log, &finding, Phase::Start);
             }
         }

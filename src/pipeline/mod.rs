@@ -1,7 +1,6 @@
 //! The main job, in order: configuration, facts, plan, checks, apply, exec.
 
 mod account;
-mod below_engine;
 mod conf_file;
 mod decide;
 mod enter;
@@ -10,6 +9,7 @@ mod leave;
 mod master;
 mod metrics_file;
 mod not_run;
+mod own_program;
 pub(crate) mod preflight;
 pub mod read;
 mod refuse;
@@ -124,7 +124,7 @@ pub fn prepare(
         _ => read::facts_to_prove(&profiles, start),
     };
     let mut plan = decide_here(&facts, &profiles, config);
-    below_engine::amend(&mut plan, config);
+    own_program::amend(&mut plan, config);
     let expected = conf_file::Expected::take(&mut plan, &facts, config);
     let memlock = raise_memlock(config, &facts, &mut plan);
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
