@@ -3,21 +3,17 @@
 //!
 //! If there is no engine, tests/docker/setup.sh sets one up.
 
-mod support;
-
-mod docker {
-    mod entered;
-    mod fill;
-    mod image;
-    mod lifecycle;
-    mod limits;
-    mod nccl;
-    mod node_list;
-    mod preflight;
-    mod sandbox;
-    mod shell;
-    mod stop;
-    mod terminal;
-    mod traffic;
-    mod trusted;
-}
+mod entered;
+mod fill;
+mod image;
+mod lifecycle;
+mod limits;
+mod nccl;
+mod node_list;
+mod preflight;
+mod sandbox;
+mod shell;
+mod stop;
+mod terminal;
+mod traffic;
+mod trusted;

@@ -1,25 +1,20 @@
 //! Tests that the generated parts of README and manual are current, that both name everything that exists,
-//! and that their links resolve. `UPDATE_DOCS=1 cargo test --test docs` writes the generated parts.
+//! and that their links resolve. `UPDATE_DOCS=1 cargo test --test suite docs::` writes the generated parts.
 
-mod support;
-
-mod docs {
-    pub mod findings;
-    pub mod floors;
-    pub mod links;
-    pub mod named;
-    pub mod picture;
-    pub mod shown;
-    pub mod tables;
-    pub mod written;
-}
+mod findings;
+mod floors;
+mod links;
+mod named;
+mod picture;
+mod shown;
+mod tables;
+mod written;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use docs::written;
-use support::{binary, repository};
+use crate::support::{binary, repository};
 
 /// Returns the text of a page.
 fn page(path: &str) -> String {

@@ -4,32 +4,28 @@
 //!
 //! tests/examples/setup.sh installs the tools that are missing.
 
-mod support;
-
-mod examples {
-    mod admission;
-    mod arena;
-    mod built;
-    mod covered;
-    mod custom;
-    mod daemon;
-    mod decided;
-    mod host_side;
-    mod images;
-    mod index;
-    mod kustomize;
-    mod manifests;
-    mod metrics;
-    mod mpi;
-    mod pai;
-    mod podman;
-    mod pods;
-    mod probes;
-    mod profile;
-    mod scripts;
-    mod setup;
-    mod slurm;
-    mod started;
-    mod tasks;
-    mod torchrun;
-}
+mod admission;
+mod arena;
+mod built;
+mod covered;
+mod custom;
+mod daemon;
+mod decided;
+mod host_side;
+mod images;
+mod index;
+mod kustomize;
+mod manifests;
+mod metrics;
+mod mpi;
+mod pai;
+mod podman;
+mod pods;
+mod probes;
+mod profile;
+mod scripts;
+mod setup;
+mod slurm;
+mod started;
+mod tasks;
+mod torchrun;

@@ -3,13 +3,9 @@
 //! PyTorch is too large to install for every run, so the tests of torchrun are ignored by
 //! default. `make test-torch` installs PyTorch and runs them. `make test-ray` does the same for Ray.
 
-mod support;
-
-mod launchers {
-    mod gloo;
-    mod job;
-    mod mpirun;
-    mod nodes;
-    mod ray;
-    mod torchrun;
-}
+mod gloo;
+mod job;
+mod mpirun;
+mod nodes;
+mod ray;
+mod torchrun;

@@ -5,17 +5,13 @@
 //! to rdma-init. A case that needs a feature that tini lacks is skipped there, with a line
 //! `SKIPPED under tini: ...`.
 
-mod support;
-
-mod peers {
-    mod end;
-    mod groups;
-    mod inherited;
-    mod parent;
-    mod peer;
-    mod reaping;
-    mod rewriting;
-    mod signals;
-    mod terminal;
-    mod usage;
-}
+mod end;
+mod groups;
+mod inherited;
+mod parent;
+mod peer;
+mod reaping;
+mod rewriting;
+mod signals;
+mod terminal;
+mod usage;

@@ -2,12 +2,8 @@
 //! cargo and rustup that record their arguments, and the installer comes from the test's own server. And the parts of
 //! `make dist` and `make follow` that need no build and no network.
 
-mod support;
-
-mod setup {
-    mod cross;
-    mod dist;
-    mod machine;
-    mod makefile;
-    mod rust;
-}
+mod cross;
+mod dist;
+mod machine;
+mod makefile;
+mod rust;

@@ -1,13 +1,12 @@
 //! This machine's UCX on simulated hosts: it uses the ports and the GIDs that the program predicts. It loads
 //! the libibverbs of tests/ucx/verbs.c.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{repository, skip};
 use fastrand::Rng;
 use rdma_init::fabric::{Rails, candidates};
 use rdma_init::facts::Facts;
@@ -16,7 +15,6 @@ use rdma_init::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port, Uverbs};
 use rdma_init::facts::settings::Settings;
 use rdma_init::libraries::LibraryContext;
 use rdma_init::libraries::ucx::{Release, taken::taken};
-use support::{repository, skip};
 use tempfile::TempDir;
 
 /// The number of hosts.

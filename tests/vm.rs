@@ -2,14 +2,12 @@
 //! to install, so its test is ignored by default: `make test-nixl` installs it and runs that test. Tests that take many
 //! minutes are ignored as well: `make test-watch`.
 
-mod support;
-
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use support::{binary, repository, vm};
+use crate::support::{binary, repository, vm};
 
 /// The right of a test to run machines, which are emulated and take a processor each. Two tests have it at the same
 /// time, however many threads the harness has.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rdma_init::finding::Id;
 use rdma_init::self_test::kinds::{KINDS, Kind};
 
-use crate::written;
+use super::written;
 
 const HEAD: &str = "\
 # Findings
@@ -16,7 +16,7 @@ depends on the host; the finding's own fix names the devices and variables of th
 that the job uses.
 
 Each finding is listed below the [self-test](self-test.md) check that reports it. This page is generated from
-`src/finding/id.rs` and `src/self_test/kinds.rs` (`UPDATE_DOCS=1 cargo test --test docs`).
+`src/finding/id.rs` and `src/self_test/kinds.rs` (`UPDATE_DOCS=1 cargo test --test suite docs::`).
 ";
 
 fn page() -> String {
@@ -44,7 +44,7 @@ fn the_findings_are_those_of_the_code() {
 /// The table in the manual of the self-test is the output of `self-test --list`.
 #[test]
 fn every_check_is_in_the_table_with_its_level_and_title() {
-    let page = crate::page("docs/self-test.md");
+    let page = super::page("docs/self-test.md");
     for Kind { id, title, level, .. } in KINDS {
         let level = format!("{level:?}").to_lowercase();
         let row = format!("\n| `{id}` | {level} | {title} |\n");

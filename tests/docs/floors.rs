@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::page;
+use super::page;
 use crate::support::repository;
 
 /// Returns the number of each module's floor. It is in the first column; if that is empty, the module is on

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use super::{markdown, without_code};
 use crate::support::repository;
-use crate::{markdown, without_code};
 
 #[test]
 fn every_link_leads_somewhere() {

@@ -8,8 +8,8 @@ use rdma_init::cli;
 use rdma_init::config::{self, CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
 use serde_json::Value;
 
+use super::{manual, page, printed};
 use crate::support::repository;
-use crate::{manual, page, printed};
 
 #[test]
 fn every_profile_and_demo_is_named() {

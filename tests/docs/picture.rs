@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{printed, written};
+use super::{printed, written};
 
 const COMMAND: &[&str] = &["plan", "--facts", "demo:cce-roce"];
 

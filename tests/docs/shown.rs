@@ -1,7 +1,7 @@
 //! Tests that the output in README and manual is what the program prints.
 
+use super::{markdown, page, printed};
 use crate::support::repository;
-use crate::{markdown, page, printed};
 
 #[test]
 fn the_readme_has_the_report() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::markdown;
+use super::markdown;
 use crate::support::repository;
 
 /// The longest cell, in words.

@@ -11,5 +11,5 @@ pub fn check(path: &str, made: &str) {
         fs::write(&file, made).unwrap();
     }
     let found = fs::read_to_string(&file).unwrap_or_default();
-    assert!(found == made, "{path} is stale: run UPDATE_DOCS=1 cargo test --test docs");
+    assert!(found == made, "{path} is stale: run UPDATE_DOCS=1 cargo test --test suite docs::");
 }

@@ -215,13 +215,13 @@ fn a_call_that_fails_in_place_keeps_no_command_from_its_start() {
 }
 
 #[test]
-#[ignore = "each call with each error, for minutes: cargo test --test init -- --ignored faults::"]
+#[ignore = "each call with each error, for minutes: cargo test --test suite -- --ignored init::faults::"]
 fn every_call_may_fail_with_every_error() {
     expect_all_well(true, all);
 }
 
 #[test]
-#[ignore = "each call with each error, for minutes: cargo test --test init -- --ignored faults::"]
+#[ignore = "each call with each error, for minutes: cargo test --test suite -- --ignored init::faults::"]
 fn every_call_may_fail_with_every_error_in_place() {
     expect_all_well(false, all);
 }

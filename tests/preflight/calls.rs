@@ -72,13 +72,13 @@ fn expect_all_well(errors: impl Fn(&Place) -> Vec<i32>) {
 }
 
 #[test]
-#[ignore = "a job for each kind of call, for minutes: cargo test --test preflight -- --ignored calls::"]
+#[ignore = "a job for each kind of call, for minutes: cargo test --test suite -- --ignored preflight::calls::"]
 fn a_call_that_fails_makes_no_node_hang_or_crash() {
     expect_all_well(|place| call_of(*place).2.iter().take(1).copied().collect());
 }
 
 #[test]
-#[ignore = "a job for each kind of call and each of its errors, for an hour: cargo test --test preflight -- --ignored calls::"]
+#[ignore = "a job for each kind of call and each of its errors, for an hour: cargo test --test suite -- --ignored preflight::calls::"]
 fn a_call_may_fail_with_every_error() {
     expect_all_well(|place| call_of(*place).2.to_vec());
 }

@@ -1,5 +1,5 @@
 //! Tests nodes that die or hang at random moments: node 0 reaches a verdict, and it names only this node.
-//! `RDMA_INIT_TEST_MOMENTS=200 cargo test --test preflight moments -- --nocapture` tries more of them.
+//! `RDMA_INIT_TEST_MOMENTS=200 cargo test --test suite preflight::moments -- --nocapture` tries more of them.
 
 use std::fmt::{Display, Formatter};
 use std::sync::Mutex;

@@ -70,7 +70,7 @@ impl Drop for Busy {
     }
 }
 
-/// `RDMA_INIT_TEST_SOUND=30 cargo test --test preflight sound -- --nocapture` runs more of them.
+/// `RDMA_INIT_TEST_SOUND=30 cargo test --test suite preflight::sound -- --nocapture` runs more of them.
 #[test]
 fn on_a_machine_that_other_work_keeps_busy_no_node_is_named() {
     if !can_be_made() {

@@ -11,6 +11,7 @@ pub mod namespace;
 pub mod nccl;
 pub mod nodes;
 pub mod one_hca;
+mod paths;
 pub mod port;
 pub mod process;
 pub mod ras;
@@ -21,25 +22,12 @@ pub mod signal_states;
 pub mod slow_cable;
 pub mod vm;
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+pub use paths::{binary, repository};
 
 /// Longer than any step takes on a busy machine: a step that takes longer hangs.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Returns the path of the program under test: the binary that cargo built with the tests, or the one that
-/// RDMA_INIT_TEST_BINARY names.
-pub fn binary() -> PathBuf {
-    match std::env::var_os("RDMA_INIT_TEST_BINARY") {
-        Some(path) => path.into(),
-        None => env!("CARGO_BIN_EXE_rdma-init").into(),
-    }
-}
-
-/// Returns the path of a file of the repository.
-pub fn repository(path: impl AsRef<Path>) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
 
 /// Prints that a test cannot run here, and why. In CI the test fails instead, because nothing may be skipped
 /// there.

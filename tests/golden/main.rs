@@ -2,15 +2,21 @@
 //! findings and self-test checks. Each directory of tests/cases is a test with its name, and some more tests
 //! check all hosts together. tests/cases/README.md says how to add a host.
 
-mod support;
+#[path = "../support"]
+mod support {
+    #![allow(dead_code)]
 
-mod golden {
-    pub mod all;
-    pub mod one;
-    pub mod platforms;
+    pub mod golden;
+    mod paths;
+    pub mod process;
+
+    pub use paths::{binary, repository};
 }
 
-use golden::{all, one, platforms};
+mod all;
+mod one;
+mod platforms;
+
 use libtest2_mimic::{Harness, RunError, Trial};
 
 fn main() {
