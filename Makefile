@@ -33,7 +33,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-arm64-build test-build test-quick test-setup test-torch test-ray test-admission test-custom test-podman test-nixl test-watch test-dist soak dist release follow manual check bench bench-idle bench-kept order fuzz fuzz-corpus clean
+.PHONY: all setup build build-all image demo test test-all test-arm64 test-arm64-build test-build test-quick test-repeat test-setup lanes test-torch test-ray test-admission test-custom test-podman test-nixl test-watch test-dist soak dist release follow manual check bench bench-idle bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -114,18 +114,53 @@ test-setup:
 # tenth of the time.
 TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 
-# The tests of these suites wait most of the time, for processes and nodes, so more of them than CPUs run at once.
-WAITING := init preflight
-OTHERS := $(filter-out $(WAITING) vm,$(basename $(notdir $(wildcard tests/*.rs))))
+# The suites are one program, and run in lanes beside each other, so that those that wait overlap with those that compute.
+# A lane is what shares something scarce, with as many tests at the same time as that allows: machines (the tests of vm wait
+# for their turn themselves), the Docker engine, the libraries of NCCL, namespaces of this machine. The longest lanes come
+# first. The last one tests another init on what the suite `peers` asks of this one.
+LANES := vm engine nccl pid1 nodes command golden tini lib
+THREADS_vm := 16
+SUITES_vm := vm::
+THREADS_engine := 4
+SUITES_engine := docker:: examples:: launchers::
+THREADS_nccl := 2
+SUITES_nccl := nccl:: ucx::
+THREADS_pid1 := 6
+SUITES_pid1 := init:: peers::
+THREADS_nodes := 6
+SUITES_nodes := preflight::
+THREADS_command := 4
+SUITES_command := cli:: docs:: setup::
 
-# The tests of vm wait for their turn themselves. The last suite tests one of the other inits on what they promise.
-test: build test-setup
-	@failed=; set -x; \
-	  $(TEST) --no-fail-fast --lib $(OTHERS:%=--test %) || failed=1; \
-	  $(TEST) --no-fail-fast $(WAITING:%=--test %) -- --test-threads 4 || failed=1; \
-	  $(TEST) --no-fail-fast --test vm -- --test-threads 16 || failed=1; \
-	  RDMA_INIT_TEST_PEER=tini $(TEST) --test peers || failed=1; \
-	  test -z "$$failed"
+# Builds the program and the tests, and fetches what they need, all at the same time; then runs all lanes, also if one fails.
+test:
+	@$(MAKE) --no-print-directory -j3 build test-build test-setup
+	@$(MAKE) --no-print-directory -k -j -O -o test-build lanes
+
+# The lanes alone, with the program and the tests as they are.
+lanes: $(LANES:%=lane-%)
+
+lane-lib: test-build
+	$(CARGO) test --locked --lib
+
+lane-golden: test-build
+	$(TEST) --test golden
+
+lane-tini: test-build
+	RDMA_INIT_TEST_PEER=tini $(TEST) --test suite peers::
+
+lane-%: test-build
+	$(TEST) --test suite -- --test-threads $(THREADS_$*) $(SUITES_$*)
+
+# All releases of NCCL, and the program for arm64.
+test-all:
+	@RDMA_INIT_TEST_NCCL=all $(MAKE) test
+	@$(MAKE) test-arm64 test-podman
+
+# Runs LANES, built before, N times beside two busy loops for each processor, and lists the tests that failed at least once.
+N := 10
+test-repeat: build test-build test-setup
+	@sh tests/repeat.sh $(N) '$(LANES)'
 
 # Runs the suites with the program for arm64, as far as QEMU can run them, on a machine of another
 # architecture. SUITES chooses some. On an arm64 machine, `make test` runs all of them.
@@ -134,7 +169,7 @@ test-arm64: test-arm64-build
 	@test $(HERE) = aarch64 || sh tests/arm64/run.sh $(SUITES)
 
 # Builds the tests without running them: all of them, or those in TESTS, such as --lib.
-TESTS :=
+TESTS := --lib --test golden --test suite
 test-build: setup
 	$(CARGO) test --locked --no-run $(TESTS)
 
@@ -146,13 +181,16 @@ test-arm64-build:
 # nothing. It uses the debug profile, which builds in seconds, while the release takes minutes. Many of the
 # tests only wait, so more of them run at the same time than there are CPUs.
 test-quick: setup
-	$(CARGO) test --locked --lib --test golden --test cli --test docs -- --test-threads 8
+	@$(CARGO) test --locked --no-run --lib --test golden --test suite
+	@$(MAKE) --no-print-directory -k -j -O -o test-build TEST='$(CARGO) test --locked' LANES='golden lib quick' lanes
+THREADS_quick := 8
+SUITES_quick := cli:: docs::
 
 # Tests rdma-init as the init of torchrun, and a job over Gloo; needs root. PyTorch is installed in
 # target/torch.
 test-torch: build
 	@sh tests/launchers/torch.sh >/dev/null
-	$(TEST) --test launchers -- --ignored --test-threads 1 --skip ray::
+	$(TEST) --test suite -- --ignored --test-threads 1 --skip ray:: launchers::
 
 # Tests Ray on nodes that are containers, with the newest NCCL; needs a Docker engine. Ray, an 80 MB
 # download, is installed in target/ray.
@@ -160,40 +198,40 @@ NEWEST_NCCL = RDMA_INIT_TEST_NCCL=$$(tail -n 1 tests/nccl/versions)
 test-ray: build
 	@sh tests/launchers/ray.sh >/dev/null
 	@$(NEWEST_NCCL) sh tests/nccl/setup.sh
-	$(NEWEST_NCCL) $(TEST) --test launchers -- --ignored --test-threads 1 ray::
+	$(NEWEST_NCCL) $(TEST) --test suite -- --ignored --test-threads 1 launchers::ray::
 
 # Tests the policy for Kubernetes with the code of its API server. Go and that source, 3 GB, are stored in
 # target/admission.
 test-admission: build
 	@sh tests/examples/admission/setup.sh judge >/dev/null
-	$(TEST) --test examples -- --ignored admission::
+	$(TEST) --test suite -- --ignored examples::admission::
 
 # The custom resources of the examples, applied to Kubernetes' own server for them. CRDS is a directory with the operators'
 # definitions, each a file of its repository: tests/examples/custom.rs has their names.
 test-custom: build
 	@test -n "$(CRDS)" || { echo 'CRDS=DIRECTORY names the custom resource definitions of the operators'; exit 2; }
 	@sh tests/examples/admission/setup.sh server >/dev/null
-	RDMA_INIT_TEST_CRDS=$(abspath $(CRDS)) $(TEST) --test examples -- --ignored custom::
+	RDMA_INIT_TEST_CRDS=$(abspath $(CRDS)) $(TEST) --test suite -- --ignored examples::custom::
 
 # Podman, which is installed, with this init.
 test-podman: build
 	@sh tests/examples/setup.sh podman
-	$(TEST) --test examples -- --ignored podman::
+	$(TEST) --test suite -- --ignored examples::podman::
 
 # NIXL on the UCX of its wheel, in a virtual machine; 90 MB to fetch. NIXL goes to target/nixl.
 test-nixl: build
 	@sh tests/vm/nixl.sh >/dev/null
-	$(TEST) --test vm -- --ignored nixl
+	$(TEST) --test suite -- --ignored vm::nixl
 
 # The watcher is silent beside ten minutes of traffic over soft-RoCE, and reports a rail that falls behind; in virtual
 # machines with Linux 6.1 and 6.12, one after the other.
 test-watch: build
-	$(TEST) --test vm -- --ignored --nocapture --test-threads 1 watcher::
+	$(TEST) --test suite -- --ignored --nocapture --test-threads 1 vm::watcher::
 
 # Starts and stops the program with signals at any moment, for the time in SOAK; needs root.
 SOAK := 1h
 soak: build
-	RDMA_INIT_TEST_SOAK=$(SOAK) $(TEST) --test init -- --ignored --nocapture soak::
+	RDMA_INIT_TEST_SOAK=$(SOAK) $(TEST) --test suite -- --ignored --nocapture init::soak::
 
 # Makes man pages, and completions for bash, zsh, and fish.
 manual: build
@@ -209,6 +247,10 @@ check: setup
 	cargo deny --locked check licenses bans sources
 	@sh tests/advisories.sh
 
+# The benchmarks measure the binary that is delivered. They have a profile of their own: with theirs, cargo would build a
+# program with the features of their dependencies in its place.
+BENCH = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) bench --locked --profile measure
+
 # What PID 1 costs beside tini, dumb-init and catatonit, and beside a script that does its work in shell; needs
 # root. And what compare takes for ten thousand reports, what the env plugin costs a
 # process, how the preflight grows with the nodes, and what node 0's watcher costs beside a thousand others; BENCHES
@@ -216,24 +258,24 @@ check: setup
 BENCHES := pid1 compare env_plugin preflight judge watchers
 bench: build
 	@sh tests/setup.sh bench
-	@set -e; for bench in $(BENCHES); do $(CARGO) bench --locked $(REMAP) --bench $$bench; done
+	@set -e; for bench in $(BENCHES); do $(BENCH) --bench $$bench; done
 
 # What the watcher costs beside a job that sleeps, and that of node 0 beside a thousand others: for an hour each, or for
 # SECONDS. Run it on an idle machine.
 SECONDS := 3600
 bench-idle: build
 	@sh tests/setup.sh bench
-	@RDMA_INIT_BENCH_IDLE=$(SECONDS) $(CARGO) bench --locked $(REMAP) --bench pid1 -- idle
-	@RDMA_INIT_BENCH_IDLE=$(SECONDS) $(CARGO) bench --locked $(REMAP) --bench watchers
+	@RDMA_INIT_BENCH_IDLE=$(SECONDS) $(BENCH) --bench pid1 -- idle
+	@RDMA_INIT_BENCH_IDLE=$(SECONDS) $(BENCH) --bench watchers
 
 # The run to keep, with its commit. Run it on an idle machine, after the build and its load.
 KEPT = tests/bench/results/$(shell date +%F).md
 bench-kept: build
 	@sh tests/setup.sh bench
-	@$(CARGO) bench --locked $(REMAP) --bench pid1 --no-run
+	@$(BENCH) --bench pid1 --no-run
 	@echo 'waiting until the machine is quiet'; \
 	  until awk '{ exit $$1 >= 0.2 }' /proc/loadavg; do sleep 5; done
-	@$(CARGO) bench --locked $(REMAP) --bench pid1 >$(KEPT).new && mv $(KEPT).new $(KEPT) && cat $(KEPT)
+	@$(BENCH) --bench pid1 >$(KEPT).new && mv $(KEPT).new $(KEPT) && cat $(KEPT)
 
 # Makes the list of the functions that a start runs (src/start.ld). Make it again after many functions have
 # changed, or with another Rust; otherwise a start is slower, but nothing else changes. It needs valgrind

@@ -1,6 +1,10 @@
 //! Measures how much time and memory `compare` needs for the reports of ten thousand nodes.
 //! `make bench` runs it.
 
+#[allow(dead_code)]
+#[path = "../support/paths.rs"]
+mod paths;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -109,7 +113,7 @@ fn report(node: usize) -> Report {
 
 fn compare(path: &Path) -> Duration {
     let start = Instant::now();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rdma-init"));
+    let mut command = Command::new(paths::binary());
     command.arg("compare").arg(path).env("RDMA_INIT_CONFIG", "/dev/null").stdout(Stdio::null());
     let status = command.status().expect("the program runs");
     assert_eq!(status.code(), Some(1), "some nodes differ");

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use super::image::{Image, Root};
 use super::machine::output;
+use super::paths::binary;
 use super::trial::Start;
 
 /// A way to start a command as the first process of a container.
@@ -50,12 +51,6 @@ pub const WITHOUT_STATE: &[&str] = &["RDMA_INIT_STATE_DIR=", "RDMA_INIT_WRITE_NC
 /// This benchmark program, which is the command in some measurements.
 pub const OWN_PATH: &str = "/added/bench";
 
-/// Returns the path of the measured program outside the image.
-fn ours() -> PathBuf {
-    std::env::var_os("RDMA_INIT_TEST_BINARY")
-        .map_or_else(|| env!("CARGO_BIN_EXE_rdma-init").into(), PathBuf::from)
-}
-
 /// Returns where the source of a file in the image is.
 fn in_image(path: &str) -> PathBuf {
     if path == SCRIPT_PATH { SCRIPT.into() } else { path.into() }
@@ -73,7 +68,7 @@ pub fn image() -> Result<Image, String> {
     }
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let files: [(&str, &Path); 3] =
-        [("rdma-init", &ours()), ("bench", &own), ("entrypoint.sh", Path::new(SCRIPT))];
+        [("rdma-init", &binary()), ("bench", &own), ("entrypoint.sh", Path::new(SCRIPT))];
     Image::with(&files)
         .map_err(|error| format!("cannot make an image to start them in, which takes root: {error}"))
 }
@@ -154,9 +149,9 @@ impl Peer {
 
 /// Returns names, versions, and sizes for the record.
 pub fn versions() -> Vec<String> {
-    let version = output(Command::new(ours()).arg("--version"));
+    let version = output(Command::new(binary()).arg("--version"));
     let version = version.split_whitespace().next_back().unwrap_or_default().to_owned();
-    let ours = [(OURS, ours(), version)].into_iter();
+    let ours = [(OURS, binary(), version)].into_iter();
     let shells = [("dash", "/bin/dash", "dash"), ("bash", "/bin/bash", "bash")];
     let others = OTHERS.iter().map(|(name, words, package)| (*name, words[0], *package)).chain(shells);
     let others = others.map(|(name, path, package)| {

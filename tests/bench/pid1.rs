@@ -11,6 +11,9 @@ mod image;
 mod latency;
 mod machine;
 mod memory;
+#[allow(dead_code)]
+#[path = "../support/paths.rs"]
+mod paths;
 mod peers;
 mod profile;
 mod startup;

@@ -3,6 +3,9 @@
 //! BENCHES=preflight` runs only this.
 
 mod machine;
+#[allow(dead_code)]
+#[path = "../support/paths.rs"]
+mod paths;
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -98,7 +101,7 @@ fn free_port() -> u16 {
 }
 
 fn node(port: u16, nodes: u32, node: u32) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rdma-init"));
+    let mut command = Command::new(paths::binary());
     command.args(["preflight", "--nodes", &nodes.to_string(), "--node", &node.to_string()]);
     command.args(["--meet", &format!("127.0.0.1:{port}")]);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");

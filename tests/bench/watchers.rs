@@ -5,6 +5,9 @@
 //! with an hour, after the measurement in idle.rs.
 
 mod machine;
+#[allow(dead_code)]
+#[path = "../support/paths.rs"]
+mod paths;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -149,7 +152,7 @@ fn start(root: &Path, port: u16, after: Duration) -> Zero {
                   mknod -m 666 /dev/null c 1 3; : >/dev/infiniband/uverbs0; exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--pid", "--mount", "--mount-proc", "--fork", "--kill-child", "sh", "-ec", script]);
-    command.arg(root).arg(env!("CARGO_BIN_EXE_rdma-init"));
+    command.arg(root).arg(paths::binary());
     command.args(["--preflight", "warn", "--preflight-wait", "100ms", "--preflight-node", "0"]);
     command.args(["--preflight-nodes", &nodes, "--preflight-meet", &meet, "--watch", "warn"]);
     command.args(["--watch-after", &format!("{}s", after.as_secs()), "--", "sleep", "100000"]);

@@ -40,11 +40,11 @@ for package; do
     case $package in
         nvidia-nccl-*)
             RDMA_INIT_TEST_NCCL=$version sh "$here/../nccl/setup.sh"
-            RDMA_INIT_TEST_NCCL=$version cargo test --locked --test nccl -- random model forecast || failed="$failed $package"
+            RDMA_INIT_TEST_NCCL=$version cargo test --locked --test suite -- nccl::random nccl::model nccl::forecast || failed="$failed $package"
             ;;
         nixl-*)
             # This uses the UCX of this machine, because the wheel has no ucx_info.
-            cargo test --locked --test ucx || failed="$failed $package"
+            cargo test --locked --test suite ucx:: || failed="$failed $package"
             ;;
     esac
 done
