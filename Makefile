@@ -120,16 +120,16 @@ TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 # first. The last one tests another init on what the suite `peers` asks of this one.
 LANES := vm engine nccl pid1 nodes command golden tini lib
 THREADS_vm := 16
-SUITES_vm := vm::
+SUITES_vm := vm:: nccl::soft_roce
 THREADS_engine := 4
 SUITES_engine := docker:: examples:: launchers::
 THREADS_nccl := 2
-SUITES_nccl := nccl:: ucx::
+SUITES_nccl := nccl:: ucx:: --skip nccl::soft_roce --skip docker::
 THREADS_pid1 := 6
 SUITES_pid1 := init:: peers::
 THREADS_nodes := 6
-SUITES_nodes := preflight::
-THREADS_command := 4
+SUITES_nodes := preflight:: --skip docker::
+THREADS_command := 8
 SUITES_command := cli:: docs:: setup::
 
 # Builds the program and the tests, and fetches what they need, all at the same time; then runs all lanes, also if one fails.
@@ -140,17 +140,20 @@ test:
 # The lanes alone, with the program and the tests as they are.
 lanes: $(LANES:%=lane-%)
 
+# These lanes see no interface of the machine.
+lane-lib lane-golden lane-tini lane-pid1 lane-nodes lane-command lane-nccl lane-quick: IN_NETWORK := sh tests/network.sh
+
 lane-lib: test-build
-	$(CARGO) test --locked --lib
+	$(IN_NETWORK) $(CARGO) test --locked --lib
 
 lane-golden: test-build
-	$(TEST) --test golden
+	$(IN_NETWORK) env $(TEST) --test golden
 
 lane-tini: test-build
-	RDMA_INIT_TEST_PEER=tini $(TEST) --test suite peers::
+	$(IN_NETWORK) env RDMA_INIT_TEST_PEER=tini $(TEST) --test suite peers::
 
 lane-%: test-build
-	$(TEST) --test suite -- --test-threads $(THREADS_$*) $(SUITES_$*)
+	$(IN_NETWORK) env $(TEST) --test suite -- --test-threads $(THREADS_$*) $(SUITES_$*)
 
 # All releases of NCCL, and the program for arm64.
 test-all:

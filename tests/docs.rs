@@ -4,6 +4,7 @@
 mod findings;
 mod floors;
 mod links;
+mod luck;
 mod named;
 mod picture;
 mod shown;

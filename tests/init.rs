@@ -2,6 +2,7 @@
 
 mod account;
 mod alone;
+mod clock;
 mod conf_file;
 mod container;
 mod crash;

@@ -171,6 +171,10 @@ fn observed(verbs: &Path, host: &Path, environment: &Environment) -> Ports {
         let (transport, device) = line.split(" -- ").nth(1)?.split_once('/')?;
         ["rc_verbs", "ud_verbs"].contains(&transport).then(|| device.trim().to_owned())
     };
+    let ports: Vec<String> = context.lines().filter_map(resource).collect();
+    if ports.is_empty() {
+        return Ports::new();
+    }
     // A context's ports are not opened yet. Opening them needs no list.
     let opened = ucx_info(verbs, host, environment, &["-d", "-t", "rc_verbs"]);
     let slots: BTreeMap<&str, u32> = opened
@@ -180,8 +184,7 @@ fn observed(verbs: &Path, host: &Path, environment: &Environment) -> Ports {
             Some((before.rsplit(' ').next()?, slot.trim().parse().ok()?))
         })
         .collect();
-    let ports = context.lines().filter_map(resource);
-    ports.map(|port| (port.clone(), slots.get(port.as_str()).copied())).collect()
+    ports.iter().map(|port| (port.clone(), slots.get(port.as_str()).copied())).collect()
 }
 
 fn predicted(facts: &Facts, environment: &Environment, release: Release) -> Ports {

@@ -2,39 +2,12 @@
 //! to install, so its test is ignored by default: `make test-nixl` installs it and runs that test. Tests that take many
 //! minutes are ignored as well: `make test-watch`.
 
-use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::support::{binary, repository, vm};
 
-/// The right of a test to run machines, which are emulated and take a processor each. Two tests have it at the same
-/// time, however many threads the harness has.
-struct Turn;
-
-static TURNS_LEFT: Mutex<u8> = Mutex::new(2);
-static TURN_IS_OVER: Condvar = Condvar::new();
-
-impl Turn {
-    fn wait() -> Turn {
-        let left = TURNS_LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left =
-            TURN_IS_OVER.wait_while(left, |left| *left == 0).unwrap_or_else(PoisonError::into_inner);
-        *left -= 1;
-        Turn
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        *TURNS_LEFT.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        TURN_IS_OVER.notify_one();
-    }
-}
-
 fn guest(script: &str, arguments: &[&Path]) {
-    let _turn = Turn::wait();
     if let Some(said) = vm::guest(script, arguments) {
         println!("{}", String::from_utf8_lossy(&said));
     }
@@ -104,69 +77,29 @@ fn ranks_over_ssh_see_the_values_of_their_own_node() {
     guest("ssh.sh", &[&binary(), &repository("target/vm/sshd")]);
 }
 
-/// Makes the tests with several machines run one after the other: soft-RoCE drops a connection if the other machine
-/// gets too little processor time. They wait most of the time, so a test with one machine runs beside them.
-fn several_guests() -> (MutexGuard<'static, ()>, Turn) {
-    static ONE_TEST: Mutex<()> = Mutex::new(());
-    let one = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
-    (one, Turn::wait())
-}
-
-/// Runs a script in three machines with two networks between them, and one more for TCP. Each machine gets
-/// its number.
-fn three_guests(script: &str) {
-    let _one = several_guests();
-    // All sockets are bound at the same time, so that their ports are distinct.
-    let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    let networks = sockets.map(|socket| socket.local_addr().unwrap().port());
-    std::thread::scope(|scope| {
-        let guests = [1, 2, 3].map(|number: u8| {
-            scope.spawn(move || {
-                let own = number.to_string();
-                vm::guest_on(&networks, number, script, &[&binary(), Path::new(&own)])
-            })
-        });
-        for said in guests.into_iter().filter_map(|guest| guest.join().unwrap()) {
-            println!("{}", String::from_utf8_lossy(&said));
-        }
-    });
+/// Runs a script in so many machines with three networks between them. Each is given its number.
+fn guests(count: u8, script: &str) {
+    let binary = binary();
+    let numbers = ["1", "2", "3"].map(Path::new);
+    let arguments = |number: u8| vec![binary.as_path(), numbers[usize::from(number) - 1]];
+    for said in vm::guests(count, script, arguments).into_iter().flatten() {
+        println!("{}", String::from_utf8_lossy(&said));
+    }
 }
 
 #[test]
 fn three_nodes_of_a_job_find_the_one_at_fault() {
-    three_guests("preflight.sh");
+    guests(3, "preflight.sh");
 }
 
 #[test]
 fn three_nodes_of_a_job_find_what_is_wrong_on_the_way() {
-    three_guests("preflight_paths.sh");
-}
-
-/// Runs a script in two machines with three networks between them. Each is given its number, and these arguments.
-fn two_guests(script: &str, arguments: &[&Path]) {
-    let _one = several_guests();
-    // All sockets are bound at the same time, so that their ports are distinct.
-    let sockets = [(); 6].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
-    let links = [0, 2, 4].map(|first| (ports[first], ports[first + 1]));
-    let back = links.map(|(local, remote)| (remote, local));
-    let run = |links: &[(u16, u16)], number| {
-        let binary = binary();
-        let first = [binary.as_path(), Path::new(number)];
-        vm::guest_with(links, script, &[&first, arguments].concat())
-    };
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| run(&back, "2"));
-        let own = run(&links, "1");
-        for said in [own, other.join().unwrap()].into_iter().flatten() {
-            println!("{}", String::from_utf8_lossy(&said));
-        }
-    });
+    guests(3, "preflight_paths.sh");
 }
 
 #[test]
 fn two_nodes_test_the_fabric_between_them() {
-    two_guests("pair.sh", &[]);
+    guests(2, "pair.sh");
 }
 
 /// The watcher beside jobs. What it sees is what the kernel counts and tells, which differs between kernels.
@@ -176,7 +109,6 @@ mod watcher {
     /// Runs a script in this machine, which may take so many seconds.
     fn guest(machine: Option<&str>, seconds: u64, script: &str, arguments: &[&Path]) {
         let Some(machine) = machine else { return };
-        let _turn = Turn::wait();
         if let Some(said) =
             vm::guest_of(machine, seconds, script, &[&[binary().as_path()], arguments].concat())
         {
@@ -208,7 +140,7 @@ mod watcher {
                 #[test]
                 $(#[$others])?
                 fn is_silent_beside_a_sound_job() {
-                    guest($machine, vm::SECONDS, "watch_sound.sh", &[Path::new("60")]);
+                    guest($machine, vm::SECONDS, "watch_sound.sh", &[Path::new("30")]);
                 }
 
                 #[test]

@@ -205,12 +205,12 @@ impl Clone for Server {
 #[test]
 fn dns_queries_end_at_the_deadline() {
     let quiet = Server::start(silent);
-    let started = Instant::now();
-    let why = by_dns(&settings(&[&quiet; 3]), "node2", started + Duration::from_millis(300))
-        .unwrap_err()
-        .to_string();
+    let until = Instant::now() + Duration::from_millis(300);
+    let why = by_dns(&settings(&[&quiet; 3]), "node2", until).unwrap_err().to_string();
     assert_eq!(why, "no DNS server of /etc/resolv.conf (127.0.0.1, 127.0.0.1, 127.0.0.1) answers");
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    // It asked the first server alone, for both families: the next one's turn comes only after 3 s.
+    let asked = quiet.asked.load(Ordering::SeqCst);
+    assert!(asked <= 2, "{asked} questions");
     // An answer over TCP that never ends does not help, either.
     let endless = Server::start(|packet, over_tcp| {
         let mut reply = reply(packet);

@@ -284,6 +284,8 @@ fn wait_by_id(which: Pid, options: i32) -> Reaped {
 
 #[cfg(test)]
 mod tests {
+    use nix::unistd::gettid;
+
     use super::*;
 
     /// Every wait names its process, because this program's tests have children at the same time.
@@ -302,15 +304,19 @@ mod tests {
         assert_eq!((ended, libc::WTERMSIG(status)), (child.as_raw(), libc::SIGKILL));
     }
 
+    /// Ends a child only once the thread that has started it sleeps, and so waits for it.
+    fn end_once_awaited(waits: &std::path::Path) -> i32 {
+        let sleeps = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'));
+        while !std::fs::read_to_string(waits).is_ok_and(sleeps) {}
+        0
+    }
+
     #[test]
     fn the_end_of_such_a_process_is_awaited_with_and_without_a_descriptor() {
         let ways: [fn(Pid, Duration) -> bool; 2] = [reap_unseen, reap_unseen_without_fd];
+        let own = std::path::PathBuf::from(format!("/proc/{}/task/{}/stat", Pid::this(), gettid()));
         for way in ways {
-            let ends_soon = || {
-                std::thread::sleep(Duration::from_millis(30));
-                0
-            };
-            let child = match spawn_unseen(ends_soon) {
+            let child = match spawn_unseen(|| end_once_awaited(&own)) {
                 // QEMU's user mode.
                 Err(Errno::EINVAL) => return,
                 started => started.unwrap(),

@@ -4,7 +4,7 @@
 # machines boots arm64 kernels with pages of 4 KiB and of 16 KiB: scripts that depend on the page size run
 # with both.
 #
-#     tests/arm64/run.sh [SUITE...]      runs some of lib, golden, cli, init, nccl and vm, or all, at the same time
+#     tests/arm64/run.sh [SUITE...]      runs some of lib, golden, cli, init, peers, nccl and vm, or all
 #
 # tests/arm64/skipped lists the tests that QEMU cannot run, each with its reason. RDMA_INIT_TEST_HOSTS=8 takes only each
 # eighth golden host: the program starts thousands of times for all of them, and QEMU needs a quarter of a second each time.
@@ -17,42 +17,34 @@ program=$PWD/target/aarch64-unknown-linux-gnu/release/rdma-init
 
 each=${RDMA_INIT_TEST_HOSTS:-1}
 
-# Prints the options that skip each golden host but those that are taken.
-other_hosts() {
-    find tests/cases -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort |
-        awk -v each="$each" 'NR % each != 1 && each > 1 { print "--skip " $0 }'
-}
-
-# run NAME THREADS FILTER COMMAND...: runs `cargo test` for what begins with FILTER, with this many tests at the same time,
-# without the tests in the list under NAME.
+# run NAME THREADS PREFIX COMMAND...: runs with `cargo test` what begins with PREFIX, so many tests at the same time, without
+# those in the list under NAME.
 run() {
     name=$1
     threads=$2
-    filter=$3
+    prefix=$3
     shift 3
     echo "--- arm64: $name"
-    there=$("$@" -- --list 2>/dev/null)
+    there=$("$@" -- --list 2>/dev/null | sed -n 's/: test$//p')
+    skipped=$(sed -n "s/^$name \([^ ]*\) .*/\1/p" "$here/skipped")
+    unknown=$(echo "$skipped" | grep -vxF "$there") || :
+    if [ -n "$unknown" ]; then
+        echo "$here/skipped names $unknown, and $name has no such test" >&2
+        exit 1
+    fi
+    chosen=$(echo "$there" | grep "^$prefix" | grep -vxF "$skipped")
     if [ "$name" = golden ]; then
-        # The name of a host may be the beginning of another one.
-        # shellcheck disable=SC2046
-        set -- "$@" -- --exact $(other_hosts)
-    else
-        # shellcheck disable=SC2086
-        set -- "$@" -- $filter
+        chosen=$(for test in $chosen; do
+            [ ! -d "tests/cases/$test" ] || hosts=$((${hosts:-0} + 1))
+            [ -d "tests/cases/$test" ] && [ $((hosts % each)) != $((1 % each)) ] || echo "$test"
+        done)
     fi
     # No test name contains a space.
-    # shellcheck disable=SC2013
-    for skipped in $(sed -n "s/^$name \([^ ]*\) .*/\1/p" "$here/skipped"); do
-        if [ "$(echo "$there" | grep -F "$skipped")" != "$skipped: test" ]; then
-            echo "$here/skipped names $skipped, which is no test of $name, or part of another one's name" >&2
-            exit 1
-        fi
-        set -- "$@" --skip "$skipped"
-    done
-    "$@" --test-threads "$threads"
+    # shellcheck disable=SC2086
+    "$@" -- --test-threads "$threads" --exact $chosen
 }
 
-# of_this_machine NAME THREADS FILTER PROGRAM [TEST]: runs tests that have this machine's architecture themselves, with
+# of_this_machine NAME THREADS PREFIX PROGRAM [TEST]: runs tests that have this machine's architecture themselves, with
 # this program.
 of_this_machine() {
     RDMA_INIT_TEST_BINARY=$4
@@ -66,7 +58,7 @@ machine() {
     RDMA_INIT_VM_MACHINE=$1 of_this_machine "$2" 16 vm:: "$program"
 }
 
-# Many of the tests only wait, so eight of them can run at the same time.
+# Many of the tests only wait, so more of them than there are processors can run at the same time.
 one() {
     case $1 in
         # One test at a time: in QEMU, a process that another test forked takes a long time to close its
@@ -86,17 +78,27 @@ one() {
     esac
 }
 
-[ $# -gt 0 ] || set -- vm lib golden cli init nccl
+# all SUITE...: runs these suites one after the other.
+all() {
+    failed=
+    for suite; do
+        one "$suite" || failed="$failed $suite"
+    done
+    [ -z "$failed" ] || { echo "failed for arm64:$failed" >&2; return 1; }
+}
+
+[ $# -gt 0 ] || set -- lib golden cli init peers nccl vm
 mkdir -p target/arm64
-# What waits overlaps with what computes. The output of each is shown once it has ended.
-running=
-for suite; do
-    (one "$suite") >"target/arm64/$suite.log" 2>&1 &
-    running="$running $suite:$!"
-done
-failed=
-for suite in $running; do
-    wait "${suite#*:}" || failed="$failed ${suite%:*}"
-    cat "target/arm64/${suite%:*}.log"
-done
-[ -z "$failed" ] || { echo "failed for arm64:$failed" >&2; exit 1; }
+# The machines run beside the rest, whose output comes first.
+machines=
+case " $* " in
+    *' vm '*)
+        (one vm) >target/arm64/vm.log 2>&1 &
+        machines=$!
+        ;;
+esac
+status=0
+# shellcheck disable=SC2046
+all $(printf '%s\n' "$@" | grep -vx vm) || status=1
+[ -z "$machines" ] || { wait "$machines" || status=1; cat target/arm64/vm.log; }
+exit $status

@@ -1,6 +1,7 @@
 //! Nodes for the tests of `self-test --listen` and `--peer`: a process that waits for the other node, and an
 //! invalid peer that follows the protocol only partially.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use hmac_sha256::{HKDF, HMAC, Hash};
 use serde_json::{Value, json};
 
-use super::run::{Ran, rdma_init};
+use super::run::{Ran, rdma_init, run};
 
 pub const ONLY: [&str; 2] = ["--only", "pair-connect"];
 
@@ -23,31 +24,38 @@ pub struct Waiting {
     process: Child,
     messages: BufReader<std::process::ChildStderr>,
     pub address: String,
-    /// The first line that it wrote to standard error.
+    /// What was read of its standard error.
     pub said: String,
+    token: OsString,
 }
 
 impl Waiting {
     pub fn start(mut command: Command) -> Waiting {
+        let token = command.get_envs().find(|(name, _)| *name == "RDMA_INIT_TOKEN");
+        let token = token.and_then(|(_, token)| token).unwrap_or_default().to_owned();
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(process.stderr.take().unwrap());
         let mut line = String::new();
         messages.read_line(&mut line).unwrap();
         let rest = line.strip_prefix("rdma-init: waits on ").unwrap_or_else(|| panic!("{line:?}"));
         let address = rest.split_once(" for another node's self-test --peer").unwrap().0.to_owned();
-        Waiting { process, messages, address, said: line }
+        Waiting { process, messages, address, said: line, token }
     }
 
     /// Starts a process that waits for the other node and has a token.
-    pub fn guarded(wait: &str, more: &[&str]) -> Waiting {
-        let arguments = ["--listen", "127.0.0.1:0", "--wait", wait];
+    pub fn guarded(more: &[&str]) -> Waiting {
+        let arguments = ["--listen", "127.0.0.1:0", "--wait", "30s"];
         let mut command = self_test(&[&arguments, more].concat());
         command.env("RDMA_INIT_TOKEN", TOKEN);
         Waiting::start(command)
     }
 
     pub fn listen(more: &[&str]) -> Waiting {
-        let arguments = ["--listen", "127.0.0.1:0", "--wait", "3s"];
+        Waiting::listen_for("30s", more)
+    }
+
+    pub fn listen_for(wait: &str, more: &[&str]) -> Waiting {
+        let arguments = ["--listen", "127.0.0.1:0", "--wait", wait];
         Waiting::start(self_test(&[&arguments, more].concat()))
     }
 
@@ -56,20 +64,32 @@ impl Waiting {
     }
 
     pub fn end(mut self) -> Ran {
-        let mut stderr = String::new();
-        self.messages.read_to_string(&mut stderr).unwrap();
+        self.messages.read_to_string(&mut self.said).unwrap();
         let output = self.process.wait_with_output().unwrap();
-        Ran { code: output.status.code(), signal: None, stdout: output.stdout, stderr }
+        Ran { code: output.status.code(), signal: None, stdout: output.stdout, stderr: self.said }
     }
 
-    /// Expects that the process kept waiting until its time limit, and that it reports why it rejected a
-    /// connection.
+    /// Expects that the process waits until its time limit, and then reports why it rejected a connection.
     #[track_caller]
-    pub fn sends_away(self, why: &str) {
+    pub fn gives_up(self, why: &str) {
         let ran = self.end().expect_code(1);
         let start = "FAILED: pair-connect: the other node did not connect to 127.0.0.1:";
         assert!(ran.text().contains(start) && ran.text().contains(why), "no {why:?} in\n{}", ran.text());
         assert!(ran.stderr.contains("is still waiting: ") && ran.stderr.contains(why), "{}", ran.stderr);
+    }
+
+    /// Expects that the process reports why it rejects a connection, and still finds the other node.
+    #[track_caller]
+    pub fn goes_on_waiting_after(mut self, why: &str) -> Ran {
+        let is_told = |line: &str| line.contains("is still waiting: ") && line.contains(why);
+        while !self.said.lines().any(is_told) {
+            let length = self.messages.read_line(&mut self.said).unwrap();
+            assert!(length > 0, "no {why:?} in\n{}", self.said);
+        }
+        let mut other = self_test(&[&["--peer", &self.address], &ONLY[..]].concat());
+        other.env("RDMA_INIT_TOKEN", &self.token);
+        run(other).expect_code(0);
+        self.end().expect_code(0)
     }
 
     /// Expects that the process found its node and then failed.

@@ -11,7 +11,6 @@ use std::process::Command;
 use std::ptr::null;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::libc;
 use simple_dns::rdata::{A, RData};
@@ -150,23 +149,24 @@ fn an_unknown_name_is_reported_with_the_servers_that_were_asked() {
         let _asked = server("another");
         let arguments = ["--peer=worker-0.job", "--any-peer", "--wait=3s"];
         let ran = run(self_test(&[&arguments, &ONLY[..]].concat())).expect_code(1);
-        for part in [
-            "FAILED: pair-connect: cannot reach worker-0.job:18516 within ",
-            "it is not in /etc/hosts, and DNS (10.96.0.10) does not know it (worker-0.job.job.svc.cluster.local, ",
-        ] {
-            assert!(ran.text().contains(part), "no {part:?} in\n{}", ran.text());
-        }
+        let failed = "FAILED: pair-connect: cannot reach worker-0.job:18516 within ";
+        assert!(ran.text().contains(failed), "{}", ran.text());
+        // The answer to the last try may come too late.
+        let first = "it is not in /etc/hosts, and DNS (10.96.0.10) does not know it (worker-0.job.job.svc.cluster.local, ";
+        assert!(ran.stderr.contains(first), "{}", ran.stderr);
     });
 }
 
 #[test]
 fn servers_that_say_nothing_are_waited_for_as_long_as_asked() {
     alone(&[("resolv.conf", KUBERNETES), ("hosts", "")], |_| {
-        let _silent = UdpSocket::bind("10.96.0.10:53").unwrap();
-        let started = Instant::now();
+        let silent = UdpSocket::bind("10.96.0.10:53").unwrap();
+        silent.set_nonblocking(true).unwrap();
         let ran = run(self_test(&[&["--peer=worker-0.job", "--any-peer", "--wait=1s"], &ONLY[..]].concat()));
-        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
         let ran = ran.expect_code(1);
+        // An answer may take 5 s, so there was time for one question, for both families.
+        let questions = std::iter::from_fn(|| silent.recv(&mut [0; 512]).ok()).count();
+        assert!(questions <= 2, "{questions} questions");
         assert!(
             ran.text().contains("no DNS server of /etc/resolv.conf (10.96.0.10) answers"),
             "{}",

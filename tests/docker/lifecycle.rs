@@ -3,14 +3,13 @@
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
-use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Engine, engine};
-use crate::support::{DEADLINE, poll_until};
+use crate::support::poll_until;
 
 /// A command that prints the signals that it gets, and continues.
 const LISTENER: &str =
@@ -77,13 +76,10 @@ fn docker_stop_ends_the_container_at_once() {
     container.wait().expect_code(143);
 }
 
-/// Stops the container. The engine would wait for a minute before it kills the container, so the stop must
-/// end it sooner.
+/// Stops the container. If the engine had to kill it, the code would be 137.
 #[track_caller]
 fn stop(container: &Container) {
-    let start = Instant::now();
     container.docker(["stop", "-t", "60"], &[]).expect_code(0);
-    assert!(start.elapsed() < DEADLINE, "the engine had to kill");
 }
 
 #[test]

@@ -64,8 +64,8 @@ fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
 fn nccl_in_a_plain_shell_takes_what_was_chosen() {
     assert!(Path::new(LIBRARIES).exists(), "this machine has its libraries elsewhere");
     let Some(found) = bootstrap(&[]) else { return };
-    assert_eq!(found, ["eth1"; 3]);
+    assert_eq!(found, vec!["eth1"; found.len()]);
     // Without the file, NCCL would use another interface.
     let Some(found) = bootstrap(&["--env", "RDMA_INIT_WRITE_NCCL_CONF=false"]) else { return };
-    assert_eq!(found, ["eth0"; 3]);
+    assert_eq!(found, vec!["eth0"; found.len()]);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::docker::{Container, Ended, Engine, Network, engine};
+use crate::support::docker::{Container, Ended, Network, engine};
 use crate::support::{poll_for, poll_until};
 
 const TOKEN: &str = "RDMA_INIT_TOKEN=a secret of all nodes";
@@ -125,34 +125,4 @@ fn the_token_reaches_a_preflight_that_is_the_command() {
     let ended = end(behind_a_shell).expect_code(1);
     assert!(!ended.stdout.contains("a secret of all nodes"), "{ended:#?}");
     ended.expect_line(["RDMA_INIT_TOKEN is not set here", "docker run IMAGE /rdma-init preflight"]);
-}
-
-/// The nodes rendezvous on one network, and NCCL would use another one, which is split in two.
-#[test]
-fn containers_whose_network_is_in_two_parts_are_named() {
-    let Some(engine) = engine() else { return };
-    let front = engine.network();
-    let zero = front.address().to_string();
-    let job = Job { nodes: 5, zero: zero.clone() };
-    let start = |node: u32| start_on(engine, &job, node, &engine.rails()[usize::from(node > 2)]);
-    let containers: Vec<Container> = (0..5).map(start).collect();
-    for (node, container) in containers.into_iter().enumerate() {
-        let ended = end(container).expect_code(1);
-        let (parts, rest) = ended.stdout.split_once(" reach each other on rail 0 (eth1)").unwrap();
-        let named: Vec<usize> = (0..5).filter(|other| parts.contains(&format!("node{other}"))).collect();
-        assert_eq!(named, [3, 4], "node {node}: {ended:#?}");
-        assert!(rest.starts_with(", but none of the other 3"), "node {node}: {ended:#?}");
-        assert!(node > 0 || ended.stdout.matches("FAILED  ").count() == 1, "{ended:#?}");
-    }
-}
-
-fn start_on<'e>(engine: &'e Engine, job: &Job, node: u32, rail: &Network) -> Container<'e> {
-    let front = engine.network();
-    let address = if node == 0 { job.zero.clone() } else { front.address().to_string() };
-    let mut options = job.options(node, front, &address);
-    options.extend(["--env", "NCCL_SOCKET_IFNAME==eth1"].map(str::to_owned));
-    let mut container = engine.create(options, STEP);
-    container.connect(rail, rail.address());
-    container.start();
-    container
 }

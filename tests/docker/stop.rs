@@ -1,8 +1,5 @@
 //! Tests `docker stop` with the deadlines, and what `docker logs` shows about the end.
 
-use std::time::{Duration, Instant};
-
-use crate::support::DEADLINE;
 use crate::support::docker::{Container, Ended, Engine, engine};
 
 /// A command, and a worker in its own session. Neither ends on SIGTERM.
@@ -23,12 +20,10 @@ fn start<'a>(engine: &'a Engine, settings: &[&str], script: &str) -> Container<'
     container
 }
 
-/// Runs `docker stop`, which gives the container a minute before the engine kills it. Returns how long it
-/// took.
-fn stop(container: &Container) -> Duration {
-    let start = Instant::now();
+/// Runs `docker stop`, which gives the container a minute before the engine kills it. The code and the last
+/// line of the container then show that the engine did not have to.
+fn stop(container: &Container) {
     container.docker(["stop", "-t", "60"], &[]).expect_code(0);
-    start.elapsed()
 }
 
 /// Returns what `docker logs` shows for the container.
@@ -51,8 +46,7 @@ fn stopped<'a>(engine: &'a Engine, settings: &[&str]) -> Container<'a> {
 fn after_the_stop_timeout_the_engine_need_not_kill() {
     let Some(engine) = engine() else { return };
     let container = start(engine, &["RDMA_INIT_STOP_TIMEOUT=2s"], STUBBORN);
-    let took = stop(&container);
-    assert!(took >= Duration::from_secs(2) && took < DEADLINE, "{took:?}");
+    stop(&container);
     container
         .wait()
         .expect_code(137)
@@ -78,8 +72,7 @@ fn without_a_stop_timeout_the_engine_kills() {
 fn with_a_drain_timeout_docker_stop_lets_the_workers_finish() {
     let Some(engine) = engine() else { return };
     let container = start(engine, &["RDMA_INIT_DRAIN_TIMEOUT=30s"], SAVER);
-    let took = stop(&container);
-    assert!(took >= Duration::from_secs(2) && took < DEADLINE, "{took:?}");
+    stop(&container);
     container
         .wait()
         .expect_code(143)
@@ -100,8 +93,7 @@ fn workers_that_do_not_finish_are_killed_after_the_drain_timeout() {
     let Some(engine) = engine() else { return };
     let script = STUBBORN.replace("echo command asked", "exit 4");
     let container = start(engine, &["RDMA_INIT_DRAIN_TIMEOUT=2s"], &script);
-    let took = stop(&container);
-    assert!(took >= Duration::from_secs(2) && took < DEADLINE, "{took:?}");
+    stop(&container);
     container
         .wait()
         .expect_code(4)

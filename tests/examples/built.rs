@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, PoisonError, RwLock};
 
 use super::setup::{prepared, value};
 use super::started::STANDINS;
@@ -89,6 +89,9 @@ impl<'e> Build<'e> {
     /// of the image, and the builder's output.
     #[track_caller]
     pub fn of(mut self, context: &str, input: Option<Stdio>) -> (String, String) {
+        /// Between its end and its tag, a build of another test has an image without a name, which must not be removed.
+        static BUILDS: RwLock<()> = RwLock::new(());
+        let building = BUILDS.read().unwrap_or_else(PoisonError::into_inner);
         self.docker.arg(context).stdin(input.unwrap_or_else(Stdio::null));
         let output = self.docker.output().unwrap();
         let said =
@@ -98,6 +101,8 @@ impl<'e> Build<'e> {
         assert!(output.status.success(), "{}: {last:#?}", self.name);
         let image = format!("{}:{}", self.engine.run, self.name);
         self.engine.docker(["tag", &image, &format!("{LABEL}:{}", self.name)]).expect_code(0);
+        drop(building);
+        let _alone = BUILDS.write().unwrap_or_else(PoisonError::into_inner);
         let filter = format!("label={LABEL}");
         // The engine runs only one of these at a time, and rejects another test's in the meantime.
         poll_until("what was built before is removed", || {
@@ -116,7 +121,7 @@ static BUILT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 /// Builds an image, but only once in a run.
 fn once(name: &str, build: impl FnOnce() -> String) -> String {
-    let mut built = BUILT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     built.entry(name.to_owned()).or_insert_with(build).clone()
 }
 

@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -36,13 +35,12 @@ fn put(path: &Path, what: &str) {
 }
 
 /// Starts a command in a mount namespace where `etc` is /etc.
-fn start(etc: &Path, is_pid_1: bool, environment: &[(&str, &str)]) -> (Ended, Duration) {
+fn start(etc: &Path, is_pid_1: bool, environment: &[(&str, &str)]) -> Ended {
     let script = "echo \"${T_X:-unprepared} ${NCCL_IB_TC:-without}\"";
     let mut ours = rdma_init(["--set", "T_X=prepared", "--set", "NCCL_IB_TC=7", "--", "sh", "-c", script]);
     ours.env_remove("RDMA_INIT_STATE_DIR").env("RDMA_INIT_WRITE_NCCL_CONF", "true");
     ours.env("HOME", "/etc/home").envs(environment.iter().copied());
     let mount = format!("mount --bind {} /etc; exec", etc.display());
-    let started = Instant::now();
     let ended = if is_pid_1 {
         as_pid_1(after(&mount, ours)).end()
     } else {
@@ -54,14 +52,13 @@ fn start(etc: &Path, is_pid_1: bool, environment: &[(&str, &str)]) -> (Ended, Du
         from_scratch(&mut own);
         in_place(own).end()
     };
-    (ended.expect_code(0), started.elapsed())
+    ended.expect_code(0)
 }
 
 #[track_caller]
-fn expect_prepared(ended: &Ended, took: Duration, what: &str) {
+fn expect_prepared(ended: &Ended, what: &str) {
     assert_eq!(ended.stdout, "prepared 7\n", "{what}: {ended:#?}");
     assert!(!ended.stderr.contains("prepare-timeout"), "{what}: {ended:#?}");
-    assert!(took < Duration::from_secs(8), "{what}: it took {took:?}: {ended:#?}");
 }
 
 #[test]
@@ -71,8 +68,8 @@ fn nccl_conf_may_be_anything() {
             let place = tempfile::tempdir().unwrap();
             let (etc, state) = (place.path().join("etc"), place.path().join("state"));
             put(&etc.join("nccl.conf"), what);
-            let (ended, took) = start(&etc, is_pid_1, &[("RDMA_INIT_STATE_DIR", state.to_str().unwrap())]);
-            expect_prepared(&ended, took, what);
+            let ended = start(&etc, is_pid_1, &[("RDMA_INIT_STATE_DIR", state.to_str().unwrap())]);
+            expect_prepared(&ended, what);
             let told = "The variables cannot be written to /etc/nccl.conf";
             assert!(ended.stderr.contains(told), "{what}: {ended:#?}");
             // The program has neither written into it nor put a file in its place.
@@ -100,8 +97,8 @@ fn files_of_other_programs_may_be_anything() {
             put(&etc.join(file), what);
         }
         let wanted = [("RDMA_INIT_PROPAGATE", "profile,environment,ssh"), ("RDMA_INIT_STATE_DIR", "")];
-        let (ended, took) = start(&etc, true, &wanted);
-        expect_prepared(&ended, took, what);
+        let ended = start(&etc, true, &wanted);
+        expect_prepared(&ended, what);
         for told in ["/etc/environment: ", "/etc/profile.d/rdma-init.sh: ", "/etc/ssh/sshd_config"] {
             assert!(ended.stderr.contains(told), "{what}: no {told:?} in {ended:#?}");
         }
@@ -117,8 +114,8 @@ fn state_files_may_be_anything() {
         fs::create_dir(&etc).unwrap();
         let names = ["env.sh", "nccl.conf", "plan.json", "facts.json"];
         names.iter().for_each(|name| put(&state.join(name), what));
-        let (ended, took) = start(&etc, true, &[("RDMA_INIT_STATE_DIR", state.to_str().unwrap())]);
-        expect_prepared(&ended, took, what);
+        let ended = start(&etc, true, &[("RDMA_INIT_STATE_DIR", state.to_str().unwrap())]);
+        expect_prepared(&ended, what);
         let made = names.map(|name| {
             let status = fs::symlink_metadata(state.join(name)).unwrap();
             status.is_file() && status.len() < 1 << 20

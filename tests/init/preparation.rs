@@ -2,10 +2,11 @@
 //! container still stops it.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::libc;
 
+use crate::support::clock::{Clock, HOUR, SECOND};
 use crate::support::hang::Hang;
 use crate::support::poll_until;
 use crate::support::running::{
@@ -33,26 +34,30 @@ fn expect_untouched(ended: Ended, message: &str) -> Ended {
     ended
 }
 
-/// Only the timeout ends a hang, even if it expires before the preparation reaches the hang.
 #[test]
 fn after_the_timeout_pid_1_starts_the_command() {
     for hang in [Hang::interruptible(HANGS), Hang::killable(HANGS)] {
-        let start = Instant::now();
-        let running = hanging(command("700ms"), true, &hang);
-        let ended = expect_untouched(running.end(), "prepare-timeout");
-        assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
+        let clock = Clock::advancing();
+        let (timeout, time) = clock.choose(("1h", HOUR), ("3s", 3 * SECOND));
+        let running = clock.hanging(command(timeout), true, &hang);
+        hang.wait();
+        clock.pass(time);
+        expect_untouched(running.end(), "prepare-timeout").expect_time(Duration::ZERO, time);
     }
 }
 
 #[test]
 fn after_the_timeout_the_command_starts_in_place() {
     let hang = Hang::interruptible(HANGS);
-    let start = Instant::now();
-    let running = hanging(command("700ms"), false, &hang);
+    let clock = Clock::advancing();
+    let (timeout, time) = clock.choose(("1h", HOUR), ("3s", 3 * SECOND));
+    let running = clock.hanging(command(timeout), false, &hang);
     let pid = running.pid;
+    hang.wait();
+    clock.pass(time);
     let ended = expect_untouched(running.end(), "prepare-timeout");
     assert!(ended.stdout.starts_with(&format!("ran {pid} ")), "{ended:#?}");
-    assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
+    ended.expect_time(Duration::ZERO, time);
 }
 
 /// The time counts from the start, even if reading the configuration hangs. A flag for the timeout then
@@ -61,13 +66,11 @@ fn after_the_timeout_the_command_starts_in_place() {
 fn a_configuration_that_hangs_does_not_outlast_the_flag() {
     for as_pid_1 in [true, false] {
         let hang = Hang::interruptible("/a/dead/mount/config.toml");
-        let start = Instant::now();
         let mut command = command("500ms");
         command.env("RDMA_INIT_CONFIG", "/a/dead/mount/config.toml");
-        let running = hanging(command, as_pid_1, &hang);
-        expect_untouched(running.end(), "prepare-timeout");
-        let took = start.elapsed();
-        assert!(took < Duration::from_secs(9), "as PID 1 {as_pid_1}: it took {took:?} instead of 500ms");
+        let ended = Clock::advancing().hanging(command, as_pid_1, &hang).end();
+        // The timeout without the flag is 10 s.
+        expect_untouched(ended, "prepare-timeout").expect_time(Duration::ZERO, Duration::from_millis(500));
     }
 }
 
@@ -87,12 +90,13 @@ fn a_stop_while_the_preparation_hangs_ends_the_container() {
     }
 }
 
-/// Starts a program whose preparation hangs and is stopped. This is similar to an uninterruptible call,
+/// Starts a program by this clock whose preparation hangs and is stopped. This is similar to an uninterruptible call,
 /// because signals that PID 1 forwards stay pending.
-fn stopped(timeout: &str) -> (Hang, Running, i32) {
+fn stopped(clock: &Clock, timeout: &str) -> (Hang, Running, i32) {
     let hang = Hang::interruptible(HANGS);
     let script = "echo started; exec sleep 1000";
-    let running = hanging(rdma_init(["--prepare-timeout", timeout, "--", "sh", "-c", script]), true, &hang);
+    let running =
+        clock.hanging(rdma_init(["--prepare-timeout", timeout, "--", "sh", "-c", script]), true, &hang);
     hang.wait();
     let child = running.child();
     send(child, libc::SIGSTOP);
@@ -113,8 +117,11 @@ fn forward(running: &Running, signals: &[i32]) {
 #[test]
 fn a_stop_is_not_forgotten_when_the_time_is_up() {
     for signals in [&[libc::SIGTERM][..], &[libc::SIGTERM, libc::SIGWINCH]] {
-        let (_hang, running, _) = stopped("3s");
+        let clock = Clock::advancing();
+        let (timeout, time) = clock.choose(("1h", HOUR), ("3s", 3 * SECOND));
+        let (_hang, running, _) = stopped(&clock, timeout);
         forward(&running, signals);
+        clock.pass(time);
         let ended = running.end();
         assert_eq!(ended.status.code(), Some(143), "{signals:?}: {ended:#?}");
     }
@@ -124,11 +131,14 @@ fn a_stop_is_not_forgotten_when_the_time_is_up() {
 #[test]
 fn a_signal_that_is_ignored_is_no_stop() {
     let hang = Hang::interruptible(HANGS);
-    let mut command = command("3s");
+    let clock = Clock::advancing();
+    let (timeout, time) = clock.choose(("1h", HOUR), ("3s", 3 * SECOND));
+    let mut command = command(timeout);
     inherit(&mut command, &State { name: "nohup", blocked: 0, ignored: &[libc::SIGHUP], pending: None });
-    let running = hanging(command, true, &hang);
+    let running = clock.hanging(command, true, &hang);
     hang.wait();
     forward(&running, &[libc::SIGHUP]);
+    clock.pass(time);
     expect_untouched(running.end(), "prepare-timeout");
 }
 
@@ -137,12 +147,9 @@ fn a_signal_that_is_ignored_is_no_stop() {
 #[test]
 fn a_stop_among_other_signals_is_a_stop() {
     for signals in [&[libc::SIGTERM, libc::SIGWINCH][..], &[libc::SIGHUP, libc::SIGURG]] {
-        let (_hang, mut running, child) = stopped("1h");
+        let (_hang, running, child) = stopped(&Clock::real(), "1h");
         forward(&running, signals);
         send(child, libc::SIGCONT);
-        if !running.ends_within(Duration::from_secs(5)) {
-            running.kill(libc::SIGKILL);
-        }
         let ended = running.end();
         assert_eq!(ended.status.code(), Some(128 + signals[0]), "{signals:?}: {ended:#?}");
     }
@@ -151,10 +158,12 @@ fn a_stop_among_other_signals_is_a_stop() {
 #[test]
 fn a_preparation_that_is_stopped_is_given_up_after_the_timeout() {
     let hang = Hang::interruptible(HANGS);
-    // Long enough to stop the preparation while it hangs, even on a busy machine.
-    let running = hanging(command("5s"), true, &hang);
+    let clock = Clock::advancing();
+    let (timeout, time) = clock.choose(("1h", HOUR), ("5s", 5 * SECOND));
+    let running = clock.hanging(command(timeout), true, &hang);
     hang.wait();
     send(running.child(), libc::SIGSTOP);
+    clock.pass(time);
     expect_untouched(running.end(), "prepare-timeout");
 }
 
@@ -217,9 +226,11 @@ fn a_command_of_our_own_has_no_timeout_and_can_be_stopped() {
         if path == CONFIG {
             command.env("RDMA_INIT_CONFIG", CONFIG);
         }
-        let mut running = hanging(command, true, &hang);
+        let clock = Clock::advancing();
+        let mut running = clock.hanging(command, true, &hang);
         hang.wait();
-        let ended = running.ends_within(Duration::from_millis(500));
+        clock.advance(clock.choose(HOUR, SECOND));
+        let ended = running.ends_within(Duration::from_millis(100));
         running.kill(libc::SIGTERM);
         let end = running.end();
         assert!(!ended, "{path}: {end:#?}");

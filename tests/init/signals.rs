@@ -2,13 +2,12 @@
 
 use std::io;
 use std::mem::zeroed;
-use std::time::Duration;
 
 use nix::libc;
 
 use crate::support::poll_until;
 use crate::support::refused_call::refuse;
-use crate::support::running::{Running, Way, as_pid_1, in_place, rdma_init};
+use crate::support::running::{Running, Way, as_pid_1, has_taken_signals, in_place, rdma_init};
 use crate::support::signal_states::{State, inherit};
 
 /// Starts a command that blocks all signals, so that they stay pending and the test can read
@@ -65,11 +64,11 @@ impl Tracee {
         }
     }
 
-    /// Waits until this many signals have arrived, and a moment longer for signals that must not arrive.
+    /// Waits until this many signals have arrived, and until this init has none left that it might forward.
     #[track_caller]
-    fn expect(&self, number: usize) -> Vec<Arrived> {
+    fn expect(&self, init: &Running, number: usize) -> Vec<Arrived> {
         poll_until(&format!("{number} signals arrive"), || (self.pending().len() >= number).then_some(()));
-        std::thread::sleep(Duration::from_millis(50));
+        has_taken_signals(init.pid);
         self.pending()
     }
 }
@@ -108,7 +107,7 @@ fn sigchld_is_not_forwarded() {
     running.kill(libc::SIGCHLD);
     queue(running.pid, libc::SIGCHLD, 5);
     running.kill(libc::SIGUSR1);
-    let arrived: Vec<i32> = tracee.expect(1).iter().map(|arrived| arrived.0).collect();
+    let arrived: Vec<i32> = tracee.expect(&running, 1).iter().map(|arrived| arrived.0).collect();
     assert_eq!(arrived, [libc::SIGUSR1]);
 }
 
@@ -126,7 +125,7 @@ fn the_value_of_a_queued_signal_is_kept() {
     for (signal, value) in sent {
         queue(running.pid, signal, value);
     }
-    let mut arrived = tracee.expect(sent.len());
+    let mut arrived = tracee.expect(&running, sent.len());
     arrived.sort_unstable();
     let mut wanted = sent.map(|(signal, value)| (signal, libc::SI_QUEUE, value));
     wanted.sort_unstable();
@@ -139,12 +138,12 @@ fn a_burst_of_real_time_signals_arrives_whole() {
     for value in 0..500 {
         queue(running.pid, 40, value);
     }
-    let values: Vec<usize> = tracee.expect(500).iter().map(|arrived| arrived.2).collect();
+    let values: Vec<usize> = tracee.expect(&running, 500).iter().map(|arrived| arrived.2).collect();
     assert!(values == (0..500).collect::<Vec<usize>>(), "{} arrived: {values:?}", values.len());
     for _ in 0..500 {
         running.kill(41);
     }
-    assert_eq!(tracee.expect(1000).iter().filter(|arrived| arrived.0 == 41).count(), 500);
+    assert_eq!(tracee.expect(&running, 1000).iter().filter(|arrived| arrived.0 == 41).count(), 500);
 }
 
 /// Signals are forwarded from the first moment, even while the command is being prepared.
@@ -158,7 +157,7 @@ fn a_burst_during_the_preparation_arrives_whole() {
             queue(running.pid, 40, value);
         }
         let tracee = Tracee::stop(running.command());
-        let values: Vec<usize> = tracee.expect(500).iter().map(|arrived| arrived.2).collect();
+        let values: Vec<usize> = tracee.expect(&running, 500).iter().map(|arrived| arrived.2).collect();
         assert!(values == (0..500).collect::<Vec<usize>>(), "{} arrived: {values:?}", values.len());
     }
 }
@@ -172,7 +171,7 @@ fn the_value_is_kept_for_a_group_or_said_to_be_lost() {
     let mut running = as_pid_1(command);
     let tracee = Tracee::stop(running.command());
     queue(running.pid, 40, 7);
-    let arrived = tracee.expect(1);
+    let arrived = tracee.expect(&running, 1);
     if arrived == [(40, libc::SI_QUEUE, 7)] {
         return;
     }

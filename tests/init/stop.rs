@@ -1,35 +1,52 @@
 //! Tests the two deadlines: one for a command that ignores a stop signal, and one for processes that
 //! outlive the command. Each test runs with PID 1 and with a subreaper.
 
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use nix::libc;
 
+use crate::support::clock::{Clock, HOUR, SECOND};
 use crate::support::poll_until;
 use crate::support::running::{
-    Ended, Running, after, as_pid_1, descendants, in_place, is_stopped, lives, rdma_init, send, status,
-    wait_until_stopped,
+    Ended, Running, after, as_pid_1, descendants, has_taken_signals, is_stopped, lives, rdma_init, send,
+    status, wait_until_stopped,
 };
 
 /// Starts the program with options and a shell script, as PID 1 and as a subreaper.
-fn both(options: &[&str], script: &str) -> [Running; 2] {
-    let command = |more: &[&str]| rdma_init([options, more, &["--", "sh", "-c", script]].concat());
-    [as_pid_1(command(&[])), in_place(command(&["--supervise"]))]
+fn both(options: &[&str], script: &str) -> Vec<Running> {
+    both_by(&Clock::real(), options, script).collect()
 }
 
-/// Starts the program in both ways, stops it once the script is ready, and expects this code.
-fn stopped(options: &[&str], script: &str, code: i32) -> [Ended; 2] {
-    both(options, script).map(|mut running| {
+/// Does the same by this clock. Each one starts when it is taken, so that it does not see time pass that is for another.
+fn both_by(clock: &Clock, options: &[&str], script: &str) -> impl Iterator<Item = Running> {
+    let command = |more: &[&str]| rdma_init([options, more, &["--", "sh", "-c", script]].concat());
+    let (first, second, clock) = (command(&[]), command(&["--supervise"]), clock.clone());
+    [(first, true), (second, false)].into_iter().map(move |(command, is_pid_1)| {
+        if is_pid_1 { clock.as_pid_1(command) } else { clock.in_place(command) }
+    })
+}
+
+/// Starts the program in both ways, stops it once the script is ready, and lets the stop timeout pass after the script
+/// has said this.
+fn timed_out_after(options: &[&str], script: &str, said: &str) -> Vec<Ended> {
+    let clock = Clock::advancing();
+    let (timeout, time) = clock.choose(("1h", HOUR), ("3s", 3 * SECOND));
+    let timeout = ["--stop-timeout", timeout];
+    let mut all: Vec<Running> = both_by(&clock, &[&timeout, options].concat(), script).collect();
+    for running in &mut all {
         running.wait_for("ready");
         running.kill(libc::SIGTERM);
-        running.end().expect_code(code)
-    })
+        running.wait_for(said);
+    }
+    clock.pass(time);
+    all.into_iter().map(|running| running.end().expect_code(137)).collect()
 }
 
 /// All processes, including a worker in its own session, ignore the stop signals.
 const STUBBORN: &str = "trap '' TERM INT QUIT
-    (setsid sh -c 'sleep 1000 & exec sleep 1000' &)
-    sleep 1000 &
+    (setsid sh -c 'sleep 100000 & exec sleep 100000' &)
+    sleep 100000 &
     echo ready
     while :; do wait; done";
 
@@ -46,17 +63,19 @@ fn wait_for_all(running: &mut Running) -> Vec<i32> {
 #[test]
 fn after_the_stop_timeout_everything_is_killed() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT] {
-        for mut running in both(&["--stop-timeout", "700ms"], STUBBORN) {
+        let clock = Clock::advancing();
+        let (timeout, time) = clock.choose(("1h", HOUR), ("3s", 3 * SECOND));
+        for mut running in both_by(&clock, &["--stop-timeout", timeout], STUBBORN) {
             let all = wait_for_all(&mut running);
-            let start = Instant::now();
+            let asked = running.now();
             running.kill(signal);
-            let ended = running.end().expect_code(137);
-            let took = start.elapsed();
-            assert!(took >= Duration::from_millis(700), "{took:?}: {ended:#?}");
-            assert!(took < Duration::from_secs(20), "{took:?}: {ended:#?}");
+            has_taken_signals(running.pid);
+            clock.pass(time);
+            let ended = running.end().expect_code(137).expect_time(asked, time);
             let left: Vec<&i32> = all.iter().filter(|pid| lives(**pid)).collect();
             assert!(left.is_empty(), "{left:?} of {all:?} are left");
-            assert!(ended.stderr.contains("after the stop-timeout of 700ms were killed"), "{ended:#?}");
+            let killed = format!("after the stop-timeout of {timeout} were killed");
+            assert!(ended.stderr.contains(&killed), "{ended:#?}");
         }
     }
 }
@@ -65,7 +84,7 @@ fn after_the_stop_timeout_everything_is_killed() {
 #[test]
 fn a_stop_is_forwarded_once() {
     let script = "trap 'echo stopped' TERM; echo ready; while :; do sleep 0.02; done";
-    for ended in stopped(&["--stop-timeout", "3s"], script, 137) {
+    for ended in timed_out_after(&[], script, "stopped") {
         assert_eq!(ended.stdout.matches("stopped").count(), 1, "{ended:#?}");
     }
 }
@@ -73,26 +92,26 @@ fn a_stop_is_forwarded_once() {
 #[test]
 fn a_command_that_ends_in_time_is_left_to_it() {
     let script = "trap 'sleep 0.3; echo saved; exit 9' TERM; echo ready; while :; do sleep 0.02; done";
-    for mut running in both(&["--stop-timeout", "20s"], script) {
+    for mut running in both(&["--stop-timeout", "1h"], script) {
         running.wait_for("ready");
-        let start = Instant::now();
         running.kill(libc::SIGTERM);
         let ended = running.end().expect_code(9);
         assert!(ended.stdout.ends_with("saved\n"), "{ended:#?}");
-        assert!(start.elapsed() < Duration::from_secs(10), "{ended:#?}");
     }
 }
 
 #[test]
 fn other_signals_start_no_deadline() {
     let script = "trap 'echo got one' HUP USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done";
-    for mut running in both(&["--stop-timeout", "200ms"], script) {
+    let clock = Clock::advancing();
+    for mut running in both_by(&clock, &["--stop-timeout", clock.choose("1h", "600ms")], script) {
         running.wait_for("ready");
         for signal in [libc::SIGHUP, libc::SIGUSR1] {
             running.kill(signal);
             running.wait_for("got one");
         }
-        assert!(!running.ends_within(Duration::from_millis(600)), "{:#?}", running.end());
+        clock.advance(clock.choose(HOUR, SECOND));
+        assert!(!running.ends_within(Duration::from_millis(100)), "{:#?}", running.end());
         running.kill(libc::SIGTERM);
         running.end().expect_code(9);
     }
@@ -102,7 +121,7 @@ fn other_signals_start_no_deadline() {
 #[test]
 fn a_stop_that_is_rewritten_is_a_stop() {
     let script = "trap 'echo checkpoint' USR1; echo ready; while :; do sleep 0.02; done";
-    for ended in stopped(&["--stop-timeout", "3s", "--rewrite-signal", "TERM:USR1"], script, 137) {
+    for ended in timed_out_after(&["--rewrite-signal", "TERM:USR1"], script, "checkpoint") {
         assert!(ended.stdout.ends_with("checkpoint\n"), "{ended:#?}");
     }
 }
@@ -144,27 +163,35 @@ const ASKED: &str = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :
                      read -r line; exit 4";
 
 /// Starts the program with a pipe as standard input; the command ends when the pipe is closed.
-fn until_closed(options: &[&str], script: &str) -> Vec<(Running, std::os::fd::OwnedFd)> {
+fn until_closed(options: &[&str], script: &str) -> Vec<(Running, OwnedFd)> {
+    until_closed_by(&Clock::real(), options, script).collect()
+}
+
+/// Does the same by this clock, one after the other as [`both_by`] does.
+fn until_closed_by(
+    clock: &Clock,
+    options: &[&str],
+    script: &str,
+) -> impl Iterator<Item = (Running, OwnedFd)> {
     let command = |more: &[&str]| {
         let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).expect("a pipe can be made");
         let mut command = rdma_init([options, more, &["--", "sh", "-c", script]].concat());
         command.stdin(reader);
         (command, writer)
     };
-    let (first, first_writer) = command(&[]);
-    let (second, second_writer) = command(&["--supervise"]);
-    vec![(as_pid_1(first), first_writer), (in_place(second), second_writer)]
+    let (first, second, clock) = (command(&[]), command(&["--supervise"]), clock.clone());
+    [(first, true), (second, false)].into_iter().map(move |((command, writer), is_pid_1)| {
+        (if is_pid_1 { clock.as_pid_1(command) } else { clock.in_place(command) }, writer)
+    })
 }
 
 #[test]
 fn a_drain_timeout_lets_remaining_processes_finish() {
     let script = format!("{SAVER}\nexit 4");
-    for (mut running, stdin) in until_closed(&["--drain-timeout", "20s"], &script) {
+    for (mut running, stdin) in until_closed(&["--drain-timeout", "1h"], &script) {
         running.wait_for("ready");
-        let start = Instant::now();
         drop(stdin);
         let ended = running.end().expect_code(4);
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}: {ended:#?}", start.elapsed());
         assert_eq!(ended.stdout, "ready\nsaved\n", "{ended:#?}");
         assert!(!ended.stderr.contains("drain-timeout"), "no process was killed: {ended:#?}");
     }
@@ -173,7 +200,7 @@ fn a_drain_timeout_lets_remaining_processes_finish() {
 #[test]
 fn a_command_that_is_killed_leaves_workers_that_are_drained() {
     let script = format!("{SAVER}\nexit 4");
-    for (mut running, _stdin) in until_closed(&["--drain-timeout", "20s"], &script) {
+    for (mut running, _stdin) in until_closed(&["--drain-timeout", "1h"], &script) {
         running.wait_for("ready");
         send(running.command(), libc::SIGKILL);
         let ended = running.end().expect_code(137);
@@ -183,17 +210,20 @@ fn a_command_that_is_killed_leaves_workers_that_are_drained() {
 
 #[test]
 fn the_drain_asks_once_and_kills_at_its_deadline() {
-    for (mut running, stdin) in until_closed(&["--drain-timeout", "3s"], ASKED) {
+    let clock = Clock::advancing();
+    let (timeout, time) = clock.choose(("1h", HOUR), ("3s", 3 * SECOND));
+    for (mut running, stdin) in until_closed_by(&clock, &["--drain-timeout", timeout], ASKED) {
         running.wait_for("ready");
         let all = descendants(running.pid);
-        let start = Instant::now();
+        let closed = running.now();
         drop(stdin);
-        let ended = running.end().expect_code(4);
-        assert!(start.elapsed() >= Duration::from_secs(3), "{:?}: {ended:#?}", start.elapsed());
-        assert!(start.elapsed() < Duration::from_secs(20), "{:?}: {ended:#?}", start.elapsed());
+        running.wait_for("asked");
+        clock.pass(time);
+        let ended = running.end().expect_code(4).expect_time(closed, time);
         assert_eq!(ended.stdout, "ready\nasked\n", "{ended:#?}");
         assert!(!all.iter().any(|pid| lives(*pid)), "{all:?}");
-        assert!(ended.stderr.contains("after the drain-timeout of 3s were killed"), "{ended:#?}");
+        let killed = format!("after the drain-timeout of {timeout} were killed");
+        assert!(ended.stderr.contains(&killed), "{ended:#?}");
     }
 }
 
@@ -201,15 +231,13 @@ fn the_drain_asks_once_and_kills_at_its_deadline() {
 #[test]
 fn the_drain_wakes_stopped_processes() {
     let script = "setsid sh -c 'echo $$ ready; kill -STOP $$; sleep 1000' & read -r line; exit 4";
-    for (mut running, stdin) in until_closed(&["--drain-timeout", "20s"], script) {
+    for (mut running, stdin) in until_closed(&["--drain-timeout", "1h"], script) {
         running.wait_for("ready");
         poll_until("the worker is stopped", || {
             descendants(running.pid).into_iter().any(is_stopped).then_some(())
         });
-        let start = Instant::now();
         drop(stdin);
         running.end().expect_code(4);
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     }
 }
 
@@ -252,12 +280,16 @@ fn a_fork_bomb_does_not_outlast_the_kill() {
 /// The end line names the signal that caused the end, not one that came after it.
 #[test]
 fn a_stop_during_the_drain_is_not_behind_the_end() {
-    let options = ["--drain-timeout", "3s"];
-    for (mut running, stdin) in until_closed(&options, ASKED) {
+    let clock = Clock::advancing();
+    let (timeout, time) = clock.choose(("1h", HOUR), ("3s", 3 * SECOND));
+    let options = ["--drain-timeout", timeout];
+    for (mut running, stdin) in until_closed_by(&clock, &options, ASKED) {
         running.wait_for("ready");
         drop(stdin);
         running.wait_for("asked");
         running.kill(libc::SIGTERM);
+        has_taken_signals(running.pid);
+        clock.pass(time);
         let ended = running.end().expect_code(4);
         assert!(!ended.stderr.contains("forwarded"), "{ended:#?}");
     }
@@ -275,10 +307,8 @@ fn a_command_that_may_not_be_killed_is_not_waited_for() {
     );
     let mut running = as_pid_1(after("exec setpriv --bounding-set -kill --", ours));
     running.wait_for("ready");
-    let start = Instant::now();
     running.kill(libc::SIGTERM);
     let ended = running.end().expect_code(137);
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}: {ended:#?}", start.elapsed());
     assert!(ended.stderr.contains("cannot be killed"), "{ended:#?}");
     assert!(!ended.stderr.contains("hangs in the kernel"), "{ended:#?}");
 }

@@ -3,11 +3,10 @@
 use std::os::fd::AsRawFd;
 
 use nix::libc;
-use nix::unistd::Pid;
 
 use crate::support::running::{Running, after, rdma_init, status, wait_until_stopped};
 use crate::support::screen::{self, Screen};
-use crate::support::{poll_until, status_field};
+use crate::support::status_field;
 
 /// Starts a command as PID 1 of a session with its own terminal.
 fn on_a_terminal(command: &[&str]) -> (Running, Screen) {
@@ -67,14 +66,6 @@ fn a_new_size_of_the_window_arrives() {
 }
 
 #[test]
-fn interrupting_a_plain_command_gives_130() {
-    let (running, mut screen) = on_a_terminal(&["sh", "-c", "echo ready; exec sleep 1000"]);
-    screen.shows("ready");
-    screen.types("\x03");
-    running.end().expect_code(130);
-}
-
-#[test]
 fn the_end_of_the_terminal_is_the_end_of_the_command() {
     let (running, mut screen) = on_a_terminal(&["sh", "-c", "echo ready; exec sleep 1000"]);
     screen.shows("ready");
@@ -83,34 +74,6 @@ fn the_end_of_the_terminal_is_the_end_of_the_command() {
     unsafe { libc::ioctl(screen.master.as_raw_fd(), libc::TIOCVHANGUP) };
     running.kill(libc::SIGHUP);
     running.end().expect_code(129);
-}
-
-#[test]
-fn an_interactive_shell_has_job_control() {
-    let (running, mut screen) = on_a_terminal(&["bash", "--norc", "--noprofile", "--noediting", "-i"]);
-    screen.types("PS1=; echo flags=$-\n");
-    screen.shows("flags=$-");
-    screen.shows("flags=");
-    // The flag `m` shows that the shell has found a terminal that it may control.
-    screen.shows("m");
-    screen.types("sh -c 'echo job-\"\"ready; exec sleep 1000'\n");
-    screen.shows("job-ready");
-    screen.types("\x1a");
-    screen.shows("Stopped");
-    screen.types("bg; echo in-\"\"background\n");
-    screen.shows("in-background");
-    screen.types("fg\n");
-    let shell = Pid::from_raw(running.command());
-    poll_until("the job is in the foreground", || {
-        (nix::unistd::tcgetpgrp(&screen.master).ok()? != shell).then_some(())
-    });
-    // ^C ends the job, but not the shell.
-    screen.types("\x03");
-    screen.types("echo shell-\"\"alive $?\n");
-    screen.shows("shell-alive 130");
-    assert!(!screen.text.contains("no job control"), "{}", screen.text);
-    screen.types("exit 6\n");
-    running.end().expect_code(6);
 }
 
 /// The terminal suspends the command, and SIGCONT to PID 1 continues it.

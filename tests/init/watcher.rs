@@ -7,15 +7,15 @@ mod on_finding;
 use std::fs;
 use std::net::TcpListener;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use nix::libc;
 use serde_json::Value;
 
+use crate::support::clock::{Clock, SECOND};
 use crate::support::hang::Hang;
 use crate::support::one_hca::{EMPTY, Host, OWN, WAITS, stop};
 use crate::support::ras::server;
-use crate::support::running::{Running, as_pid_1, children, hanging, send, shell};
+use crate::support::running::{Running, as_pid_1, children, send, shell};
 use crate::support::{binary, poll_until};
 
 /// The name of the watcher's process.
@@ -162,18 +162,18 @@ fn a_start_without_rdma_has_none() {
 fn a_read_that_hangs_says_nothing_and_does_not_delay_the_end() {
     let host = Host::with_infiniband();
     let hang = Hang::killable("/sys/class/infiniband/mlx5_0/ports/1/state").once_armed();
-    let mut running =
-        hanging(host.shows("exec", &[&["--watch-after", "300ms"][..], &WAITS].concat()), true, &hang);
+    let command = host.shows("exec", &[&["--watch-after", "300ms"][..], &WAITS].concat());
+    let mut running = Clock::advancing().hanging(command, true, &hang);
     running.wait_for("ready");
     let watcher = watcher(running.pid);
     hang.arm();
     assert_eq!(hang.wait(), watcher);
     // It would be said at the next look.
     host.port("state", "1: DOWN");
-    let started = Instant::now();
-    let said = stop(running);
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
-    assert!(!said.contains("no longer active"), "{said}");
+    running.kill(libc::SIGTERM);
+    let ended = running.end().expect_code(143);
+    assert!(ended.waited < 10 * SECOND, "{ended:#?}");
+    assert!(!ended.stderr.contains("no longer active"), "{ended:#?}");
 }
 
 /// Counters that come and go, hold something else, or begin anew are no trouble of the job.

@@ -11,7 +11,7 @@ use nix::libc;
 use rdma_init::env_plugin::answer::hash;
 
 use super::job::{Init, Job};
-use crate::support::{binary, repository, skip};
+use crate::support::{DEADLINE, binary, repository, skip};
 
 /// Gives the ranks on a busy machine enough time to handle a SIGTERM: mpirun sends theirs 2 to 3 seconds
 /// after it received its own, and SIGKILL after the same time again.
@@ -82,7 +82,7 @@ fn ranks_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
         job.end_by_signal(libc::SIGTERM)
             .expect_code(137)
             .expect_of_both("asked", 1)
-            .expect_time(Duration::from_secs(8)..)
+            .expect_wait(Duration::from_secs(8))
             .expect_end_line(["mpirun was killed by SIGKILL", "after the stop-timeout of 8s were killed"]);
     }
 }
@@ -112,7 +112,7 @@ fn in_front_of_each_rank_the_program_becomes_the_rank() {
         [ours].into_iter().chain(arguments).chain([folder.display().to_string()]).collect()
     };
     let Some(mut job) = mpirun(Init::Pid1, &["--set", "T_OUTER=outer"], &[], rank) else { return };
-    assert!(job.running.ends_within(Duration::from_secs(30)));
+    assert!(job.running.ends_within(DEADLINE));
     for rank in [0, 1] {
         assert_eq!(job.lines("rank", rank), ["mpirun", "outer $inner"]);
     }
@@ -138,7 +138,7 @@ fn as_the_fork_agent_exec_gives_each_rank_the_variables_of_its_own_node() {
     let with = |mca: &[&str]| {
         let mut job =
             mpirun(Init::Pid1, &["--set", "NCCL_ALGO=Ring", &state], &[mca, &copies].concat(), rank)?;
-        assert!(job.running.ends_within(Duration::from_secs(30)));
+        assert!(job.running.ends_within(DEADLINE));
         let said = [0, 1].map(|rank| job.lines("rank", rank).concat());
         job.running.end().expect_code(0);
         Some(said)

@@ -6,7 +6,7 @@ use super::case::{Ask, Case};
 use super::driver::Nccl;
 use super::host::{Address, Hca, Host, Interface, LINK_ETHERNET, PORT_ACTIVE, Port, ROCE_V2, Slot, TypeFile};
 use super::model::version;
-use crate::support::nccl::libraries;
+use crate::support::nccl::some;
 use nix::libc;
 
 fn hca(name: &str, address: &str, data_direct: Option<&str>) -> Hca {
@@ -47,7 +47,7 @@ fn nccl_offers_the_ways_that_are_predicted() {
     };
     let case = |value| Case { host: host(), environment: environment(value), asks: vec![Ask::Ib] };
     let cases: Vec<Case> = values.iter().map(case).collect();
-    for library in libraries() {
+    for library in some(&["2.26.2", "2.27.7", "2.28.9"]) {
         for (value, outcome) in values.iter().zip(Nccl::start(&library).run(&cases)) {
             let place = format!("NCCL {} with {value:?}", library.version);
             let found = outcome.ib.as_ref().unwrap().using.iter().map(|used| used.hca.as_str());

@@ -1,5 +1,5 @@
 //! Runs NCCL on the golden hosts. With the program's decision for a host, NCCL uses exactly the right HCAs,
-//! each with one of the container's own GIDs. With the user's values, it does what is predicted.
+//! each with one of the container's own GIDs. With the user's values, and without any, it does what is predicted.
 
 use std::collections::BTreeSet;
 
@@ -15,20 +15,10 @@ use rdma_init::profiles::Profiles;
 use super::driver::Nccl;
 use super::model::{Environment, case, has_logged, observed, predicted, predicted_line, version};
 use crate::support::golden::{Case, Host, hosts};
-use crate::support::nccl::{Library, libraries};
+use crate::support::nccl::{libraries, newest};
 
 /// With these findings, NCCL cannot make the right choice.
 const NOT_JUDGED: [Id; 3] = [Id::NoOwnGid, Id::TooManyHcas, Id::GidChanged];
-
-/// Returns the facts of a golden host in an image with this NCCL, and the plan for it.
-fn decide(host: &Host, library: &Library) -> (Facts, Plan) {
-    let Case { mut facts, profiles, config, .. } = host.read();
-    facts.platform.nccl_version = Some(library.version.clone());
-    // The harness brings its own libraries, so those of the image do not count.
-    facts.image = None;
-    let plan = pipeline::decide(&facts, &profiles, &config);
-    (facts, plan)
-}
 
 /// Returns the environment with which NCCL starts under this plan. It omits the libibverbs setting: that
 /// would name a library of the host's image, but NCCL must load that of the harness. The tests in
@@ -38,36 +28,42 @@ fn environment(plan: &Plan) -> Environment {
     settings.filter_map(|setting| Some((setting.variable.clone(), setting.value.clone()?))).collect()
 }
 
+/// Reads the golden hosts, each in the image of the harness, which brings its own libraries.
+fn read_hosts() -> Vec<Case> {
+    let mut hosts: Vec<Case> = hosts().iter().map(Host::read).collect();
+    hosts.iter_mut().for_each(|host| host.facts.image = None);
+    hosts
+}
+
 #[test]
 fn nccl_takes_what_was_decided() {
     let profiles = Profiles::load(None).unwrap();
+    let mut hosts = read_hosts();
     for library in libraries() {
-        let (mut right, mut without, mut logged) = (0, 0, 0);
+        let (mut right, mut logged) = (0, 0);
         let mut judged = BTreeSet::new();
-        let hosts: Vec<_> = hosts()
-            .into_iter()
-            .map(|host| {
-                let (facts, plan) = decide(&host, &library);
-                (host.name, facts, plan)
-            })
-            // A host is skipped if its settings name a plugin's network or a host, because no test can tell
-            // what these resolve to.
-            .filter(|(_, _, plan)| {
-                !environment(plan)
-                    .iter()
-                    .any(|(name, _)| ["NCCL_NET", "NCCL_COMM_ID"].contains(&name.as_str()))
+        hosts.iter_mut().for_each(|host| host.facts.platform.nccl_version = Some(library.version.clone()));
+        let decided = hosts.iter().map(|host| {
+            let plan = pipeline::decide(&host.facts, &host.profiles, &host.config);
+            let environment = environment(&plan);
+            (host, plan, environment)
+        });
+        // A host is skipped if its settings name a plugin's network or a host, because no test can tell
+        // what these resolve to.
+        let decided: Vec<_> = decided
+            .filter(|(_, _, environment)| {
+                !environment.iter().any(|(name, _)| ["NCCL_NET", "NCCL_COMM_ID"].contains(&name.as_str()))
             })
             .collect();
-        let cases: Vec<_> = hosts.iter().map(|(_, facts, plan)| case(facts, &environment(plan))).collect();
-        let alone: Vec<_> = hosts.iter().map(|(_, facts, _)| case(facts, &Environment::new())).collect();
-        let mut nccl = Nccl::start(&library);
-        let (decided, alone) = (nccl.run(&cases), nccl.run(&alone));
-        for (((host, facts, plan), outcome), alone) in hosts.iter().zip(&decided).zip(&alone) {
-            let name = format!("{host} with NCCL {}", library.version);
+        let cases: Vec<_> =
+            decided.iter().map(|(host, _, environment)| case(&host.facts, environment)).collect();
+        let outcomes = Nccl::start(&library).run(&cases);
+        for ((Case { name, facts, .. }, plan, environment), outcome) in decided.iter().zip(&outcomes) {
+            let name = format!("{name} with NCCL {}", library.version);
             let found = observed(outcome);
-            assert_eq!(predicted(facts, &environment(plan), version(&library)), found, "{name}");
+            assert_eq!(predicted(facts, environment, version(&library)), found, "{name}");
             judged.extend(plan.profile.as_ref().map(|choice| choice.name.clone()));
-            if let Some(line) = predicted_line(facts, &environment(plan), version(&library)) {
+            if let Some(line) = predicted_line(facts, environment, version(&library)) {
                 assert!(has_logged(outcome, &line), "{name}: {line:?} is not in the log:\n{}", outcome.log);
                 logged += 1;
             }
@@ -95,12 +91,8 @@ fn nccl_takes_what_was_decided() {
             };
             assert!(is_right(&found), "{name}: {found:?}, and right is {wanted:?}");
             right += 1;
-            without += usize::from(is_right(&observed(alone)));
         }
-        println!(
-            "NCCL {}: right on {right} hosts, without rdma-init on {without}; {logged} lines of the log as predicted",
-            library.version
-        );
+        println!("NCCL {}: right on {right} hosts; {logged} lines of the log as predicted", library.version);
         assert!(right > 40, "{right}");
         let is_judged = |name: &&str| judged.contains(*name);
         let without_host: Vec<&str> = profiles.names().filter(|name| !is_judged(name)).collect();
@@ -110,6 +102,16 @@ fn nccl_takes_what_was_decided() {
         );
         // The line about its HCAs, which `plan --evidence` shows.
         assert!(logged > 40, "{logged}");
+    }
+}
+
+#[test]
+fn nccl_by_itself_does_what_is_predicted() {
+    let (hosts, library, none) = (read_hosts(), newest(), Environment::new());
+    let cases: Vec<_> = hosts.iter().map(|host| case(&host.facts, &none)).collect();
+    for (host, outcome) in hosts.iter().zip(Nccl::start(&library).run(&cases)) {
+        let predicted = predicted(&host.facts, &none, version(&library));
+        assert_eq!(predicted, observed(&outcome), "{} with NCCL {}", host.name, library.version);
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
@@ -33,26 +32,17 @@ impl Nccl {
         Nccl::spawn(command, library)
     }
 
-    /// Starts NCCL as [`Nccl::start`] does, but as this user, in a process that was started with these
-    /// variables. If a case also has one of them, it is not set again in the process.
-    pub fn start_as(library: &Library, user: Option<u32>, environment: &[(&str, &str)]) -> Nccl {
+    /// Starts NCCL as [`Nccl::start`] does, but in a process that was started with these variables. If a case
+    /// also has one of them, it is not set again in the process.
+    pub fn start_in(environment: &[(&str, &str)], library: &Library) -> Nccl {
         let mut command = nccl::start_driver();
         command.arg("described").env("LD_LIBRARY_PATH", nccl::driver());
         command.envs(environment.iter().copied());
-        if let Some(user) = user {
-            command.uid(user);
-        }
         Nccl::spawn(command, library)
     }
 
-    /// Starts NCCL on this machine, with its own libibverbs and devices. A case contains only the
-    /// environment and the questions.
-    pub fn start_on_this_machine(library: &Library) -> Nccl {
-        Nccl::start_by(|driver| Command::new(driver), "real", library)
-    }
-
-    /// Starts NCCL as [`Nccl::start_on_this_machine`] does, but `start` makes the command that runs the
-    /// driver, and `mode` is a mode of the driver.
+    /// Starts NCCL where the command of `start` runs the driver, with the libibverbs and the devices there: in
+    /// the mode `real`, a case contains only the environment and the questions.
     pub fn start_by(start: impl FnOnce(&Path) -> Command, mode: &str, library: &Library) -> Nccl {
         let mut command = start(&nccl::driver().join("driver"));
         command.arg(mode);
@@ -60,7 +50,7 @@ impl Nccl {
     }
 
     fn spawn(mut command: Command, library: &Library) -> Nccl {
-        command.arg(&library.path).args(library.symbols());
+        command.arg(&library.path).args(&*library.symbols());
         let mut driver = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let cases = driver.stdin.take();
         let answers = BufReader::new(driver.stdout.take().unwrap());

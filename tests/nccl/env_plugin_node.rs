@@ -17,7 +17,7 @@ use super::libibverbs::in_image_of_driver;
 use super::model::{Environment, case, observed, version};
 use super::outcome::Outcome;
 use crate::support::binary;
-use crate::support::nccl::{Library, driver, libraries};
+use crate::support::nccl::{Library, driver, some};
 
 /// The decision for this node. The host also has mlx5_2, and eth0 among its interfaces.
 pub const DECIDED: [(&str, &str); 3] =
@@ -138,9 +138,10 @@ pub fn marker(node: &str, values: &[(&str, &str)]) -> String {
     format!("1:{node}:{}", values.iter().map(entry).collect::<Vec<_>>().join(","))
 }
 
-/// Returns the versions of NCCL that ask an env plugin.
+/// Returns the versions of NCCL that ask an env plugin: the first one, which has the first version of its interface, and
+/// the newest.
 pub fn asking() -> impl Iterator<Item = Library> {
-    libraries().into_iter().filter(|library| version(library) >= READS_ENV_PLUGIN)
+    some(&["2.28.9"]).into_iter().filter(|library| version(library) >= READS_ENV_PLUGIN)
 }
 
 pub const OURS: &str = "mlx5_1:1/RoCE eth0";
@@ -156,8 +157,12 @@ pub fn mode(path: &Path, mode: u32) {
 
 /// Makes the client in tests/nccl/env, which asks for each variable in four threads and in a child.
 pub fn client(node: &Node, through: &[&str], times: usize) -> Command {
-    let words = through.iter().map(PathBuf::from).chain([driver().join("env-client")]);
-    let words: Vec<PathBuf> = words.collect();
+    client_at(driver().join("env-client"), node, through, times)
+}
+
+/// Makes the same of a copy.
+pub fn client_at(program: PathBuf, node: &Node, through: &[&str], times: usize) -> Command {
+    let words: Vec<PathBuf> = through.iter().map(PathBuf::from).chain([program]).collect();
     let mut command = Command::new(&words[0]);
     let plugin = node.path(LIBRARY_FILE);
     command.args(&words[1..]).arg(&plugin).arg(times.to_string()).arg("4");

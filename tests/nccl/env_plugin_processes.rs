@@ -10,8 +10,12 @@ use rdma_init::env_plugin::{DECISION_FILE, LIBRARY_FILE};
 
 use super::case::Ask;
 use super::driver::Nccl;
-use super::env_plugin_node::{ANSWERS, Node, OURS, answers, asking, client, mode, own_library, shown};
+use super::env_plugin_node::{
+    ANSWERS, Node, OURS, answers, asking, client, client_at, mode, own_library, shown,
+};
 use super::libibverbs::in_image_of_driver;
+use crate::support::executable::copy_executable;
+use crate::support::nccl::driver;
 
 #[test]
 fn threads_children_and_many_processes_get_the_same_answers() {
@@ -60,25 +64,29 @@ fn the_real_nccl_of_another_user_believes_root_alone() {
     }
     let node = Node::new();
     mode(node.place.path(), 0o755);
-    let case = node.case(&in_image_of_driver(&[], &[]), &[], &[("NCCL_IB_HCA", "=mlx5_2")]);
-    let decided = node.case(&in_image_of_driver(&[], &[]), &[], &[]);
+    let case = |environment: &[(&str, &str)]| {
+        let mut case = node.case(&in_image_of_driver(&[], &[]), &[], environment);
+        case.host.user = Some(12345);
+        case
+    };
+    let (decided, own) = (case(&[]), case(&[("NCCL_IB_HCA", "=mlx5_2")]));
     for library in asking() {
-        let mut process = Nccl::start_as(&library, Some(12345), &[]);
-        let run = |process: &mut Nccl, case| shown(&process.run(std::slice::from_ref(case)).remove(0));
-        assert_eq!(run(&mut process, &decided), OURS, "NCCL {}", library.version);
-        assert_eq!(run(&mut process, &case), "mlx5_2:1/RoCE eth0", "NCCL {}", library.version);
+        let mut process = Nccl::start(&library);
+        let mut run = |case| shown(&process.run(std::slice::from_ref(case)).remove(0));
+        assert_eq!(run(&decided), OURS, "NCCL {}", library.version);
+        assert_eq!(run(&own), "mlx5_2:1/RoCE eth0", "NCCL {}", library.version);
         // A third user owns the file, and could have written it.
         let owner = |user| std::os::unix::fs::chown(node.path(DECISION_FILE), Some(user), None).unwrap();
         owner(23456);
-        let (found, both) = (run(&mut process, &decided), "mlx5_1:1/RoCE+mlx5_2:1/RoCE ");
+        let (found, both) = (run(&decided), "mlx5_1:1/RoCE+mlx5_2:1/RoCE ");
         assert!(found.starts_with(both), "NCCL {}: {found}", library.version);
         owner(0);
         // This user may not read the library.
         mode(&node.path(LIBRARY_FILE), 0o600);
-        let found = run(&mut Nccl::start_as(&library, Some(12345), &[]), &decided);
+        let found = run(&decided);
         assert!(found.starts_with(both), "NCCL {}: {found}", library.version);
         mode(&node.path(LIBRARY_FILE), 0o644);
-        assert_eq!(run(&mut process, &decided), OURS, "NCCL {}", library.version);
+        assert_eq!(run(&decided), OURS, "NCCL {}", library.version);
     }
 }
 
@@ -90,7 +98,15 @@ fn another_users_process_believes_root_alone() {
     let node = Node::new();
     mode(node.place.path(), 0o755);
     let other = 12345;
-    let run = || answers(client(&node, &[], 1).uid(other).spawn().unwrap());
+    // Not every user may enter the directory of the repository.
+    let program = node.path("env-client");
+    copy_executable(driver().join("env-client"), &program, "");
+    let client = || {
+        let mut command = client_at(program.clone(), &node, &[], 1);
+        command.uid(other);
+        command
+    };
+    let run = || answers(client().spawn().unwrap());
     assert_eq!(run(), ANSWERS);
     // The directory belongs to a third user.
     std::os::unix::fs::chown(node.place.path(), Some(23456), None).unwrap();
@@ -103,7 +119,7 @@ fn another_users_process_believes_root_alone() {
     assert_eq!(run(), ANSWERS);
     // A process that may not read the library does not load it, and continues.
     mode(&node.path(LIBRARY_FILE), 0o600);
-    let refused = client(&node, &[], 1).uid(other).output().unwrap();
+    let refused = client().output().unwrap();
     assert_eq!(refused.status.code(), Some(3), "{}", String::from_utf8_lossy(&refused.stderr));
     mode(&node.path(LIBRARY_FILE), 0o644);
     // This process may not read the decision.

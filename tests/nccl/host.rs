@@ -16,6 +16,8 @@ pub struct Host {
     pub files: Vec<(String, Vec<u8>)>,
     /// The home directory in the user database. `HOME` is part of the environment.
     pub home: Option<String>,
+    /// The user of NCCL's process, if it is not that of the test.
+    pub user: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -96,6 +98,7 @@ impl Host {
         if let Some(home) = &self.home {
             lines.push(format!("home {}", hex(home)));
         }
+        lines.extend(self.user.map(|user| format!("user {user}")));
         for (path, contents) in &self.files {
             lines.push(format!("file {} {}", hex(path), hex(contents)));
         }
@@ -145,8 +148,9 @@ impl Slot {
 
 /// Returns bytes as one word of hexadecimal digits. The leading `x` makes even an empty text a word.
 pub fn hex(bytes: impl AsRef<[u8]>) -> String {
-    let digits = bytes.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    std::iter::once("x".to_owned()).chain(digits).collect()
+    let digit = |half| char::from_digit(u32::from(half), 16).unwrap();
+    let digits = bytes.as_ref().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    std::iter::once('x').chain(digits).collect()
 }
 
 /// Returns the bytes from which [`hex`] made this word.

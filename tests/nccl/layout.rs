@@ -41,6 +41,8 @@ const OVER_ETH1: Option<(&str, &str)> = Some(("10.2.0.1", "eth1"));
 pub const TWO: Layout =
     Layout { name: "two candidates", links: &[ETH0, ETH1], default: OVER_ETH1, right: Some("eth1 10.2.0.5") };
 
+pub const ONLY_LO: Layout = Layout { name: "only lo", links: &[], default: None, right: None };
+
 pub const LAYOUTS: &[Layout] = &[
     Layout {
         name: "IPv4 and IPv6",
@@ -120,5 +122,5 @@ pub const LAYOUTS: &[Layout] = &[
         default: OVER_ETH0,
         right: Some("eth0 10.1.0.5"),
     },
-    Layout { name: "only lo", links: &[], default: None, right: None },
+    ONLY_LO,
 ];

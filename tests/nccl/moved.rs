@@ -13,7 +13,7 @@ use rdma_init::plan::{Plan, SettingOutcome};
 use super::driver::Nccl;
 use super::model::{Environment, case, observed, version};
 use crate::support::golden::{Case, host};
-use crate::support::nccl::{Library, libraries};
+use crate::support::nccl::{Library, some};
 
 /// What keeps NCCL on the right GID of a host.
 #[derive(Clone, Copy, PartialEq)]
@@ -102,7 +102,7 @@ fn is_right(facts: &Facts, plan: &Plan, outcome: &super::outcome::Outcome) -> bo
 
 #[test]
 fn what_was_decided_is_right_after_a_change_where_nccl_searches() {
-    for library in libraries() {
+    for library in some(&["2.25.1", "2.26.2"]) {
         let survives = version(&library) >= rdma_init::libraries::nccl::version::TOLERATES_EMPTY_SLOTS;
         for (name, rule) in HOSTS {
             let of = format!("{name} with NCCL {}", library.version);

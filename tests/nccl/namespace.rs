@@ -1,5 +1,6 @@
 //! Makes a layout of links in a network namespace of this machine.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -45,6 +46,11 @@ impl Namespace {
             namespace.own.ip(&[format!("route add default via {gateway} dev {link}")]);
         }
         namespace
+    }
+
+    /// Returns the file of the network namespace, for nsenter(1).
+    pub fn network(&self) -> File {
+        File::open(format!("/proc/{}/ns/net", self.own.pid())).unwrap()
     }
 
     /// Makes a command that runs a program in the namespaces, with its own environment.

@@ -68,8 +68,7 @@ fn what_a_person_sets_in_a_process_is_no_copy_even_if_it_is_equal() {
     let case = node.case(&in_image_of_driver(&[], &[]), &[], &[hca, marked]);
     for library in asking() {
         for (what, started_with, wanted) in cases {
-            let outcome =
-                Nccl::start_as(&library, None, started_with).run(std::slice::from_ref(&case)).remove(0);
+            let outcome = Nccl::start_in(started_with, &library).run(std::slice::from_ref(&case)).remove(0);
             assert_eq!(shown(&outcome), wanted, "NCCL {}, {what}: {}", library.version, outcome.log);
         }
     }

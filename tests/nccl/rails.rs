@@ -3,7 +3,7 @@
 use super::driver::Nccl;
 use super::libibverbs::in_image_of_driver;
 use super::model::{Environment, case, observed, predicted, version};
-use crate::support::nccl::libraries;
+use crate::support::nccl::some;
 
 #[test]
 fn what_is_behind_a_name_selects_what_the_model_says() {
@@ -22,7 +22,7 @@ fn what_is_behind_a_name_selects_what_the_model_says() {
     // Before 2.30, an empty port means port 0.
     let empty = "=mlx5_1::0:0,mlx5_2:";
     cases.push(case(&facts, &environment(empty)));
-    for library in libraries() {
+    for library in some(&["2.28.9", "2.30.7"]) {
         let outcomes = Nccl::start(&library).run(&cases);
         let with_empty = (empty, if library.is_at_least("2.30") { 2 } else { 0 });
         for ((list, ports), outcome) in lists.iter().chain([&with_empty]).zip(&outcomes) {

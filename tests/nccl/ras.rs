@@ -7,12 +7,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::support::nccl::{Library, driver, some};
-use crate::support::one_hca::{Host, stop};
-use crate::support::port::free_port;
+use super::layout::ONLY_LO;
+use super::namespace::Namespace;
+use crate::support::namespace::can_be_made;
+use crate::support::nccl::{Library, driver, newest, some};
+use crate::support::one_hca::{Host, WAITS, stop};
+use crate::support::running::as_pid_1;
 use crate::support::{binary, poll_until, skip};
 
 const SIZE: usize = 3;
+
+/// Where the ranks listen, as those of a node do, in a network namespace of their own.
+const ADDRESS: (&str, &str) = ("NCCL_RAS_ADDR", "127.0.0.1:28028");
 
 /// A rank. It ends when its input is closed.
 struct Rank {
@@ -22,11 +28,10 @@ struct Rank {
 }
 
 impl Rank {
-    fn start(library: &Library, number: usize, id: Option<&str>, address: &str) -> Rank {
-        let mut command = Command::new(driver().join("ras"));
+    fn start(namespace: &Namespace, library: &Library, number: usize, id: Option<&str>) -> Rank {
+        let mut command = namespace.command(driver().join("ras"));
         command.arg(&library.path).arg(SIZE.to_string()).args(id);
-        command.env("RANK", number.to_string()).env("NCCL_RAS_ADDR", address);
-        command.env("NCCL_SOCKET_IFNAME", "lo").env_remove("NCCL_DEBUG");
+        command.env("RANK", number.to_string()).env(ADDRESS.0, ADDRESS.1).env("NCCL_SOCKET_IFNAME", "lo");
         // Without this variable, three ranks of 2.32 would not share a machine.
         command.env("NCCL_MULTI_RANK_GPU_ENABLE", "1");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -66,28 +71,42 @@ impl Rank {
 
 struct Job {
     ranks: Vec<Rank>,
-    address: String,
+    /// The files of this machine could configure NCCL, so the ranks see those of a namespace.
+    namespace: Namespace,
 }
 
 impl Job {
-    /// Starts a job whose ranks all listen at one address, as those of a node do.
     fn start(library: &Library) -> Job {
-        let address = format!("127.0.0.1:{}", free_port());
-        let mut first = Rank::start(library, 0, None, &address);
+        let namespace = Namespace::of(&ONLY_LO);
+        let start = |number, id| Rank::start(&namespace, library, number, id);
+        let mut first = start(0, None);
         let id = first.line();
-        let others = (1..SIZE).map(|number| Rank::start(library, number, Some(&id), &address));
+        let others = (1..SIZE).map(|number| start(number, Some(&id)));
         let mut ranks: Vec<Rank> = std::iter::once(first).chain(others).collect();
         for rank in &mut ranks {
             assert_eq!(rank.line(), "ready", "{}", library.version);
         }
-        Job { ranks, address }
+        Job { ranks, namespace }
     }
 
-    /// Returns what `rdma-init status --ras` finally prints.
-    fn says(&self, pause: &str) -> String {
-        let mut command = Command::new(binary());
-        command.arg("status").arg(format!("--ras={pause}")).arg("--state-dir=");
-        let output = command.env("NCCL_RAS_ADDR", &self.address).output().unwrap();
+    /// Makes a command that asks the ranks.
+    fn status(&self, arguments: &[&str]) -> Command {
+        let mut command = self.namespace.command(binary());
+        command.arg("status").args(arguments).arg("--state-dir=").env(ADDRESS.0, ADDRESS.1);
+        command
+    }
+
+    /// Waits until `rdma-init status --ras` finally prints what is right. A rank may be too busy to answer RAS in time.
+    fn says(&self, pause: &str, is_right: impl Fn(&str) -> bool) {
+        poll_until("RAS answers so", || {
+            let said = self.last_line(pause);
+            println!("{said}");
+            is_right(&said).then_some(())
+        });
+    }
+
+    fn last_line(&self, pause: &str) -> String {
+        let output = self.status(&[&format!("--ras={pause}")]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
         text.trim_end().rsplit('\n').next().unwrap().to_owned()
@@ -97,15 +116,15 @@ impl Job {
     /// find it, this marks each word once with its index; RAS then shows the marks at the counts.
     fn place_of_counts(&mut self) -> u64 {
         self.ranks[0].order("mark");
-        let mut command = Command::new(binary());
-        command.args(["status", "--json", "--ras=0s", "--state-dir="]).env("NCCL_RAS_ADDR", &self.address);
-        let output = command.output().unwrap();
+        let place = poll_until("RAS shows the marks", || {
+            let output = self.status(&["--json", "--ras=0s"]).output().unwrap();
+            let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let behind = document["ras"]["behind"].as_array()?;
+            let marks = behind.iter().filter_map(|behind| behind["others"].as_u64());
+            marks.map(|mark| mark & 0xffff_ffff).max()
+        });
         self.ranks[0].order("unmark");
-        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let behind = document["ras"]["behind"].as_array().unwrap();
-        let marks = behind.iter().filter_map(|behind| behind["others"].as_u64());
-        let marks = marks.map(|mark| mark & 0xffff_ffff);
-        marks.max().unwrap_or_else(|| panic!("{document}"))
+        place
     }
 }
 
@@ -125,6 +144,9 @@ fn ranks_that_are_behind_stopped_or_killed_are_named() {
         skip("the ranks without a GPU replace functions of NCCL in x86-64's instructions");
         return;
     }
+    if !can_be_made() {
+        return;
+    }
     let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
     for library in some(&["2.25.1", "2.27.7", "2.28.9"]) {
         if !library.is_at_least("2.24") {
@@ -135,9 +157,8 @@ fn ranks_that_are_behind_stopped_or_killed_are_named() {
             format!("rank {rank} of {SIZE} on {host} (GPU {rank}, process {})", job.ranks[rank].pid())
         };
         let source = format!("NCCL's RAS ({}): ", library.version);
-        let sound = job.says("0s");
         let wanted = format!("NCCL's RAS ({}) sees no rank that is missing", library.version);
-        assert!(sound.starts_with(&wanted), "{sound}");
+        job.says("0s", |said| said.starts_with(&wanted));
 
         let place = job.place_of_counts();
         for (number, count) in [17, 17, 16].iter().enumerate() {
@@ -146,13 +167,12 @@ fn ranks_that_are_behind_stopped_or_killed_are_named() {
         // Up to 2.25, NCCL counts all kinds together.
         let count = if library.is_at_least("2.26") { "16 x " } else { "16 collectives" };
         let behind = format!("{} is behind: it has launched {count}", named(&job, 2));
-        let hang = job.says("1s");
         let start = format!("{source}the job hangs: in 1s, no rank has launched a collective; {behind}");
-        assert!(hang.starts_with(&start) && hang.ends_with(", others 17."), "{hang}");
+        job.says("1s", |said| said.starts_with(&start) && said.ends_with(", others 17."));
         // Without a second answer, the difference may be temporary.
-        let once = job.says("0s");
-        assert!(once.starts_with(&format!("{source}{behind}")), "{once}");
-        assert!(once.ends_with("normal for a moment, and a hang only if it stays."), "{once}");
+        let start = format!("{source}{behind}");
+        let end = "normal for a moment, and a hang only if it stays.";
+        job.says("0s", |said| said.starts_with(&start) && said.ends_with(end));
 
         // If the kernel gives a question to the stopped rank, there is no answer.
         job.ranks[2].stop();
@@ -165,12 +185,9 @@ fn ranks_that_are_behind_stopped_or_killed_are_named() {
                 job.ranks[2].pid()
             ),
         };
-        assert_eq!(job.says("0s"), missing);
+        job.says("0s", |said| said == missing);
         job.ranks[2].send(Signal::SIGCONT);
-        let expected = format!("{source}{behind}");
-        poll_until("the rank that goes on answers RAS", || {
-            job.says("0s").starts_with(&expected).then_some(())
-        });
+        job.says("0s", |said| said.starts_with(&start));
 
         job.ranks[1].send(Signal::SIGKILL);
         job.ranks[1].process.wait().unwrap();
@@ -178,36 +195,41 @@ fn ranks_that_are_behind_stopped_or_killed_are_named() {
             true => format!("{source}{} does not answer RAS; ", named(&job, 1)),
             false => format!("{source}rank 1 of {SIZE} does not answer RAS; "),
         };
-        let last = job.says("0s");
-        assert!(last.starts_with(&killed) && last.contains(&behind), "{last}");
+        job.says("0s", |said| said.starts_with(&killed) && said.contains(&behind));
     }
 }
 
 /// The job moves data, and stops when one of its ranks does. The watcher of the init asks the RAS server of the real
-/// library, which is in the ranks.
+/// library, which is in the ranks. The test above has the other formats.
 #[test]
 fn the_watcher_names_the_rank_that_has_stopped() {
     if !cfg!(target_arch = "x86_64") {
         skip("the ranks without a GPU replace functions of NCCL in x86-64's instructions");
         return;
     }
-    let name = nix::unistd::gethostname().unwrap().into_string().unwrap();
-    for library in some(&["2.27.7", "2.28.9"]) {
-        let job = Job::start(&library);
-        let host = Host::with_infiniband();
-        let address = format!("NCCL_RAS_ADDR={}", job.address);
-        let mut running = host.job(&["--watch-after", "3s", "--set", &address]);
-        host.port("counters/port_xmit_data", "1000000");
-        job.ranks[2].stop();
-        running.wait_for_error("No data has moved over mlx5_0 for ");
-        running.wait_for_error(&format!(
-            " UTC: NCCL's RAS ({}): rank 2 of {SIZE} on {name} (GPU 2, process {}) does not answer RAS.\n",
-            library.version,
-            job.ranks[2].pid()
-        ));
-        let said = stop(running);
-        let named = (0..SIZE).filter(|rank| said.contains(&format!("rank {rank} of "))).count();
-        assert_eq!(named, 1, "no other rank is named: {said}");
-        job.ranks[2].send(Signal::SIGCONT);
+    if !can_be_made() {
+        return;
     }
+    let name = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    let (library, host) = (newest(), Host::with_infiniband());
+    let job = Job::start(&library);
+    // The watcher asks once a minute, and for the first time if no data moves at the start.
+    job.ranks[2].stop();
+    let address = format!("{}={}", ADDRESS.0, ADDRESS.1);
+    let options = ["--watch-after", "3s", "--set", &address];
+    let mut command = host.shows("exec nsenter --net=/proc/self/fd/0", &[&options[..], &WAITS].concat());
+    command.stdin(job.namespace.network());
+    let mut running = as_pid_1(command);
+    running.wait_for("ready");
+    host.port("counters/port_xmit_data", "1000000");
+    running.wait_for_error("No data has moved over mlx5_0 for ");
+    running.wait_for_error(&format!(
+        " UTC: NCCL's RAS ({}): rank 2 of {SIZE} on {name} (GPU 2, process {}) does not answer RAS.\n",
+        library.version,
+        job.ranks[2].pid()
+    ));
+    let said = stop(running);
+    let named = (0..SIZE).filter(|rank| said.contains(&format!("rank {rank} of "))).count();
+    assert_eq!(named, 1, "no other rank is named: {said}");
+    job.ranks[2].send(Signal::SIGCONT);
 }

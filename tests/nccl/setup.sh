@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that target/nccl has the NCCL libraries in tests/nccl/versions or in RDMA_INIT_TEST_NCCL, and
+# Makes sure that target/nccl has the NCCL libraries in tests/nccl/versions, or those that RDMA_INIT_TEST_NCCL names, and
 # the driver that runs them.
 #
 #     tests/nccl/setup.sh           makes both
@@ -90,7 +90,11 @@ case ${1:-} in
     fetch) fetch "$2" ;;
     '')
         build
-        missing=$(for version in ${RDMA_INIT_TEST_NCCL:-$(cat "$versions")}; do
+        case ${RDMA_INIT_TEST_NCCL:-all} in
+            all) wanted=$(cat "$versions") ;;
+            *) wanted=$RDMA_INIT_TEST_NCCL ;;
+        esac
+        missing=$(for version in $wanted; do
             [ -e "$cache/$version/libnccl.so.2" ] || echo "$version"
         done)
         [ -n "$missing" ] || exit 0

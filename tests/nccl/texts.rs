@@ -7,7 +7,7 @@ use super::case::{Ask, Case};
 use super::driver::Nccl;
 use super::host::Host;
 use super::model::version;
-use crate::support::nccl::libraries;
+use crate::support::nccl::some;
 
 const CASES: usize = 300;
 
@@ -59,7 +59,7 @@ fn conf_files_set_what_the_model_says() {
             asks: vec![Ask::Conf(names.to_vec())],
         })
         .collect();
-    for library in libraries() {
+    for library in some(&["2.25.1", "2.26.2", "2.28.9", "2.30.7"]) {
         let outcomes = Nccl::start(&library).run(&cases);
         for (text, outcome) in files.iter().zip(outcomes) {
             let lines = conf::parse(text, version(&library));
@@ -88,7 +88,7 @@ fn integers_are_what_the_model_says() {
         asks: vec![Ask::Param { name: "NCCL_IB_TC".to_owned(), default: 4242 }],
     };
     let cases: Vec<Case> = texts.iter().map(ask).collect();
-    for library in libraries() {
+    for library in some(&["2.30.7"]) {
         let outcomes = Nccl::start(&library).run(&cases);
         for (text, outcome) in texts.iter().zip(outcomes) {
             let predicted = number::integer(text, version(&library)).unwrap_or(4242);
@@ -109,7 +109,7 @@ fn levels_are_what_the_model_says() {
         asks: vec![Ask::Level { name: "NCCL_NET_GDR_LEVEL".to_owned(), disable: None }],
     };
     let cases: Vec<Case> = texts.iter().map(ask).collect();
-    for library in libraries() {
+    for library in some(&["2.25.1", "2.26.2", "2.27.7"]) {
         let outcomes = Nccl::start(&library).run(&cases);
         for (text, outcome) in texts.iter().zip(outcomes) {
             let predicted = level::parse(text, version(&library));

@@ -8,9 +8,10 @@ use crate::support::running::send;
 
 #[test]
 fn a_signal_that_the_command_dies_of_gives_128_and_its_number() {
+    use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     for place in PLACES {
-        for signal in [libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2] {
-            let mut started = Init::plain().shell(place, "echo ready; exec sleep 1000");
+        for signal in [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2] {
+            let mut started = Init::plain().shell(place, "ulimit -c 0; echo ready; exec sleep 1000");
             started.is_ready();
             started.kill(signal);
             started.end().expect_code(128 + signal);

@@ -1,15 +1,18 @@
-//! Tests nodes that die or hang at random moments: node 0 reaches a verdict, and it names only this node.
+//! Tests nodes that die or hang at random moments, which are calls of the system: node 0 reaches a verdict, and it names
+//! only this node.
 //! `RDMA_INIT_TEST_MOMENTS=200 cargo test --test suite preflight::moments -- --nocapture` tries more of them.
 
 use std::fmt::{Display, Formatter};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::channel;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::job::{Ended, Job, Node};
+use crate::support::binary;
+use crate::support::faults::{Place, call_of, fail, strike};
 use crate::support::namespace::can_be_made;
 use crate::support::nodes::Nodes;
 
@@ -22,53 +25,71 @@ const VARIABLE: &str = "RDMA_INIT_TEST_MOMENTS";
 /// How many jobs run at the same time.
 const JOBS: u64 = 4;
 
-/// In milliseconds after the start; many jobs are over by then.
-const LATEST: u64 = 5000;
+/// Each node makes so many calls of a kind in every job. How many more there are depends on how busy the machine is.
+const CALLS: usize = 20;
 
 /// The result of one moment.
 struct Moment {
     signal: Signal,
-    after: Duration,
+    at: Place,
     node: u32,
-    took: Duration,
     code: Option<i32>,
 }
 
 impl Display for Moment {
     fn fmt(&self, to: &mut Formatter) -> std::fmt::Result {
-        let Moment { signal, after, node, took, code } = self;
-        write!(to, "{signal} to node {node} after {after:?}: {code:?} after {took:.1?}")
+        let Moment { signal, at, node, code } = self;
+        write!(to, "{signal} to node {node} at {} {at:?}: {code:?}", call_of(*at).1)
     }
 }
 
-/// Runs a job of nodes with two interfaces over TCP. One of the nodes gets this signal.
-fn job(nodes: &Nodes, node: u32, signal: Signal, after: Duration) -> Moment {
+/// Runs a job of nodes with two interfaces over TCP. One of the nodes has this filter. Returns how node 0 ended, and how
+/// the others did.
+fn run(nodes: &Nodes, filtered: u32, install: impl FnOnce() + Send) -> (Ended, Vec<Ended>) {
     let job = Job::of(NODES);
-    let started = Instant::now();
-    let start = |node: u32| {
-        let options = ["--wait", "20s", "--json"];
-        let mut command = job.command_in(nodes, node, &options);
+    let start = &|node: u32| {
+        let mut command = job.command_in(nodes, node, &["--wait", "20s", "--json"]);
         command.env("NCCL_SOCKET_IFNAME", "eth");
         Node::start(node, command)
     };
-    let all: Vec<Node> = (0..NODES).map(start).collect();
-    std::thread::sleep(after.saturating_sub(started.elapsed()));
-    all[node as usize].signal(signal);
-    let mut all = all.into_iter().zip(0..);
-    let zero: Ended = all.next().expect("node 0").0.end();
-    let took = started.elapsed();
+    std::thread::scope(|scope| {
+        let (over, is_over) = channel::<()>();
+        // The filter is that of a thread. The node ends with its thread.
+        scope.spawn(move || {
+            install();
+            let _node = start(filtered);
+            let _ = is_over.recv();
+        });
+        let mut all = (0..NODES).filter(|node| *node != filtered).map(start).collect::<Vec<_>>().into_iter();
+        let ended = (all.next().expect("node 0").end(), all.map(Node::end).collect());
+        drop(over);
+        ended
+    })
+}
+
+/// Sends this signal to one of the nodes at this call of the system.
+fn job(nodes: &Nodes, node: u32, signal: Signal, at: Place) -> Moment {
+    let (zero, others) = run(nodes, node, strike(&binary(), at, signal as i32));
     let code = zero.code;
     match code {
-        // The signal came too late.
+        // The node had nothing left to do, or its process with this number was another one.
         Some(0) => {}
         _ => names(&zero.expect_code(1), node),
     }
-    for (other, number) in all {
-        if number != node {
-            assert_eq!(other.end().code, code, "node {number}, {signal} to node {node} after {after:?}");
-        }
+    for other in others {
+        assert_eq!(other.code, code, "{}, {signal} to node {node} at {at:?}", other.name);
     }
-    Moment { signal, after, node, took, code }
+    Moment { signal, at, node, code }
+}
+
+/// Returns the calls of a node that its job makes in any case.
+fn places() -> Vec<Place> {
+    let (install, calls) = fail(&binary(), None);
+    let (zero, _) = run(&Nodes::new(NODES as usize, 2), 1, install);
+    zero.expect_code(0);
+    let mut places = calls.recv().expect("the filter has gone with the node");
+    places.retain(|place| place.nth < CALLS);
+    places
 }
 
 /// Expects that the verdict names only this node. A node that got the signal early never joined, and has no
@@ -90,7 +111,7 @@ fn a_node_that_dies_or_hangs_at_any_moment_is_named_in_time() {
         return;
     }
     let count = std::env::var(VARIABLE).ok().and_then(|count| count.parse().ok()).unwrap_or(MOMENTS);
-    let (next, done) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let (next, done, places) = (AtomicU64::new(0), Mutex::new(Vec::new()), places());
     std::thread::scope(|scope| {
         for _ in 0..JOBS.min(count) {
             scope.spawn(|| {
@@ -102,8 +123,8 @@ fn a_node_that_dies_or_hangs_at_any_moment_is_named_in_time() {
                     }
                     let mut random = fastrand::Rng::with_seed(seed);
                     let signal = if seed % 2 == 0 { Signal::SIGKILL } else { Signal::SIGSTOP };
-                    let after = Duration::from_millis(random.u64(200..LATEST));
-                    let moment = job(&nodes, random.u32(1..NODES), signal, after);
+                    let at = places[random.usize(..places.len())];
+                    let moment = job(&nodes, random.u32(1..NODES), signal, at);
                     println!("{moment}");
                     done.lock().unwrap().push(moment);
                 }
@@ -112,5 +133,5 @@ fn a_node_that_dies_or_hangs_at_any_moment_is_named_in_time() {
     });
     let done = done.into_inner().unwrap();
     assert_eq!(done.len() as u64, count);
-    assert!(done.iter().any(|moment| moment.code == Some(1)), "all came too late");
+    assert!(done.iter().any(|moment| moment.code == Some(1)), "no signal did anything");
 }

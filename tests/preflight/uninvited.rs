@@ -157,6 +157,7 @@ fn a_node_that_joins_and_closes_is_missing_until_it_comes_again() {
     gone.join(&job, 1, "gone");
     zero.wait_for("gone has joined");
     drop(gone);
+    zero.wait_for("gone has disconnected");
     let others = [job.start(1, &[]), job.start(2, &[])];
     for node in others.into_iter().chain([zero]) {
         node.end().expect_code(0);

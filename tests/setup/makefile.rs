@@ -158,3 +158,22 @@ fn advisories_are_checked_or_it_is_said_that_they_are_not() {
         makefile.contains("\tcargo deny --locked check licenses bans sources\n\t@sh tests/advisories.sh\n")
     );
 }
+
+/// A suite that no lane names would never run.
+#[test]
+fn each_suite_is_in_one_lane() {
+    let suites = fs::read_to_string(repository("tests/suite.rs")).unwrap();
+    let suites = suites.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let suites: Vec<&str> = suites.filter(|name| *name != "support").collect();
+    let makefile = fs::read_to_string(repository("Makefile")).unwrap();
+    let lanes = makefile.lines().find_map(|line| line.strip_prefix("LANES := ")).unwrap();
+    let suites_in = |lane: &str| {
+        let line = makefile.lines().find_map(|line| line.strip_prefix(&format!("SUITES_{lane} := ")));
+        line.unwrap_or_default().split(" --skip ").next().unwrap().split(' ').map(str::to_owned).collect()
+    };
+    let named: Vec<String> = lanes.split(' ').flat_map::<Vec<String>, _>(suites_in).collect();
+    for suite in suites {
+        let times = named.iter().filter(|name| **name == format!("{suite}::")).count();
+        assert_eq!(times, 1, "{suite} is in {times} of the lanes {lanes}");
+    }
+}

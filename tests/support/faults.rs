@@ -18,6 +18,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::hang::{SEND, answering, go_on, install, receive};
+use super::running::send;
 
 /// A system call with its name and its errors, the likely ones first.
 pub type Call = (libc::c_long, &'static str, &'static [i32]);
@@ -168,10 +169,25 @@ const LONGEST: usize = 100_000;
 /// the list of calls that the program has made by its end. The call at `fails` returns its error and has no
 /// effect.
 pub fn fail(program: &Path, fails: Option<(Place, i32)>) -> (impl FnOnce() + Send + use<>, Calls) {
+    watch(program, fails, None)
+}
+
+/// Does the same as [`fail`], but all calls go on, and the one at `place` sends this signal to all of the program's
+/// processes.
+pub fn strike(program: &Path, place: Place, signal: i32) -> impl FnOnce() + Send + use<> {
+    watch(program, None, Some((place, signal))).0
+}
+
+fn watch(
+    program: &Path,
+    fails: Option<(Place, i32)>,
+    strikes: Option<(Place, i32)>,
+) -> (impl FnOnce() + Send + use<>, Calls) {
     let of_program = std::fs::metadata(program).expect("the program is there");
     let mut server = Server {
         program: (of_program.dev(), of_program.ino()),
         fails,
+        strikes,
         pids: [0; PROCESSES],
         counts: vec![[0; NUMBERS]; PROCESSES].into_boxed_slice(),
         seen: Vec::with_capacity(LONGEST),
@@ -195,6 +211,8 @@ struct Server {
     /// The device and inode of the program.
     program: (u64, u64),
     fails: Option<(Place, i32)>,
+    /// The call at which all processes get a signal.
+    strikes: Option<(Place, i32)>,
     pids: [u32; PROCESSES],
     counts: Box<[[usize; NUMBERS]]>,
     seen: Vec<Place>,
@@ -230,6 +248,9 @@ impl Server {
         *count += 1;
         if self.seen.len() < LONGEST {
             self.seen.push(place);
+        }
+        if let Some((_, signal)) = self.strikes.filter(|(strikes, _)| *strikes == place) {
+            self.pids.iter().filter(|pid| **pid != 0).for_each(|pid| send(pid.cast_signed(), signal));
         }
         self.fails.filter(|(fails, _)| *fails == place).map(|(_, errno)| errno)
     }

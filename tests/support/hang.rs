@@ -125,8 +125,8 @@ pub(super) fn answering(work: impl FnOnce(OwnedFd) + Send + 'static) -> impl FnO
     }
 }
 
-/// Installs a filter that passes these calls to the returned descriptor.
-pub(super) fn install(calls: &[libc::c_long], flags: libc::c_ulong) -> io::Result<OwnedFd> {
+/// Returns the program of a filter that gives this answer to these calls.
+pub(super) fn filter(calls: &[libc::c_long], answer: u32) -> Vec<libc::sock_filter> {
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
     let code = |code: u32| u16::try_from(code).expect("a small number");
     let is = code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
@@ -135,9 +135,15 @@ pub(super) fn install(calls: &[libc::c_long], flags: libc::c_ulong) -> io::Resul
     for call in calls {
         let number = u32::try_from(*call).expect("a small number");
         program.push(libc::sock_filter { jf: 1, ..statement(is, number) });
-        program.push(statement(give, libc::SECCOMP_RET_USER_NOTIF));
+        program.push(statement(give, answer));
     }
     program.push(statement(give, libc::SECCOMP_RET_ALLOW));
+    program
+}
+
+/// Installs a filter that passes these calls to the returned descriptor.
+pub(super) fn install(calls: &[libc::c_long], flags: libc::c_ulong) -> io::Result<OwnedFd> {
+    let mut program = filter(calls, libc::SECCOMP_RET_USER_NOTIF);
     let length = u16::try_from(program.len()).expect("a short program");
     let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
     let flags = flags | libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;

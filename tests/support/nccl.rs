@@ -1,13 +1,29 @@
 //! The NCCL libraries that the tests run: target/nccl/VERSION/libnccl.so.2, or another architecture's, which
 //! QEMU runs: target/nccl-ARCHITECTURE/VERSION/libnccl.so.2.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use super::repository;
 
-/// The list of releases, one per line; tests/nccl/setup.sh fetches them.
+/// The list of releases, one per line; tests/nccl/setup.sh fetches them. The model distinguishes all of them. By
+/// src/libraries/nccl, these are the first ones of the list that
+///
+/// - 2.19.3: use 32 HCAs;
+/// - 2.20.5: combine ports into NICs;
+/// - 2.21.5: search for a GID;
+/// - 2.23.4: combine all ports or none (since 2.22), check a range, and read `NCCL_CONF_FILE`;
+/// - 2.25.1: combine by distance, but no virtual functions, and have RAS (all since 2.24);
+/// - 2.26.2: continue after a failed combination, after an empty GID entry, and after a comment; know `C2C`;
+/// - 2.27.7: combine virtual functions again, use Data Direct functions, and a list of plugins; know `P2C`;
+/// - 2.28.9: use only interfaces that are running, and load an env plugin;
+/// - 2.30.7: sort devices (since 2.29.7), have the new parsers, combine eight ports, by rail, too, and read
+///   `NCCL_IBVERBS_LIB`;
+/// - 2.32.3: read the GIDs first (since 2.31), and refuse words as integers.
+///
+/// No release stands for 2.29, which inverts a check of subnets: 2.30 corrected it.
 const VERSIONS: &str = include_str!("../nccl/versions");
 
 /// The releases for arm64, if the machine that runs the tests has another architecture.
@@ -44,11 +60,16 @@ pub struct Library {
     pub path: PathBuf,
 }
 
-/// Returns the libraries that `RDMA_INIT_TEST_NCCL` names, or all of them if it is not set.
-pub fn libraries() -> Vec<Library> {
-    let chosen = std::env::var("RDMA_INIT_TEST_NCCL").ok().filter(|versions| !versions.trim().is_empty());
-    let usual = if foreign().is_some() { VERSIONS_OF_ARM64 } else { VERSIONS };
-    let versions = chosen.as_deref().unwrap_or(usual).split_whitespace();
+fn usual() -> impl DoubleEndedIterator<Item = &'static str> + Clone {
+    (if foreign().is_some() { VERSIONS_OF_ARM64 } else { VERSIONS }).split_whitespace()
+}
+
+/// Returns what `RDMA_INIT_TEST_NCCL` has: names of releases, or `all`.
+fn chosen() -> Option<String> {
+    std::env::var("RDMA_INIT_TEST_NCCL").ok().filter(|versions| !versions.trim().is_empty())
+}
+
+fn open<'a>(versions: impl Iterator<Item = &'a str>) -> Vec<Library> {
     versions
         .map(|version| {
             let path = cache().join(version).join("libnccl.so.2");
@@ -58,13 +79,32 @@ pub fn libraries() -> Vec<Library> {
         .collect()
 }
 
-/// Returns the libraries with these versions and the newest one, for a test that takes long.
-pub fn some(versions: &[&str]) -> Vec<Library> {
-    let mut libraries = libraries();
-    let newest = libraries.len().saturating_sub(1);
-    let mut place = 0..;
-    libraries.retain(|library| place.next() == Some(newest) || versions.contains(&library.version.as_str()));
-    libraries
+/// Returns each release, or those that `RDMA_INIT_TEST_NCCL` names, oldest first. This is for the comparison of the
+/// whole model with the library, which finds what is wrong about any release.
+pub fn libraries() -> Vec<Library> {
+    match chosen().filter(|chosen| chosen.trim() != "all") {
+        Some(chosen) => open(chosen.split_whitespace()),
+        None => open(usual()),
+    }
+}
+
+/// Returns the libraries for a test whose answer depends on the release: the oldest, the newest, and these, in which
+/// the answer changed. `RDMA_INIT_TEST_NCCL` has other names, or `all` for each release.
+pub fn some(changed: &[&str]) -> Vec<Library> {
+    for version in changed {
+        let is_known = VERSIONS.split_whitespace().any(|known| known == *version);
+        assert!(is_known, "tests/nccl/versions has no {version}");
+    }
+    if chosen().is_some() {
+        return libraries();
+    }
+    let ends = [usual().next(), usual().next_back()];
+    open(usual().filter(|version| ends.contains(&Some(version)) || changed.contains(version)))
+}
+
+/// Returns the newest library, for a test whose answer does not depend on the release.
+pub fn newest() -> Library {
+    libraries().pop().unwrap()
 }
 
 /// Returns the directory with the driver and its libibverbs, which are built from the current source.
@@ -109,17 +149,27 @@ impl Library {
 
     /// Returns the offset of a function that the library does not export, in hexadecimal digits.
     pub fn offset(&self, function: &str) -> String {
-        let output = Command::new("nm").arg(&self.path).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = self.symbol_table();
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
         let found = lines.find(|(_, line)| line.get(2..).is_some_and(|name| is_of(name, function, "")));
         found.unwrap_or_else(|| panic!("{} has no {function}", self.path.display())).0.to_owned()
     }
 
-    /// Returns `NAME=OFFSET` for each symbol that the driver needs. This takes a tenth of a second.
-    pub fn symbols(&self) -> Vec<String> {
+    fn symbol_table(&self) -> String {
         let output = Command::new("nm").arg(&self.path).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Returns `NAME=OFFSET` for each symbol that the driver needs. To find them takes a tenth of a second, and each
+    /// start needs them.
+    pub fn symbols(&self) -> Arc<[String]> {
+        static FOUND: Mutex<BTreeMap<PathBuf, Arc<[String]>>> = Mutex::new(BTreeMap::new());
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        found.entry(self.path.clone()).or_insert_with(|| self.find_symbols().into()).clone()
+    }
+
+    fn find_symbols(&self) -> Vec<String> {
+        let text = self.symbol_table();
         let find = |name: &str, clone: &str| {
             let symbol = text.lines().filter_map(|line| line.split_once(' ')).find_map(|(offset, line)| {
                 let mangled = line.get(2..)?;

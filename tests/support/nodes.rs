@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use super::namespace::{Process, can_be_made};
@@ -12,19 +13,48 @@ use super::slow_cable::SlowCable;
 pub struct Nodes {
     hub: Process,
     nodes: Vec<Process>,
+    _room: Room,
+}
+
+/// The most nodes of all tests at a time. With many more, a healthy node has no processor for longer than others wait
+/// for it.
+const MOST: usize = 64;
+
+static IN_USE: Mutex<usize> = Mutex::new(0);
+static HAS_ROOM: Condvar = Condvar::new();
+
+/// The room for some nodes.
+struct Room(usize);
+
+impl Room {
+    /// Waits until other tests leave room for these nodes.
+    fn wait_for(nodes: usize) -> Room {
+        let is_full = |in_use: &mut usize| *in_use > 0 && *in_use + nodes > MOST;
+        *HAS_ROOM.wait_while(IN_USE.lock().unwrap(), is_full).unwrap() += nodes;
+        Room(nodes)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        *IN_USE.lock().unwrap() -= self.0;
+        HAS_ROOM.notify_all();
+    }
 }
 
 impl Nodes {
     /// Returns nodes named `node0` and so on, with this many interfaces, named `eth0` and so on. Interfaces
     /// with the same name are on one network, and have the addresses of [`address`].
     pub fn new(nodes: usize, interfaces: usize) -> Nodes {
+        let room = Room::wait_for(nodes);
         let hub = Process::of_links();
         let bridges = (0..interfaces).flat_map(|interface| {
             let bridge = format!("net{interface}");
             [format!("link add {bridge} type bridge"), format!("link set {bridge} up")]
         });
         hub.ip(&bridges.collect::<Vec<_>>());
-        let made = Nodes { hub, nodes: (0..nodes).map(|node| start(&format!("node{node}"))).collect() };
+        let started = (0..nodes).map(|node| start(&format!("node{node}"))).collect();
+        let made = Nodes { hub, nodes: started, _room: room };
         for node in 0..nodes {
             (0..interfaces).for_each(|interface| made.connect(node, interface));
         }

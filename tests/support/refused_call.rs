@@ -7,21 +7,11 @@ use std::process::Command;
 
 use nix::libc;
 
+use super::hang::filter;
+
 /// Makes each of these calls fail with this error in the program.
 pub fn refuse(command: &mut Command, calls: &[libc::c_long], errno: i32) {
-    let code = |code: u32| u16::try_from(code).expect("a small number");
-    let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
-    let give = code(libc::BPF_RET | libc::BPF_K);
-    let mut filter = vec![statement(code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0)];
-    for call in calls {
-        let is = statement(
-            code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K),
-            u32::try_from(*call).expect("a small number"),
-        );
-        filter.push(libc::sock_filter { jf: 1, ..is });
-        filter.push(statement(give, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()));
-    }
-    filter.push(statement(give, libc::SECCOMP_RET_ALLOW));
+    let mut filter = filter(calls, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned());
     // SAFETY: two system calls, with a program that the closure owns.
     unsafe {
         command.pre_exec(move || {

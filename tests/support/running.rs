@@ -1,8 +1,9 @@
 //! Starts and watches the program, either as PID 1 of a PID namespace with its own /proc, or in place.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::ptr::null;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
+use super::clock::{Clock, End};
 use super::hang::Hang;
 pub use super::process::from_scratch;
 use super::{DEADLINE, binary, poll_for, poll_until, process, status_field};
@@ -26,12 +28,17 @@ pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Com
 
 /// Turns the watcher off in QEMU, which cannot start it: each start on a host with RDMA would say so.
 pub fn without_watcher_in_qemu(command: &mut Command) {
-    // The machine of an ELF file: EM_AARCH64.
-    let mut head = [0; 20];
-    let read = fs::File::open(binary()).and_then(|mut file| file.read_exact(&mut head));
-    if cfg!(target_arch = "x86_64") && read.is_ok() && head[18..] == [183, 0] {
+    const EM_AARCH64: u16 = 183;
+    if cfg!(target_arch = "x86_64") && machine() == Some(EM_AARCH64) {
         command.env("RDMA_INIT_WATCH", "off");
     }
+}
+
+/// Returns the number in the program's ELF file of the machine that it is for.
+pub(super) fn machine() -> Option<u16> {
+    let mut head = [0; 20];
+    fs::File::open(binary()).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+    Some(u16::from_le_bytes([head[18], head[19]]))
 }
 
 /// Returns the command for the program that starts a shell script.
@@ -55,9 +62,21 @@ pub struct Ended {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
+    /// When it ended, on its clock.
+    pub at: Duration,
+    /// The sum of its own timeouts that expired, on its clock; zero by the real clock, which does not know it.
+    pub waited: Duration,
 }
 
 impl Ended {
+    /// Expects that it ended no sooner than this time after this moment on its clock, and did not wait much longer. A
+    /// busy machine may hold up its end, but not what it waits for.
+    #[track_caller]
+    pub fn expect_time(self, since: Duration, time: Duration) -> Ended {
+        assert!(self.at - since >= time && self.waited < 2 * time, "{time:?} after {since:?}: {self:#?}");
+        self
+    }
+
     #[track_caller]
     pub fn expect_code(self, code: i32) -> Ended {
         assert_eq!(self.status.code(), Some(code), "{self:#?}");
@@ -70,13 +89,14 @@ pub struct Running {
     pub pid: i32,
     stdout: Stream,
     stderr: Stream,
-    status: Receiver<ExitStatus>,
-    ended: Option<ExitStatus>,
+    clock: Clock,
+    status: Receiver<End>,
+    ended: Option<End>,
 }
 
 /// Starts a program as PID 1.
 pub fn as_pid_1(command: Command) -> Running {
-    start(command, true, None::<fn()>)
+    start(command, true, Clock::real(), None::<fn()>)
 }
 
 /// Flags of the program, and a function that starts it with them.
@@ -84,22 +104,27 @@ pub type Way = (&'static [&'static str], fn(Command) -> Running);
 
 /// Starts a program in place, that is, not as PID 1.
 pub fn in_place(command: Command) -> Running {
-    start(command, false, None::<fn()>)
+    start(command, false, Clock::real(), None::<fn()>)
 }
 
 /// Starts a program as PID 1 or in place. Opening or executing certain paths hangs.
 pub fn hanging(command: Command, as_pid_1: bool, hang: &Hang) -> Running {
-    start(command, as_pid_1, Some(hang.filter()))
+    start(command, as_pid_1, Clock::real(), Some(hang.filter()))
 }
 
 /// Starts a program as PID 1 or in place, in a thread that first installs this filter.
 pub fn filtered(command: Command, as_pid_1: bool, install: impl FnOnce() + Send + 'static) -> Running {
-    start(command, as_pid_1, Some(install))
+    start(command, as_pid_1, Clock::real(), Some(install))
 }
 
 /// Starts the program. One thread starts it and waits for it: PID namespaces and seccomp filters belong to a
 /// thread, and the parent-death signal is sent when that thread ends.
-fn start(mut command: Command, as_pid_1: bool, filter: Option<impl FnOnce() + Send + 'static>) -> Running {
+pub(super) fn start(
+    mut command: Command,
+    as_pid_1: bool,
+    clock: Clock,
+    filter: Option<impl FnOnce() + Send + 'static>,
+) -> Running {
     let parent = std::process::id();
     // SAFETY: the closure makes system calls only, with constants.
     unsafe {
@@ -114,18 +139,15 @@ fn start(mut command: Command, as_pid_1: bool, filter: Option<impl FnOnce() + Se
         });
     }
     let (send_child, child) = channel();
+    let own_clock = clock.clone();
     let (send_status, status) = channel();
     thread::spawn(move || {
+        let traced = clock.follow(&mut command);
         if as_pid_1 {
-            // SAFETY: system calls with constants, which affect this thread alone.
-            unsafe {
-                let root = c"/".as_ptr();
-                check(libc::unshare(libc::CLONE_NEWPID | libc::CLONE_NEWNS))
-                    .and_then(|()| {
-                        check(libc::mount(null(), root, null(), libc::MS_REC | libc::MS_PRIVATE, null()))
-                    })
-                    .expect("a PID namespace can be made: these tests run as root");
-            }
+            // SAFETY: the call affects this thread alone.
+            check(unsafe { libc::unshare(libc::CLONE_NEWPID) })
+                .and_then(|()| leave_files_of_the_machine())
+                .expect("a PID namespace can be made: these tests run as root");
         }
         if let Some(install) = filter {
             install();
@@ -135,10 +157,45 @@ fn start(mut command: Command, as_pid_1: bool, filter: Option<impl FnOnce() + Se
         let _ = send_child.send((pid, child.stdout.take(), child.stderr.take()));
         // This closes the test's copies of the descriptors that the program got.
         drop(command);
-        let _ = send_status.send(child.wait().expect("it can be waited for"));
+        let end = match traced {
+            Some(end) => end.recv().expect("it has been traced"),
+            None => {
+                let status = child.wait().expect("it can be waited for");
+                End { status, at: clock.elapsed(), waited: Duration::ZERO }
+            }
+        };
+        let _ = send_status.send(end);
     });
     let (pid, stdout, stderr) = child.recv().expect("the program starts");
-    Running { pid, stdout: Stream::of(stdout), stderr: Stream::of(stderr), status, ended: None }
+    Running {
+        pid,
+        stdout: Stream::of(stdout),
+        stderr: Stream::of(stderr),
+        clock: own_clock,
+        status,
+        ended: None,
+    }
+}
+
+/// Moves this thread into a mount namespace of its own, which does not have the files that another start of the program
+/// may have written on this machine.
+fn leave_files_of_the_machine() -> io::Result<()> {
+    // SAFETY: system calls with strings that outlive them, which affect this thread alone.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        check(libc::mount(null(), c"/".as_ptr(), null(), libc::MS_REC | libc::MS_PRIVATE, null()))?;
+        if fs::exists("/etc/nccl.conf")? {
+            // The mount keeps the file when its name is gone.
+            let empty = tempfile::NamedTempFile::new()?;
+            let (file, conf) = (CString::new(empty.path().as_os_str().as_bytes())?, c"/etc/nccl.conf");
+            check(libc::mount(file.as_ptr(), conf.as_ptr(), null(), libc::MS_BIND, null()))?;
+        }
+        if fs::exists("/run/rdma-init")? {
+            let (tmpfs, state) = (c"tmpfs".as_ptr(), c"/run/rdma-init".as_ptr());
+            check(libc::mount(tmpfs, state, tmpfs, 0, c"mode=755".as_ptr().cast()))?;
+        }
+    }
+    Ok(())
 }
 
 fn check(result: i32) -> io::Result<()> {
@@ -186,6 +243,11 @@ impl Running {
         rests(self.pid);
     }
 
+    /// Returns the time on its clock.
+    pub fn now(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
     /// Returns whether the program has ended, without waiting.
     pub fn has_ended(&mut self) -> bool {
         self.ended = self.ended.or_else(|| self.status.try_recv().ok());
@@ -203,16 +265,19 @@ impl Running {
     /// Waits for the end. Panics after [`DEADLINE`].
     #[track_caller]
     pub fn end(mut self) -> Ended {
-        let in_time = self.ends_within(DEADLINE);
-        if !in_time {
+        let until = Instant::now() + DEADLINE;
+        while !self.ends_within(Duration::from_secs(1)) && Instant::now() < until {
+            self.clock.pass_again();
+        }
+        if self.ended.is_none() {
             let states: Vec<String> =
                 std::iter::once(self.pid).chain(children(self.pid)).map(describe).collect();
             self.kill(libc::SIGKILL);
             let (stdout, stderr) = (self.stdout.all(), self.stderr.all());
             panic!("no end within {DEADLINE:?}: {states:#?}\nstdout: {stdout}\nstderr: {stderr}");
         }
-        let status = self.ended.expect("it has ended");
-        Ended { status, stdout: self.stdout.all(), stderr: self.stderr.all() }
+        let End { status, at, waited } = self.ended.expect("it has ended");
+        Ended { status, stdout: self.stdout.all(), stderr: self.stderr.all(), at, waited }
     }
 }
 
@@ -239,11 +304,18 @@ pub fn command_of(init: i32) -> i32 {
 /// the kernel does not show the signal as blocked.
 #[track_caller]
 pub fn rests(init: i32) {
-    poll_until("the init waits for signals", || {
-        let status = status(init);
-        let sleeps = status_field(&status, "State")?.starts_with('S');
-        (sleeps && status_field(&status, "SigBlk")? == "0000000000000000").then_some(())
-    });
+    poll_until("the init waits for signals", || is_at_rest(init).then_some(()));
+}
+
+/// Returns whether an init has nothing left to do at this moment except wait for signals.
+pub fn is_at_rest(init: i32) -> bool {
+    let status = status(init);
+    let is = |field, what| status_field(&status, field).is_some_and(|value| value.starts_with(what));
+    is("State", 'S') && is_clear(&status, "SigBlk")
+}
+
+fn is_clear(status: &str, mask: &str) -> bool {
+    status_field(status, mask) == Some("0000000000000000")
 }
 
 /// Waits until an init has received the signals that were sent to it, so that the next one does not merge
@@ -267,7 +339,11 @@ pub fn status(pid: i32) -> String {
 }
 
 pub fn children(pid: i32) -> Vec<i32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children_of_thread(pid, pid)
+}
+
+pub(super) fn children_of_thread(pid: i32, thread: i32) -> Vec<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
     children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
@@ -283,7 +359,21 @@ pub fn is_stopped(pid: i32) -> bool {
 
 #[track_caller]
 pub fn wait_until_stopped(pid: i32) {
-    poll_until(&format!("process {pid} is stopped"), || is_stopped(pid).then_some(()));
+    poll_until(&format!("process {pid} is stopped"), || {
+        (is_stopped(pid) || has_taken_stop(pid)).then_some(())
+    });
+}
+
+/// Returns whether a traced process has received the SIGSTOP that was sent to it: the kernel does not show that it is
+/// stopped.
+fn has_taken_stop(pid: i32) -> bool {
+    let status = status(pid);
+    let is_pending = |field| {
+        let pending = status_field(&status, field).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        pending.is_none_or(|mask| mask & 1 << (libc::SIGSTOP - 1) != 0)
+    };
+    let is_traced = status_field(&status, "State").is_some_and(|state| state.starts_with('t'));
+    is_traced && !is_pending("ShdPnd") && !is_pending("SigPnd")
 }
 
 /// Returns a process's descendants, with its children first.
@@ -310,7 +400,7 @@ pub fn descriptors(pid: i32) -> Vec<(i32, String)> {
 /// others. The error names the ones that it has.
 pub fn has_descriptors(pid: i32, numbers: &[i32]) -> Result<(), String> {
     let has = |pid| descriptors(pid).iter().map(|(number, _)| *number).eq(numbers.iter().copied());
-    let settled = poll_for(Duration::from_secs(5), || has(pid).then_some(()));
+    let settled = poll_for(DEADLINE, || has(pid).then_some(()));
     settled.ok_or_else(|| format!("{:?} instead of {numbers:?}", descriptors(pid)))
 }
 
@@ -367,9 +457,9 @@ impl Stream {
         }
     }
 
-    /// Returns everything until the last process has closed the pipe.
+    /// Returns everything until the last process has closed the pipe, or, in QEMU, has been left behind with it.
     fn all(&mut self) -> String {
-        let until = Instant::now() + DEADLINE;
+        let until = Instant::now() + Duration::from_secs(30);
         loop {
             match self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(piece) => self.text.extend(piece),

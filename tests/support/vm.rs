@@ -1,8 +1,16 @@
-//! Runs scripts in a virtual machine whose kernel has soft-RoCE. See tests/vm/run.sh.
+//! Runs scripts in virtual machines whose kernel has soft-RoCE. A machine boots when a script first needs it, and then
+//! runs one script after the other, because a boot takes longer than most scripts. See tests/vm/run.sh.
 
 use std::env::{self, consts::ARCH};
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{repository, skip};
 
@@ -11,60 +19,191 @@ pub fn machine() -> String {
     env::var("RDMA_INIT_VM_MACHINE").unwrap_or_else(|_| ARCH.to_owned())
 }
 
-/// Runs a script of tests/vm/guest in a separate virtual machine, and returns its output; `None` if no such
-/// machine can be set up here.
+/// Runs a script of tests/vm/guest in a virtual machine, and returns its output; `None` if no such machine can be
+/// set up here.
 pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
     guest_of(&machine(), SECONDS, script, arguments)
 }
 
 /// Does the same as [`guest`], in this machine of tests/vm/machine.sh, which may take so many seconds.
 pub fn guest_of(machine: &str, seconds: u64, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
-    run(machine, seconds, Vec::new(), script, arguments)
+    let _turn = Turn::wait();
+    run(machine, Vec::new(), seconds, script, arguments)
 }
 
 /// This is longer than any script takes on a busy machine, but one that is asked to take longer.
 pub const SECONDS: u64 = 600;
 
-/// Does the same as [`guest`], with a NIC for each pair of UDP ports. A NIC is connected to a NIC of another
-/// machine that has the same two ports in reverse order.
-pub fn guest_with(links: &[(u16, u16)], script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
-    let links = links.iter().map(|(local, remote)| format!("-l{local}:{remote}"));
-    run(&machine(), SECONDS, links.collect(), script, arguments)
+/// Does the same as [`guest`], in so many machines, with three networks between them. The arguments of each one are
+/// those of its number, from 1 on.
+pub fn guests<'a>(
+    count: u8,
+    script: &str,
+    arguments: impl Fn(u8) -> Vec<&'a Path> + Sync,
+) -> Vec<Option<Vec<u8>>> {
+    /// One such script at a time: soft-RoCE drops a connection if the other machine gets too little processor time. They
+    /// wait most of the time, so they need no turn.
+    static ONE_SCRIPT: Mutex<()> = Mutex::new(());
+    /// All sockets are bound at the same time, so that their ports are distinct.
+    static NETWORKS: LazyLock<[u16; 3]> = LazyLock::new(|| {
+        [(); 3]
+            .map(|()| UdpSocket::bind("127.0.0.1:0").unwrap())
+            .map(|socket| socket.local_addr().unwrap().port())
+    });
+    let _one = ONE_SCRIPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = |number: u8| {
+        let cards = NETWORKS.map(|port| format!("-b{port}:{number}")).to_vec();
+        run(&machine(), cards, SECONDS, script, &arguments(number))
+    };
+    let run = &run;
+    thread::scope(|scope| {
+        let guests: Vec<_> = (1..=count).map(|number| scope.spawn(move || run(number))).collect();
+        guests.into_iter().map(|guest| guest.join().unwrap()).collect()
+    })
 }
 
-/// Does the same as [`guest`], with a NIC on the network of each of these ports. The guest has this number
-/// there.
-pub fn guest_on(networks: &[u16], number: u8, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
-    let networks = networks.iter().map(|port| format!("-b{port}:{number}"));
-    run(&machine(), SECONDS, networks.collect(), script, arguments)
+/// The right of a test to run a script in one machine, which is emulated and takes a processor. Two tests have it at the
+/// same time, however many threads the harness has.
+struct Turn;
+
+static TURNS_LEFT: Mutex<u8> = Mutex::new(2);
+static TURN_IS_OVER: Condvar = Condvar::new();
+
+impl Turn {
+    fn wait() -> Turn {
+        let left = TURNS_LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left =
+            TURN_IS_OVER.wait_while(left, |left| *left == 0).unwrap_or_else(PoisonError::into_inner);
+        *left -= 1;
+        Turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS_LEFT.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        TURN_IS_OVER.notify_one();
+    }
 }
 
 fn run(
     machine: &str,
-    seconds: u64,
     cards: Vec<String>,
+    seconds: u64,
     script: &str,
     arguments: &[&Path],
 ) -> Option<Vec<u8>> {
-    let program = |name| {
-        let mut program = Command::new(repository(name));
-        program.env("RDMA_INIT_VM_MACHINE", machine);
-        program
+    /// The machines that run no script. None is dropped at the end of the test program; their input ends with it.
+    static IDLE: Mutex<Vec<Guest>> = Mutex::new(Vec::new());
+    let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = idle().extract_if(.., |guest| guest.machine == machine && guest.cards == cards).next();
+    let mut guest = match known {
+        Some(guest) => guest,
+        None => Guest::boot(machine, cards)?,
     };
-    let setup = program("tests/vm/setup.sh").status().unwrap();
-    if !setup.success() {
-        skip("the virtual machine cannot be set up (see above)");
-        return None;
+    let ended = guest.run(seconds, script, arguments);
+    let output = String::from_utf8_lossy(&ended.output).into_owned();
+    // A machine that has not answered is of no use, and one that is not as after its boot would confuse the next script.
+    if ended.is_clean {
+        idle().push(guest);
     }
-    let output = program("tests/vm/run.sh")
-        .args(cards)
-        .arg(repository("tests/vm/guest").join(script))
-        .args(arguments)
-        .env("RDMA_INIT_VM_TIMEOUT", seconds.to_string())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let problem = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}: {}\n{said}\n{problem}", output.status);
-    Some(output.stdout)
+    assert!(ended.status == "0", "{script}: {}\n{output}", ended.status);
+    Some(ended.output)
+}
+
+/// A machine, which ends when this is dropped.
+struct Guest {
+    machine: String,
+    cards: Vec<String>,
+    run: Child,
+    scripts: Option<ChildStdin>,
+    output: Receiver<Vec<u8>>,
+}
+
+/// How a script has ended: with the status `0`, with another one, or with the reason why there is none.
+struct Ended {
+    status: String,
+    is_clean: bool,
+    output: Vec<u8>,
+}
+
+impl Guest {
+    fn boot(machine: &str, cards: Vec<String>) -> Option<Guest> {
+        let program = |name| {
+            let mut program = Command::new(repository(name));
+            program.env("RDMA_INIT_VM_MACHINE", machine);
+            program
+        };
+        if !program("tests/vm/setup.sh").status().unwrap().success() {
+            skip("the virtual machine cannot be set up (see above)");
+            return None;
+        }
+        let mut run = program("tests/vm/run.sh")
+            .args(&cards)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let scripts = run.stdin.take();
+        let mut from = run.stdout.take().unwrap();
+        let (sender, output) = mpsc::channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 1 << 14];
+            while let Ok(length @ 1..) = from.read(&mut buffer) {
+                // If no test waits for it any more, the machine has been given up.
+                let _ = sender.send(buffer[..length].to_vec());
+            }
+        });
+        Some(Guest { machine: machine.to_owned(), cards, run, scripts, output })
+    }
+
+    fn run(&mut self, seconds: u64, script: &str, arguments: &[&Path]) -> Ended {
+        let token = format!("end-{:x}", fastrand::u64(..));
+        let script = repository("tests/vm/guest").join(script);
+        let words = [script.as_path()].into_iter().chain(arguments.iter().copied());
+        let words: Vec<String> = words.map(|word| quoted(word.as_os_str())).collect();
+        // If the machine has ended, the output says why.
+        let _ = writeln!(self.scripts.as_ref().unwrap(), "{token} {}", words.join(" "));
+        let until = Instant::now() + Duration::from_secs(seconds);
+        let mut output = Vec::new();
+        loop {
+            match self.output.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(more) => output.extend(more),
+                Err(why) => {
+                    let status = match why {
+                        RecvTimeoutError::Timeout => format!("was not done within {seconds} s"),
+                        RecvTimeoutError::Disconnected => "the virtual machine ended".to_owned(),
+                    };
+                    return Ended { status, is_clean: false, output };
+                }
+            }
+            if let Some((length, line)) = last_line(&output)
+                && let Some(line) = line.strip_prefix(&format!("{token} "))
+            {
+                let (status, left) = line.split_once(' ').unwrap();
+                let (status, is_clean) = (status.to_owned(), left == "clean");
+                output.truncate(length);
+                return Ended { status, is_clean, output };
+            }
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.scripts.take();
+        let _ = self.run.wait();
+    }
+}
+
+/// Returns a word of a shell.
+fn quoted(word: &OsStr) -> String {
+    format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"))
+}
+
+/// Returns the last line of an output that ends with one, and the length of what is before it and its newline.
+fn last_line(output: &[u8]) -> Option<(usize, &str)> {
+    let output = output.strip_suffix(b"\n")?;
+    let length = output.iter().rposition(|byte| *byte == b'\n')?;
+    Some((length, str::from_utf8(&output[length + 1..]).ok()?))
 }

@@ -5,6 +5,7 @@
  * it speaks iWARP, and each `gids` has a file `size`. */
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -52,6 +53,17 @@ int open(const char *path, int flags, ...) {
     int mode = va_arg(list, int);
     va_end(list);
     return openat(AT_FDCWD, of_host(path, room, sizeof room), flags, mode);
+}
+
+/* There is no ucx.conf, whatever this machine has. */
+FILE *fopen(const char *path, const char *mode) {
+    const char *name = strrchr(path, '/');
+    if (name && strcmp(name, "/ucx.conf") == 0) {
+        errno = ENOENT;
+        return NULL;
+    }
+    FILE *(*next)(const char *, const char *) = dlsym(RTLD_NEXT, "fopen");
+    return next(path, mode);
 }
 
 int stat(const char *path, struct stat *result) {

@@ -23,16 +23,17 @@ has() {
     echo "ok: $1"
 }
 
-# await NAME COMMAND...: waits until COMMAND succeeds, for at most await_limit seconds (20). It is for what
-# the kernel does at its own pace without an event, such as filling a GID table.
+# await NAME COMMAND...: waits until COMMAND succeeds. The limit only keeps a script from waiting forever: an emulated
+# machine on a busy host may take any time for anything. It is for what the kernel does at its own pace without an
+# event, such as filling a GID table.
 await() {
     await_what=$1
     shift
     read -r now _ </proc/uptime
-    await_end=$((${now%.*} + ${await_limit:-20}))
+    await_end=$((${now%.*} + ${await_limit:-300}))
     until "$@"; do
         read -r now _ </proc/uptime
-        [ "${now%.*}" -lt $await_end ] || fail "no $await_what within ${await_limit:-20} s"
+        [ "${now%.*}" -lt $await_end ] || fail "no $await_what within ${await_limit:-300} s"
         sleep 0.05
     done
 }

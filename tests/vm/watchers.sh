@@ -34,8 +34,7 @@ watch() {
             pod) exec 8<>"/run/$place.job" ;;
         esac
     done
-    await_limit=120 await 'watcher of each job' are_watched
-    event :
+    await 'watcher of each job' are_watched
 }
 
 # The watcher has a process of this name.
@@ -51,48 +50,19 @@ end() {
     exec 7>&- 8>&-
     for place in $watched; do
         eval "wait \$job_of_$place" || fail "the job ($place): $?, $(cat "/run/$place")"
+        ! grep -e 'which is not the command' -e 'drain-timeout' "/run/$place" || fail "a process is left ($place)"
     done
 }
 
-now_ms() { awk '{ printf "%d\n", $1 * 1000 }' /proc/uptime; }
-
-# event COMMAND...: what a line is to be said about.
-event() {
-    happened=$(now_ms)
-    "$@"
-}
-
-# What a line may take besides its intervals, in ms: a look and a shell that sees the line have one emulated processor,
-# which may have other work.
-allowance=10000
-
-# said NAME TEXT PLACE...: the watchers say it of the last event, within two intervals. Something that has to last for
-# `lasting` seconds is said two intervals after that.
+# said NAME TEXT PLACE...: waits until the watchers have said it.
 said() {
     what=$1
     text=$2
     shift 2
-    heard=
-    most=$(((2 * interval + ${lasting:-0}) * 1000))
-    await_limit=600 await "line of each watcher: $what" all_said "$@"
-}
-
-# all_said PLACE...: tells of each one once.
-all_said() {
-    is_said=0
     for place; do
-        case " $heard " in *" $place "*) continue ;; esac
-        grep -q -- "$text" "/run/$place" && is_there=: || is_there=
-        took=$(($(now_ms) - happened))
-        [ $took -le $((most + allowance)) ] || fail "$what ($place): no line within $most ms and $allowance ms of the emulation: $(cat "/run/$place")"
-        if [ -n "$is_there" ]; then
-            heard="$heard $place"
-            echo "ok: $what ($place): $took ms after the event, at most $most ms and $allowance ms of the emulation"
-        else
-            is_said=1
-        fi
+        await "line of the watcher ($place): $what" grep -q -- "$text" "/run/$place"
+        echo "ok: $what ($place)"
     done
-    return $is_said
 }
 
 # lines NAME PLACE WANTED [FILTER]: all that the watcher has said so far, without times and indexes.

@@ -388,6 +388,12 @@ impl Zero {
         self.question.is_some() || self.members.values().any(|member| member.asked.is_some())
     }
 
+    /// Returns how many nodes owe an answer.
+    #[cfg(test)]
+    pub(super) fn unanswered(&self) -> usize {
+        self.members.values().filter(|member| member.asked.is_some()).count()
+    }
+
     /// Asks without an end.
     pub(super) fn tell_all(&mut self) {
         for member in self.members.values_mut() {

@@ -2,9 +2,12 @@
 #include "host.h"
 
 #include <arpa/inet.h>
+#include <grp.h>
 #include <netpacket/packet.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "words.h"
@@ -115,6 +118,10 @@ static void set_home(struct host *host, char **words) {
     host->home = text(words[1]);
 }
 
+static void set_user(struct host *host, char **words) {
+    host->user = (uid_t)number(words[1]);
+}
+
 bool describe(struct host *host, char **words, int count) {
     static const struct {
         const char *word;
@@ -123,7 +130,7 @@ bool describe(struct host *host, char **words, int count) {
     } kinds[] = {
         {"environment", 2, add_variable}, {"home", 2, set_home}, {"file", 3, add_file},
         {"interface", 6, add_interface},  {"hca", 6, add_hca},   {"port", 5, add_port},
-        {"slot", 4, add_slot},
+        {"slot", 4, add_slot},           {"user", 2, set_user},
     };
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
         if (strcmp(words[0], kinds[kind].word) != 0) continue;
@@ -134,7 +141,16 @@ bool describe(struct host *host, char **words, int count) {
     return false;
 }
 
+/* Makes the process the same as one that this user has started. The kernel has it forget that it ends with its parent,
+ * and keeps its files in /proc for root. */
+static void become(uid_t user) {
+    if (setgroups(0, NULL) != 0 || setgid(user) != 0 || setuid(user) != 0) abort();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
 void move_to(struct host *host, enum mode mode) {
+    if (host->user) become(host->user);
     if (mode == STARTED) return;
     /* The environment is laid out as by execve(2), so names may come twice. */
     (void)ADDED(host->environment, host->variable_count);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 
 /* What reading the file with the type of a GID gives. */
 enum type_file {
@@ -72,6 +73,8 @@ struct host {
     char *home;
     char **environment;
     size_t variable_count;
+    /* The user of the process; 0 if it stays that of the driver. */
+    uid_t user;
 };
 
 /* The host on which a case runs. */

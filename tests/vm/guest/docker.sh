@@ -21,7 +21,7 @@ answers() {
     kill -0 $engine || fail "$(cat /run/dockerd)"
     docker version >/dev/null 2>&1
 }
-await_limit=120 await 'answer of the engine' answers
+await 'answer of the engine' answers
 mkdir -p /run/image/bin
 cp "$binary" /bin/busybox /run/image/bin/
 for applet in sh cat env sleep; do ln -s busybox "/run/image/bin/$applet"; done
@@ -49,8 +49,8 @@ is_watched() { [ -n "$(watcher)" ]; }
 # job OPTION...: a job in such a container starts, has its watcher, and ends.
 job() {
     run --detach --name job "$@" job sh -c "$command" >/dev/null
-    await_limit=60 await 'start of the job' is_ready
-    await_limit=60 await 'watcher' is_watched
+    await 'start of the job' is_ready
+    await 'watcher' is_watched
     expect 'profile of the watcher' "$(cat "/proc/$(watcher)/attr/current")" 'docker-default (enforce)'
     docker exec job rdma-init status >/run/out 2>&1 || fail "$(cat /run/out)"
     cat /run/out

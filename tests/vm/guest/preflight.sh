@@ -10,7 +10,7 @@ set -eu
 in_the_middle() {
     (become='exec' && node --log-level debug) &
     own=$!
-    await_limit=150 await "$1" grep -q 'starting the pair with' /run/out
+    await "$1" grep -q 'starting the pair with' /run/out
     # The process that speaks with the other nodes is a child, which may end with its parent.
     # shellcheck disable=SC2046
     kill "-$2" "$own" $(cat "/proc/$own/task/$own/children") || :
@@ -86,7 +86,7 @@ fi
 next 'one node hangs in the middle'
 if [ "$number" = 3 ]; then
     in_the_middle 'pair' STOP
-    await_limit=150 await 'end of the connection to node 0' is_given_up
+    await 'end of the connection to node 0' is_given_up
     kill -KILL "$own"
     wait "$own" || :
 else

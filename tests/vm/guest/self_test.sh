@@ -88,7 +88,7 @@ echo '--- a probe that hangs beside one that works'
 stopped 40s
 wait "$running" || :
 cat /run/out
-has 'the time' 'did not finish within \(39\|4[0-9]\).* s and was killed'
+has 'the time' 'did not finish within [0-9.]* s and was killed'
 expect 'one fails, the other does not' "$(grep -o '"outcome":"failed"' /run/out | wc -l)" 1
 has 'the other works' 'arrived unchanged'
 [ ! -e "/proc/$child" ] || fail "process $child is left"

@@ -18,7 +18,7 @@ cat >/run/command <<'J'
 . tests/vm/lib.sh
 . tests/vm/wires.sh
 for rail in 1 2; do
-    [ "$1" = peer ] || await_limit=60 await 'other node' peer_waits $rail
+    [ "$1" = peer ] || await 'other node' peer_waits $rail
     mover "$1" $rail --duration 15 --qp-timeout 18 >"/run/$1_$rail" 2>&1 &
 done
 wait
@@ -40,12 +40,11 @@ node() {
 }
 node 0 mlx5
 node 1 peer
-await_limit=240 await 'end of the traffic' sh -c 'set -e; [ -e /run/mlx5.stopped ]; [ -e /run/peer.stopped ]'
-event :
+await 'end of the traffic' sh -c 'set -e; [ -e /run/mlx5.stopped ]; [ -e /run/peer.stopped ]'
 grep -q 'preflight passed: 2 nodes, 2 rails' /run/node0 || fail "the preflight did not pass: $(cat /run/node0)"
 echo 'ok: the preflight over verbs'
-lasting=$after said 'each node' 'after earlier traffic: the job may have stalled\.$' node0 node1
-lasting=$after said 'the job' 'UTC: The job has stalled since ' node0
+said 'each node' 'after earlier traffic: the job may have stalled\.$' node0 node1
+said 'the job' 'UTC: The job has stalled since ' node0
 for end in mlx5 peer; do echo >/run/$end.end; done
 # shellcheck disable=SC2015,SC2154
 { wait "$node_0" && wait "$node_1"; } || fail "a node failed: $(cat /run/node0 /run/node1)"

@@ -27,16 +27,18 @@ watch host pod --log-format json
 for place in host pod; do wc -l <"/run/$place" >"/run/$place.start"; done
 for rail in 1 2; do traffic $rail; done
 echo "--- $seconds s"
+now() { cut -d . -f 1 /proc/uptime; }
 looks=0
-while [ $(($(now_ms) - happened)) -lt $((seconds * 1000)) ]; do
+enough=$(($(now) + seconds))
+while [ "$(now)" -lt $enough ]; do
     for rail in 1 2; do
         received=$(counted $rail rcvd_pkts)
-        await_limit=5 await "data over rail $rail, as all the time" arrives $rail "$received"
+        await "data over rail $rail, as all the time" arrives $rail "$received"
     done
     looks=$((looks + 1))
     sleep 1
 done
-echo "ok: data moved over both rails at each of $looks looks in $((($(now_ms) - happened) / 1000)) s"
+echo "ok: data moved over both rails at each of $looks looks"
 no_traffic 1 2
 end
 counts >/run/after

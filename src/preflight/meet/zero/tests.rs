@@ -95,7 +95,8 @@ fn terms() -> Terms<'static> {
 fn second_tries_with_a_node_that_has_gone_are_over_at_once() {
     let (listener, terms) = (Listener::on_port(0).unwrap(), terms());
     let mut zero = Zero::new(&terms, &listener).unwrap();
-    let (own, _other) = UnixStream::pair().unwrap();
+    // Node 0's own process has ended, which would be an error if node 0 waited at all.
+    let own = UnixStream::pair().unwrap().0;
     let mut others = Vec::new();
     for node in 0..3 {
         let [ours, its] = channels();
@@ -105,9 +106,7 @@ fn second_tries_with_a_node_that_has_gone_are_over_at_once() {
     }
     zero.phase = JobPhase::Proving;
     zero.leaves(2, Gone::Left("it was killed".to_owned()));
-    let started = Instant::now();
     assert_eq!(zero.again(2, &[vec![(0, 2)], vec![(1, 2)]], own.as_fd()).unwrap(), 2);
-    assert!(started.elapsed() < terms.times.round(), "it has waited for nodes that have nothing to do");
 }
 
 #[test]

@@ -84,15 +84,19 @@ fn a_server_that_is_silent_slow_or_endless_does_not_hold_the_client() {
     // The server has written by then, also on a busy machine.
     const LATER: Duration = Duration::from_secs(3);
     type Serve = fn(TcpStream);
+    // Each server gives up after a long time, so that a client which waits on gets another failure.
     let until_closed = |mut stream: TcpStream| {
+        stream.set_read_timeout(Some(LONG)).unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     };
     let slow = |mut stream: TcpStream| {
         // A greeting, and a single byte from time to time, are not an answer.
         let _ = stream.write_all(b"SERVER PROTOCOL 2\n");
-        while stream.write_all(b"S").is_ok() {
-            thread::sleep(Duration::from_millis(20));
-        }
+        question(&mut stream);
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let until = soon(LONG);
+        let has_left = |stream: &mut TcpStream| matches!(stream.read(&mut [0]), Ok(0));
+        while Instant::now() < until && stream.write_all(b"S").is_ok() && !has_left(&mut stream) {}
     };
     let endless = |mut stream: TcpStream| while stream.write_all(&[b'x'; 8192]).is_ok() {};
     let foreign = |mut stream: TcpStream| {
@@ -106,10 +110,8 @@ fn a_server_that_is_silent_slow_or_endless_does_not_hold_the_client() {
         (endless, DEADLINE, &[Failure::TooLate, Failure::TooLong]),
     ] {
         let (address, served) = server("127.0.0.1:0", serve);
-        let start = Instant::now();
         let failure = ask(&address, soon(deadline)).unwrap_err();
         assert!(wanted.contains(&failure), "{failure:?}");
-        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         served.join().unwrap();
     }
 }
