@@ -127,17 +127,18 @@ THREADS_nccl := 2
 SUITES_nccl := nccl:: ucx:: --skip nccl::soft_roce --skip docker::
 THREADS_pid1 := 6
 SUITES_pid1 := init:: peers::
-THREADS_nodes := 6
+THREADS_nodes := 16
 SUITES_nodes := preflight:: --skip docker::
 THREADS_command := 8
 SUITES_command := cli:: docs:: setup::
 
-# Builds the program and the tests, and fetches what they need, all at the same time; then runs all lanes, also if one fails.
+# Builds the program and the tests, and fetches what they need, all at the same time; and runs each lane once it can, also
+# if another one fails.
 test:
-	@$(MAKE) --no-print-directory -j3 build test-build test-setup
-	@$(MAKE) --no-print-directory -k -j -O -o test-build lanes
+	@$(MAKE) --no-print-directory -k -j -O NEEDS='build test-setup' lanes
+NEEDS :=
 
-# The lanes alone, with the program and the tests as they are.
+# The lanes alone, with the program as it is.
 lanes: $(LANES:%=lane-%)
 
 # These lanes see no interface of the machine.
@@ -146,18 +147,18 @@ lane-lib lane-golden lane-tini lane-pid1 lane-nodes lane-command lane-nccl lane-
 lane-lib: test-build
 	$(IN_NETWORK) $(CARGO) test --locked --lib
 
-lane-golden: test-build
+lane-golden: test-build $(NEEDS)
 	$(IN_NETWORK) env $(TEST) --test golden
 
-lane-tini: test-build
+lane-tini: test-build $(NEEDS)
 	$(IN_NETWORK) env RDMA_INIT_TEST_PEER=tini $(TEST) --test suite peers::
 
-lane-%: test-build
+lane-%: test-build $(NEEDS)
 	$(IN_NETWORK) env $(TEST) --test suite -- --test-threads $(THREADS_$*) $(SUITES_$*)
 
-# All releases of NCCL, and the program for arm64.
+# All releases of NCCL, both kernels, and the program for arm64.
 test-all:
-	@RDMA_INIT_TEST_NCCL=all $(MAKE) test
+	@RDMA_INIT_TEST_NCCL=all RDMA_INIT_TEST_KERNELS=all $(MAKE) test
 	@$(MAKE) test-arm64 test-podman
 
 # Runs LANES, built before, N times beside two busy loops for each processor, and lists the tests that failed at least once.
@@ -229,7 +230,9 @@ test-nixl: build
 # The watcher is silent beside ten minutes of traffic over soft-RoCE, and reports a rail that falls behind; in virtual
 # machines with Linux 6.1 and 6.12, one after the other.
 test-watch: build
-	$(TEST) --test suite -- --ignored --nocapture --test-threads 1 vm::watcher::
+	@sh tests/vm/setup.sh
+	@test $(HERE) != x86_64 || RDMA_INIT_VM_MACHINE=x86_64-6.12 sh tests/vm/setup.sh
+	RDMA_INIT_TEST_KERNELS=all $(TEST) --test suite -- --ignored --nocapture --test-threads 1 vm::watcher::
 
 # Starts and stops the program with signals at any moment, for the time in SOAK; needs root.
 SOAK := 1h

@@ -13,7 +13,7 @@ fn slow_down(nodes: &Nodes, node: usize, interface: usize) {
     let mut tc = nodes.on(node, Path::new("tc"));
     let interface = format!("eth{interface}");
     tc.args([
-        "qdisc", "add", "dev", &interface, "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency",
+        "qdisc", "replace", "dev", &interface, "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency",
         "100ms",
     ]);
     assert!(tc.status().unwrap().success());
@@ -45,7 +45,7 @@ fn slow_down_to(nodes: &Nodes, node: usize, interface: usize, other: usize) {
 
 fn one_way(device: &str, other: &str) -> [String; 3] {
     [
-        format!("qdisc add dev {device} root handle 1: htb r2q 1000"),
+        format!("qdisc replace dev {device} root handle 1: htb r2q 1000"),
         format!("class add dev {device} parent 1: classid 1:1 htb rate 20mbit"),
         format!("filter add dev {device} parent 1: protocol ip u32 match ip dst {other} flowid 1:1"),
     ]

@@ -38,19 +38,27 @@ impl Process {
     /// Runs ip(8) commands, one per line.
     #[track_caller]
     pub fn ip(&self, lines: &[String]) {
-        let mut command = self.command(&["--net"], "ip");
-        let mut ip = command.args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-        ip.stdin.take().unwrap().write_all(lines.join("\n").as_bytes()).unwrap();
-        assert!(ip.wait().unwrap().success(), "{lines:?}");
+        assert!(self.passes("ip", &["-batch", "-"], &lines.join("\n")), "{lines:?}");
+    }
+
+    /// Runs tc(8) commands, one per line. Returns whether the kernel accepts all of them.
+    #[must_use]
+    pub fn tc(&self, lines: &[String]) -> bool {
+        self.passes("tc", &["-batch", "-"], &lines.join("\n"))
     }
 
     /// Passes rules to nft(8).
     #[track_caller]
     pub fn nft(&self, rules: &str) {
-        let mut command = self.command(&["--net"], "nft");
-        let mut nft = command.args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-        nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
-        assert!(nft.wait().unwrap().success(), "{rules}");
+        assert!(self.passes("nft", &["-f", "-"], rules), "{rules}");
+    }
+
+    /// Runs a program with this input in the network namespace, and returns whether it succeeds.
+    fn passes(&self, program: &str, arguments: &[&str], input: &str) -> bool {
+        let mut command = self.command(&["--net"], program);
+        let mut child = command.args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait().unwrap().success()
     }
 }
 

@@ -27,7 +27,7 @@ pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
 
 /// Does the same as [`guest`], in this machine of tests/vm/machine.sh, which may take so many seconds.
 pub fn guest_of(machine: &str, seconds: u64, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
-    let _turn = Turn::wait();
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     run(machine, Vec::new(), seconds, script, arguments)
 }
 
@@ -41,50 +41,37 @@ pub fn guests<'a>(
     script: &str,
     arguments: impl Fn(u8) -> Vec<&'a Path> + Sync,
 ) -> Vec<Option<Vec<u8>>> {
-    /// One such script at a time: soft-RoCE drops a connection if the other machine gets too little processor time. They
-    /// wait most of the time, so they need no turn.
-    static ONE_SCRIPT: Mutex<()> = Mutex::new(());
-    /// All sockets are bound at the same time, so that their ports are distinct.
-    static NETWORKS: LazyLock<[u16; 3]> = LazyLock::new(|| {
-        [(); 3]
-            .map(|()| UdpSocket::bind("127.0.0.1:0").unwrap())
-            .map(|socket| socket.local_addr().unwrap().port())
+    /// The networks of two such scripts at a time. They wait most of the time, so their machines need no turn.
+    static NETWORKS: LazyLock<Mutex<Vec<[u16; 3]>>> = LazyLock::new(|| {
+        // All sockets are bound at the same time, so that their ports are distinct.
+        let sockets = [[(); 3]; 2].map(|set| set.map(|()| UdpSocket::bind("127.0.0.1:0").unwrap()));
+        let ports = sockets.map(|set| set.map(|socket| socket.local_addr().unwrap().port()));
+        Mutex::new(ports.to_vec())
     });
-    let _one = ONE_SCRIPT.lock().unwrap_or_else(PoisonError::into_inner);
+    static IS_RETURNED: Condvar = Condvar::new();
+    let free = || NETWORKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let networks = IS_RETURNED
+        .wait_while(free(), |free| free.is_empty())
+        .unwrap_or_else(PoisonError::into_inner)
+        .pop()
+        .unwrap();
     let run = |number: u8| {
-        let cards = NETWORKS.map(|port| format!("-b{port}:{number}")).to_vec();
+        let cards = networks.map(|port| format!("-b{port}:{number}")).to_vec();
         run(&machine(), cards, SECONDS, script, &arguments(number))
     };
     let run = &run;
-    thread::scope(|scope| {
+    let ended = thread::scope(|scope| {
         let guests: Vec<_> = (1..=count).map(|number| scope.spawn(move || run(number))).collect();
-        guests.into_iter().map(|guest| guest.join().unwrap()).collect()
-    })
+        guests.into_iter().map(|guest| guest.join()).collect::<Vec<_>>()
+    });
+    free().push(networks);
+    IS_RETURNED.notify_one();
+    ended.into_iter().map(Result::unwrap).collect()
 }
 
-/// The right of a test to run a script in one machine, which is emulated and takes a processor. Two tests have it at the
-/// same time, however many threads the harness has.
-struct Turn;
-
-static TURNS_LEFT: Mutex<u8> = Mutex::new(2);
-static TURN_IS_OVER: Condvar = Condvar::new();
-
-impl Turn {
-    fn wait() -> Turn {
-        let left = TURNS_LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left =
-            TURN_IS_OVER.wait_while(left, |left| *left == 0).unwrap_or_else(PoisonError::into_inner);
-        *left -= 1;
-        Turn
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        *TURNS_LEFT.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        TURN_IS_OVER.notify_one();
-    }
-}
+/// The right of a test to run a script in one machine, which is emulated and takes a processor. With a second machine at
+/// the same time, both would translate the same programs.
+static TURN: Mutex<()> = Mutex::new(());
 
 fn run(
     machine: &str,

@@ -25,16 +25,19 @@ has() {
 
 # await NAME COMMAND...: waits until COMMAND succeeds. The limit only keeps a script from waiting forever: an emulated
 # machine on a busy host may take any time for anything. It is for what the kernel does at its own pace without an
-# event, such as filling a GID table.
+# event, such as filling a GID table. Each look starts programs, which keeps an emulated processor busy: after the first
+# ones, they are rare.
 await() {
     await_what=$1
     shift
     read -r now _ </proc/uptime
     await_end=$((${now%.*} + ${await_limit:-300}))
+    await_pauses='0.05 0.05 0.1 0.1 0.2 0.2 0.4'
     until "$@"; do
         read -r now _ </proc/uptime
         [ "${now%.*}" -lt $await_end ] || fail "no $await_what within ${await_limit:-300} s"
-        sleep 0.05
+        sleep "${await_pauses%% *}"
+        await_pauses=${await_pauses#* }
     done
 }
 

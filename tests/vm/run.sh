@@ -56,6 +56,8 @@ done
 shift $((OPTIND - 1))
 # Loaded anew for each script, its interfaces are as after a boot.
 [ -z "$networks" ] || modules="${modules:+$modules }virtio_net"
+# The kernel and the programs in it have timeouts of seconds, and machines wait for each other.
+renice -n -15 -p $$ >/dev/null 2>&1 || :
 [ -f "$cache/stamp" ] || die "no kernel in $cache: run tests/vm/setup.sh first"
 cache=$(cd "$cache" && pwd -P)
 

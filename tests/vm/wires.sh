@@ -42,12 +42,30 @@ mover() {
         peer) gid=$(gid_slots "$device" "$(rail_address "$2" 2)") ;;
     esac
     peer=
-    [ "$1" = peer ] || peer=127.0.0.1
+    if [ "$1" = mlx5 ]; then
+        peer=127.0.0.1
+        [ -z "$mover_quota" ] || is_limited
+    fi
     shift 2
     # --CPU-freq skips the check of the CPU clock: on a busy machine, that cannot be determined. It looks for its
     # completions without a pause, and would leave the watchers little of an emulated processor.
     exec nice -n 19 "${mover:-ib_write_bw}" --CPU-freq --ib-dev "$device" --port "$port" --gid-index "$gid" \
         --size 4096 --mtu 1024 "$@" $peer
+}
+
+# The senders of data look for their completions without a pause. With this time of a processor, in microseconds of each
+# 100,000, they move enough, and leave the rest to others.
+mover_quota=20000
+
+# is_limited: limits this shell to that time, if the kernel can.
+is_limited() {
+    movers=/sys/fs/cgroup/movers
+    {
+        echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+        mkdir -p $movers
+        echo "$mover_quota 100000" >$movers/cpu.max
+        echo 0 >$movers/cgroup.procs
+    } 2>/dev/null || :
 }
 
 # peer_waits RAIL: whether the mover at peer_RAIL waits for the other one.

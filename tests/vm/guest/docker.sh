@@ -67,16 +67,18 @@ job() {
 
 # self_test OPTION...: in emulation on a busy machine, a step may take seconds.
 self_test() {
-    run --rm "$@" --entrypoint rdma-init job self-test --each 20s >/run/out 2>&1 || fail "$(cat /run/out)"
+    run --rm "$@" --entrypoint rdma-init job self-test --each 5m --size 1048576 >/run/out 2>&1 || fail "$(cat /run/out)"
     cat /run/out
     has 'data arrives' 'ok *verbs-loopback mlx5_1:1 .*arrived unchanged'
 }
 
-# preflight OPTION...: two containers are two nodes of a job.
+# preflight OPTION...: two containers are two nodes of a job with one rail. With two, each would wait for the time limit to
+# find that no rail reaches the other one.
 preflight() {
     for node in 0 1; do
-        run --detach --name "node$node" --env RDMA_INIT_TOKEN='a secret of two nodes' "$@" --entrypoint rdma-init job \
-            preflight --nodes 2 --node $node --meet 127.0.0.1:18516 --wait 120s --each 20s >/dev/null
+        run --detach --name "node$node" --env RDMA_INIT_TOKEN='a secret of two nodes' \
+            --env NCCL_IB_HCA==mlx5_1 "$@" --entrypoint rdma-init job \
+            preflight --nodes 2 --node $node --meet 127.0.0.1:18516 --wait 10m --each 5m >/dev/null
     done
     for node in 0 1; do
         code=$(docker wait "node$node")

@@ -22,7 +22,7 @@ pair() {
         2) set -- --peer "node1:$port" "$@" ;;
     esac
     code=0
-    "$init" self-test --wait "$wait" --each 20s --size 1048576 "$@" >/run/out 2>&1 || code=$?
+    "$init" self-test --wait "$wait" --each 5m --size 1048576 "$@" >/run/out 2>&1 || code=$?
     cat /run/out
     expect 'exit code' "$code" "$wanted"
 }

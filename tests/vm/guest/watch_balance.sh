@@ -10,6 +10,8 @@ set -eu
 init=$1
 last=$2
 interval=5
+# A million packets have to move.
+mover_quota=
 
 for rail in $(seq "$last"); do
     wire "$rail"

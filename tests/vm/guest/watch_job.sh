@@ -34,13 +34,20 @@ node() {
         NCCL_IB_HCA="=$2_1,$2_2" \
         unshare --uts --pid --fork --mount-proc sh -c 'hostname "$0"; exec "$@"' "gpu-$1" "$init" \
         --preflight enforce --preflight-nodes 2 --preflight-node "$1" --preflight-meet 127.0.0.1:18516 \
-        --preflight-wait 150s --preflight-each 20s --prepare-timeout 300s --watch-after "${after}s" \
+        --preflight-wait 10m --preflight-each 5m --prepare-timeout 20m --watch-after "${after}s" \
         --watch-interval "${interval}s" -- sh /run/command "$2" 2>"/run/node$1" &
     eval "node_$1=$!"
 }
 node 0 mlx5
 node 1 peer
-await 'end of the traffic' sh -c 'set -e; [ -e /run/mlx5.stopped ]; [ -e /run/peer.stopped ]'
+# have_stopped: whether the traffic of both nodes has ended; fails if one of them has not begun it.
+have_stopped() {
+    for node in 0 1; do
+        eval "kill -0 \$node_$node" 2>/dev/null || fail "node $node has ended: $(cat "/run/node$node")"
+    done
+    [ -e /run/mlx5.stopped ] && [ -e /run/peer.stopped ]
+}
+await 'end of the traffic' have_stopped
 grep -q 'preflight passed: 2 nodes, 2 rails' /run/node0 || fail "the preflight did not pass: $(cat /run/node0)"
 echo 'ok: the preflight over verbs'
 said 'each node' 'after earlier traffic: the job may have stalled\.$' node0 node1
