@@ -94,12 +94,12 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     for node in ["node1", "node3"] {
         wait_for(&first, &format!("{node} has joined"));
     }
-    // The stopped node keeps the others from finishing.
-    three.signal("STOP");
+    // This node keeps the others from finishing: all of its processes stop, not PID 1 alone.
+    three.docker(["pause"], &[]).expect_code(0);
     let two = start(2, &another());
     wait_for(&first, "the rounds have begun");
     engine.docker(["network", "disconnect", &front.name, &one.name]).expect_code(0);
-    three.signal("CONT");
+    three.docker(["unpause"], &[]).expect_code(0);
     for container in [first, two, three] {
         accuses(end(container), 1);
     }
