@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -11,6 +10,7 @@ use serde_json::Value;
 
 use super::manifests::manifests;
 use super::setup::value;
+use crate::support::port::free_port;
 use crate::support::{poll_until, repository};
 
 /// The directory with the definitions.
@@ -83,10 +83,6 @@ struct Server {
     processes: Vec<Child>,
     folder: tempfile::TempDir,
     address: String,
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Server {

@@ -44,7 +44,7 @@ mover() {
     peer=
     if [ "$1" = mlx5 ]; then
         peer=127.0.0.1
-        [ -z "$mover_quota" ] || is_limited
+        [ -z "$mover_quota" ] || limit_mover
     fi
     shift 2
     # --CPU-freq skips the check of the CPU clock: on a busy machine, that cannot be determined. It looks for its
@@ -57,8 +57,8 @@ mover() {
 # 100,000, they move enough, and leave the rest to others.
 mover_quota=20000
 
-# is_limited: limits this shell to that time, if the kernel can.
-is_limited() {
+# limit_mover: limits this shell to that time, if the kernel can.
+limit_mover() {
     movers=/sys/fs/cgroup/movers
     {
         echo +cpu >/sys/fs/cgroup/cgroup.subtree_control

@@ -40,7 +40,7 @@ node() {
 }
 node 0 mlx5
 node 1 peer
-# have_stopped: whether the traffic of both nodes has ended; fails if one of them has not begun it.
+# have_stopped: whether the traffic of both nodes has ended; fails if a node has ended.
 have_stopped() {
     for node in 0 1; do
         eval "kill -0 \$node_$node" 2>/dev/null || fail "node $node has ended: $(cat "/run/node$node")"
