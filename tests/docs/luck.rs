@@ -41,6 +41,7 @@ const EXCEPTIONS: &[Exception] = &[
         "from_millis(20)",
         "a pause between two steps of a counter that rises all the time",
     ),
+    ("tests/init/job.rs", "elapsed() < Duration", "what took longer is done again"),
     ("tests/init/killed.rs", "exec sleep 0.2", "the command runs for so long"),
     ("tests/init/killed.rs", "sleep(Duration::from_micros(microseconds))", MOMENT),
     ("tests/init/old_kernel.rs", "(sleep 0 &)", "a process that ends at once"),
