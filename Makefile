@@ -158,7 +158,7 @@ lane-%: test-build $(NEEDS)
 
 # All releases of NCCL, both kernels, and the program for arm64.
 test-all:
-	@RDMA_INIT_TEST_NCCL=all RDMA_INIT_TEST_KERNELS=all $(MAKE) test
+	@RDMA_INIT_TEST_NCCL=all RDMA_INIT_TEST_ALL=1 $(MAKE) test
 	@$(MAKE) test-arm64 test-podman
 
 # Runs LANES, built before, N times beside two busy loops for each processor, and lists the tests that failed at least once.
@@ -232,7 +232,7 @@ test-nixl: build
 test-watch: build
 	@sh tests/vm/setup.sh
 	@test $(HERE) != x86_64 || RDMA_INIT_VM_MACHINE=x86_64-6.12 sh tests/vm/setup.sh
-	RDMA_INIT_TEST_KERNELS=all $(TEST) --test suite -- --ignored --nocapture --test-threads 1 vm::watcher::
+	RDMA_INIT_TEST_ALL=1 $(TEST) --test suite -- --ignored --nocapture --test-threads 1 vm::watcher::
 
 # Starts and stops the program with signals at any moment, for the time in SOAK; needs root.
 SOAK := 1h

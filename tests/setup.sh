@@ -229,8 +229,8 @@ case ${1:-} in
         install util-linux procps perl strace tini openmpi-bin libibverbs1 ibverbs-providers groff-base zsh fish \
             debootstrap openssh-client shellcheck curl nftables valgrind libc6-dbg
         sh "$here/vm/setup.sh"
-        # With all kernels, those of the watcher boot this one, too.
-        [ "$(uname -m)" != x86_64 ] || [ "${RDMA_INIT_TEST_KERNELS:-}" != all ] ||
+        # If all is wanted, the tests of the watcher boot this one, too.
+        [ "$(uname -m)" != x86_64 ] || [ -z "${RDMA_INIT_TEST_ALL:-}" ] ||
             RDMA_INIT_VM_MACHINE=x86_64-6.12 sh "$here/vm/setup.sh"
         sh "$here/docker/setup.sh"
         sh "$here/nccl/setup.sh"

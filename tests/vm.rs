@@ -2,11 +2,10 @@
 //! to install, so its test is ignored by default: `make test-nixl` installs it and runs that test. Tests that take many
 //! minutes are ignored as well: `make test-watch`.
 
-use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{binary, repository, vm};
+use crate::support::{binary, is_all_wanted, repository, vm};
 
 fn guest(script: &str, arguments: &[&Path]) {
     if let Some(said) = vm::guest(script, arguments) {
@@ -119,9 +118,9 @@ mod watcher {
 
     /// Returns whether each kernel is to be tried, and prints a message if not.
     fn are_all_wanted() -> bool {
-        let are_wanted = env::var("RDMA_INIT_TEST_KERNELS").is_ok_and(|kernels| kernels == "all");
+        let are_wanted = is_all_wanted();
         if !are_wanted {
-            eprintln!("SKIPPED: another kernel is tried with RDMA_INIT_TEST_KERNELS=all");
+            eprintln!("SKIPPED: another kernel is tried with RDMA_INIT_TEST_ALL=1");
         }
         are_wanted
     }

@@ -148,12 +148,16 @@ pub fn scratch(engine: &Engine, name: &str, options: &[&str]) -> String {
 
 /// Builds a training image with stand-ins. These lines of its Dockerfile define how it starts.
 fn stand_in(engine: &Engine, name: &str, starts: &str) -> String {
+    let copies: String = STANDINS.iter().map(|path| format!("COPY standin {path}\n")).collect();
+    base(engine, name, &engine.image, &(copies + starts))
+}
+
+/// Builds an image on another one, with these lines of a Dockerfile.
+pub fn base(engine: &Engine, name: &str, from: &str, lines: &str) -> String {
     once(name, || {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(repository("tests/examples/standin.sh"), folder.path().join("standin")).unwrap();
-        let copies: String = STANDINS.iter().map(|path| format!("COPY standin {path}\n")).collect();
-        let text = format!("FROM {}\n{copies}{starts}", engine.image);
-        std::fs::write(folder.path().join("Dockerfile"), text).unwrap();
+        std::fs::write(folder.path().join("Dockerfile"), format!("FROM {from}\n{lines}")).unwrap();
         Build::new(engine, name).of(folder.path().to_str().unwrap(), None).0
     })
 }

@@ -2,10 +2,11 @@
 
 use std::process::{Command, Stdio};
 
-use super::built::{Base, Build, debian, example, program, rust, scratch};
+use super::built::{Base, Build, base, debian, example, program, rust, scratch};
 use super::started::{arguments, is_child_of_pid_1};
 use crate::support::docker::host::Host;
 use crate::support::docker::{Engine, engine};
+use crate::support::is_all_wanted;
 
 /// The examples that are Dockerfiles, and the image that each is built on.
 pub const EXAMPLES: &[(&str, Base)] = &[
@@ -68,10 +69,17 @@ fn the_plain_builder_makes_the_image_of_an_architecture_that_is_named() {
     }
 }
 
+/// Settings of an image in which cargo makes a release without optimizing it, and which may have any size.
+const QUICK: &str = "ENV CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
+    CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 MAKEFLAGS=LARGEST=1000000000\n";
+
 #[test]
 fn a_clean_checkout_makes_an_image() {
     let Some(engine) = engine() else { return };
     let Some(rust) = rust() else { return };
+    // The release takes most of what this costs, and is tested as `make build` makes it.
+    let quick = (!is_all_wanted()).then(|| base(engine, "rust-quick", rust, QUICK));
+    let rust = quick.as_deref().unwrap_or(rust);
     let dockerfile = ["--file", "docker/Dockerfile"];
     let target = ["--target", "build"];
     // The stage that takes minutes gets its own name, so that it stays in the cache.

@@ -25,7 +25,7 @@ pub mod vm;
 
 use std::time::{Duration, Instant};
 
-pub use paths::{binary, repository};
+pub use paths::{binary, is_all_wanted, repository};
 
 /// Longer than any step takes on a busy machine, in an emulator too: a step that takes longer hangs.
 pub const DEADLINE: Duration = Duration::from_secs(120);

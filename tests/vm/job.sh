@@ -24,9 +24,9 @@ next() {
     port=$((port + 1))
 }
 
-# node [ARGUMENT...]: runs this machine's node; if `become` is exec, it replaces this shell.
+# node [ARGUMENT...]: runs this machine's node.
 node() {
-    ${become:-} "$init" preflight --nodes 3 --node $((number - 1)) --meet "node1:$port" --wait "$wait" \
+    "$init" preflight --nodes 3 --node $((number - 1)) --meet "node1:$port" --wait "$wait" \
         --each "$each" "$@" >/run/out 2>&1
 }
 

@@ -6,19 +6,6 @@ set -eu
 . tests/vm/lib.sh
 . tests/vm/job.sh
 
-# in_the_middle NAME SIGNAL: this machine takes part, and gets the signal during its first pair.
-in_the_middle() {
-    (become='exec' && node --log-level debug) &
-    own=$!
-    await "$1" grep -q 'starting the pair with' /run/out
-    # The process that speaks with the other nodes is a child, which may end with its parent.
-    # shellcheck disable=SC2046
-    kill "-$2" "$own" $(cat "/proc/$own/task/$own/children") || :
-}
-
-# is_given_up: returns whether node 0 has closed its connection to this machine (CLOSE_WAIT).
-is_given_up() { grep -q ":$(printf %04X "$port") 08 " /proc/net/tcp; }
-
 next 'a fabric that is sound'
 job 0
 if [ "$number" = 1 ]; then
@@ -71,30 +58,3 @@ if [ "$number" = 2 ]; then
     unset NCCL_IB_GID_INDEX
     for rail in 1 2; do ip link del "vlan$rail"; done
 fi
-
-next 'one node is killed in the middle'
-if [ "$number" = 2 ]; then
-    in_the_middle 'pair' KILL
-    code=0
-    wait "$own" || code=$?
-    expect 'exit code' "$code" 137
-else
-    job 1
-    accuses 'node2 (node 1) disconnected'
-fi
-
-next 'one node hangs in the middle'
-if [ "$number" = 3 ]; then
-    in_the_middle 'pair' STOP
-    await 'end of the connection to node 0' is_given_up
-    kill -KILL "$own"
-    wait "$own" || :
-else
-    job 1
-    accuses 'node3 (node 2) does not answer'
-fi
-
-next 'another family of addresses at one node'
-[ "$number" != 2 ] || other_family 2
-job 1
-accuses 'node2'
