@@ -135,7 +135,14 @@ const FLAGS: [(InterfaceFlags, &str); 6] = [
     (InterfaceFlags::IFF_MULTICAST, "MULTICAST"),
 ];
 
-fn flag_names(flags: InterfaceFlags) -> Vec<String> {
+/// Includes RUNNING if the interface has its carrier: the kernel sets that flag some time later, from a work queue
+/// (`linkwatch_fire_event` in `net/core/link_watch.c`), and the first program of a container can be earlier. Only a
+/// dormant interface has a carrier for long without it.
+fn flag_names(mut flags: InterfaceFlags) -> Vec<String> {
+    let has_carrier = flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_LOWER_UP);
+    if has_carrier && !flags.contains(InterfaceFlags::IFF_DORMANT) {
+        flags |= InterfaceFlags::IFF_RUNNING;
+    }
     FLAGS.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect()
 }
 
@@ -207,6 +214,16 @@ fn describe(reader: &Reader, entry: &InterfaceAddress) -> Interface {
 mod tests {
     use super::*;
     use crate::facts::fake_root::FakeRoot;
+
+    #[test]
+    fn an_interface_that_has_just_got_its_carrier_is_running() {
+        let (up, carrier) = (InterfaceFlags::IFF_UP, InterfaceFlags::IFF_LOWER_UP);
+        let names = |flags| flag_names(flags).join(",");
+        assert_eq!(names(up), "UP");
+        assert_eq!(names(carrier), "");
+        assert_eq!(names(up | carrier), "UP,RUNNING");
+        assert_eq!(names(up | carrier | InterfaceFlags::IFF_DORMANT), "UP");
+    }
 
     #[test]
     fn labels_come_behind_their_link() {

@@ -7,8 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::ptr::null;
 
 use nix::errno::Errno;
+use nix::libc;
 use nix::unistd::{Gid, Uid, execve, setgid, setgroups, setuid};
 
 use super::run::{Ran, run};
@@ -89,7 +91,7 @@ fn what_lends_nothing_runs() {
 }
 
 /// Starts the program with exactly these environment entries, as another user, and returns those of its
-/// command.
+/// command. Where other users can write, it can only read, and so leaves no state behind.
 fn environment_through(program: &Path, environment: &[&CStr]) -> Vec<Vec<u8>> {
     let c = |text: &[u8]| CString::new(text).unwrap();
     let path = c(program.as_os_str().as_bytes());
@@ -97,6 +99,18 @@ fn environment_through(program: &Path, environment: &[&CStr]) -> Vec<Vec<u8>> {
     let environment: Vec<CString> = environment.iter().map(|entry| (*entry).to_owned()).collect();
     let mut command = Command::new(program);
     let become_other = move || -> Result<(), Errno> {
+        // SAFETY: system calls with constants.
+        unsafe {
+            let mount = |source, target, flags| {
+                Errno::result(libc::mount(source, target, null(), flags, null())).map(drop)
+            };
+            Errno::result(libc::unshare(libc::CLONE_NEWNS))?;
+            mount(null(), c"/".as_ptr(), libc::MS_REC | libc::MS_PRIVATE)?;
+            for folder in [c"/tmp", c"/dev/shm"].map(CStr::as_ptr) {
+                mount(folder, folder, libc::MS_BIND)?;
+                mount(null(), folder, libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY)?;
+            }
+        }
         setgroups(&[])?;
         setgid(Gid::from_raw(1234))?;
         setuid(Uid::from_raw(1234))?;

@@ -214,5 +214,5 @@ fn reports_about_unrequested_pairs_are_ignored() {
     drop(liar);
     let ended = zero.end().expect_code(1);
     ended.expect("liar (node 1) disconnected");
-    assert!(!ended.said().contains("777"), "{ended:#?}");
+    assert!(!ended.said().contains("round 777"), "{ended:#?}");
 }
