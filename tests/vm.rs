@@ -72,8 +72,20 @@ fn nvshmem_takes_what_is_predicted_with_and_without_what_is_filled_in() {
     guest("nvshmem.sh", &[&binary(), &repository("target/vm/nvshmem")]);
 }
 
+/// Returns whether this run tries in emulation, too, what `also` proves without it, and prints a message if not.
+fn is_wanted(also: &str) -> bool {
+    let is_wanted = is_all_wanted();
+    if !is_wanted {
+        eprintln!("SKIPPED: only RDMA_INIT_TEST_ALL=1 tries this here, because {also}");
+    }
+    is_wanted
+}
+
 #[test]
 fn ranks_over_ssh_see_the_values_of_their_own_node() {
+    if !is_wanted("containers with sshd prove it as well (examples::mpi)") {
+        return;
+    }
     guest("ssh.sh", &[&binary(), &repository("target/vm/sshd")]);
 }
 
@@ -94,6 +106,9 @@ fn three_nodes_of_a_job_find_the_one_at_fault() {
 
 #[test]
 fn three_nodes_of_a_job_find_what_is_wrong_on_the_way() {
+    if !is_wanted("nodes in network namespaces prove it as well (preflight::lossy, preflight::places)") {
+        return;
+    }
     guests(3, "preflight_paths.sh");
 }
 
@@ -114,15 +129,6 @@ mod watcher {
         {
             println!("{}", String::from_utf8_lossy(&said));
         }
-    }
-
-    /// Returns whether each kernel is to be tried, and prints a message if not.
-    fn are_all_wanted() -> bool {
-        let are_wanted = is_all_wanted();
-        if !are_wanted {
-            eprintln!("SKIPPED: another kernel is tried with RDMA_INIT_TEST_ALL=1");
-        }
-        are_wanted
     }
 
     macro_rules! tests {
@@ -149,6 +155,9 @@ mod watcher {
                 #[test]
                 $(#[$others])?
                 fn is_silent_beside_a_sound_job() {
+                    if !is_wanted("the watchers of all others say nothing else, either") {
+                        return;
+                    }
                     guest($machine, vm::SECONDS, "watch_sound.sh", &[Path::new("20")]);
                 }
 
@@ -177,7 +186,7 @@ mod watcher {
     // If another machine was asked for, or has this architecture, that one is enough.
     tests!(
         linux_6_12,
-        (vm::machine() == "x86_64" && are_all_wanted()).then_some("x86_64-6.12"),
+        (vm::machine() == "x86_64" && is_wanted("the kernels differ in counters and events alone")).then_some("x86_64-6.12"),
         #[ignore = "the kernels differ in counters and events alone: make test-watch"]
     );
 }

@@ -42,29 +42,31 @@ mover() {
         peer) gid=$(gid_slots "$device" "$(rail_address "$2" 2)") ;;
     esac
     peer=
+    priority=0
     if [ "$1" = mlx5 ]; then
         peer=127.0.0.1
-        [ -z "$mover_quota" ] || limit_mover
+        priority=19
     fi
+    [ -z "$mover_quota" ] || limit_mover "$1"
     shift 2
-    # --CPU-freq skips the check of the CPU clock: on a busy machine, that cannot be determined. It looks for its
-    # completions without a pause, and would leave the watchers little of an emulated processor.
-    exec nice -n 19 "${mover:-ib_write_bw}" --CPU-freq --ib-dev "$device" --port "$port" --gid-index "$gid" \
+    # --CPU-freq skips the check of the CPU clock: on a busy machine, that cannot be determined.
+    exec nice -n $priority "${mover:-ib_write_bw}" --CPU-freq --ib-dev "$device" --port "$port" --gid-index "$gid" \
         --size 4096 --mtu 1024 "$@" $peer
 }
 
-# The senders of data look for their completions without a pause. With this time of a processor, in microseconds of each
-# 100,000, they move enough, and leave the rest to others.
+# Both ends look for their completions without a pause, and would leave the watchers little of an emulated processor. With
+# this time of it for all at one end, in microseconds of each 100,000, they move enough. A receiver is not late to make
+# ready what a sender uses: it has its own time, and the sender a lower priority.
 mover_quota=20000
 
-# limit_mover: limits this shell to that time, if the kernel can.
+# limit_mover END: limits this shell to that time, if the kernel can.
 limit_mover() {
-    movers=/sys/fs/cgroup/movers
+    movers=/sys/fs/cgroup/movers_$1
     {
         echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
-        mkdir -p $movers
-        echo "$mover_quota 100000" >$movers/cpu.max
-        echo 0 >$movers/cgroup.procs
+        mkdir -p "$movers"
+        echo "$mover_quota 100000" >"$movers/cpu.max"
+        echo 0 >"$movers/cgroup.procs"
     } 2>/dev/null || :
 }
 
