@@ -13,7 +13,7 @@ hostname "node$number"
 rails "$number"
 export RDMA_INIT_TOKEN='a secret of 3 nodes'
 port=18516
-wait=150s
+wait=10m
 each=20s
 
 # next NAME: starts another job. Each job gets a new port, because an early node must not find node 0 of the
