@@ -115,11 +115,11 @@ test-setup:
 TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 
 # The suites are one program, and run in lanes beside each other, so that those that wait overlap with those that compute.
-# A lane is what shares something scarce, with as many tests at the same time as that allows: machines (the tests of vm wait
-# for their turn themselves), the Docker engine, the libraries of NCCL, namespaces of this machine. The longest lanes come
-# first. The last one tests another init on what the suite `peers` asks of this one.
+# A lane is what shares something scarce, with as many tests at the same time as that allows: emulated machines, the Docker
+# engine, the libraries of NCCL, namespaces of this machine. The longest lanes come first. `tini` tests another init on what
+# the suite `peers` asks of this one.
 LANES := vm engine nccl pid1 nodes command golden tini lib
-THREADS_vm := 16
+THREADS_vm := 3
 SUITES_vm := vm:: nccl::soft_roce
 THREADS_engine := 4
 SUITES_engine := docker:: examples:: launchers::

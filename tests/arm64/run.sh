@@ -55,7 +55,7 @@ of_this_machine() {
 # machine NAME LISTED: runs the suite `vm` in the virtual machine of that name, after setting it up.
 machine() {
     RDMA_INIT_VM_MACHINE=$1 sh tests/vm/setup.sh || return
-    RDMA_INIT_VM_MACHINE=$1 of_this_machine "$2" 16 vm:: "$program"
+    RDMA_INIT_VM_MACHINE=$1 of_this_machine "$2" 3 vm:: "$program"
 }
 
 # Many of the tests only wait, so more of them than there are processors can run at the same time.

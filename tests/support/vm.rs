@@ -27,7 +27,6 @@ pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
 
 /// Does the same as [`guest`], in this machine of tests/vm/machine.sh, which may take so many seconds.
 pub fn guest_of(machine: &str, seconds: u64, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     run(machine, Vec::new(), seconds, script, arguments)
 }
 
@@ -41,7 +40,7 @@ pub fn guests<'a>(
     script: &str,
     arguments: impl Fn(u8) -> Vec<&'a Path> + Sync,
 ) -> Vec<Option<Vec<u8>>> {
-    /// The networks of two such scripts at a time. They wait most of the time, so their machines need no turn.
+    /// The networks of two such scripts at a time.
     static NETWORKS: LazyLock<Mutex<Vec<[u16; 3]>>> = LazyLock::new(|| {
         // All sockets are bound at the same time, so that their ports are distinct.
         let sockets = [[(); 3]; 2].map(|set| set.map(|()| UdpSocket::bind("127.0.0.1:0").unwrap()));
@@ -68,10 +67,6 @@ pub fn guests<'a>(
     IS_RETURNED.notify_one();
     ended.into_iter().map(Result::unwrap).collect()
 }
-
-/// The right of a test to run a script in one machine, which is emulated and takes a processor. With a second machine at
-/// the same time, both would translate the same programs.
-static TURN: Mutex<()> = Mutex::new(());
 
 fn run(
     machine: &str,

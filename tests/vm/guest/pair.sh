@@ -11,7 +11,8 @@ rails "$number"
 export RDMA_INIT_TOKEN='a secret of 2 nodes'
 
 port=18516
-wait=120s
+wait=10m
+each=5m
 
 # pair CODE [ARGUMENT...]: tests with the other machine; writes the output to /run/out, and shows it.
 pair() {
@@ -22,7 +23,7 @@ pair() {
         2) set -- --peer "node1:$port" "$@" ;;
     esac
     code=0
-    "$init" self-test --wait "$wait" --each 5m --size 1048576 "$@" >/run/out 2>&1 || code=$?
+    "$init" self-test --wait "$wait" --each "$each" --size 1048576 "$@" >/run/out 2>&1 || code=$?
     cat /run/out
     expect 'exit code' "$code" "$wanted"
 }
@@ -46,7 +47,7 @@ port=18517
 RDMA_INIT_TOKEN="$RDMA_INIT_TOKEN, $number" pair 1 --only pair-connect --only pair-data
 has 'it is named' 'FAILED: pair-connect: .* not have the same token'
 port=18518
-wait=120s
+wait=10m
 
 echo '--- another MTU and another NCCL at one end'
 if [ "$number" = 2 ]; then
@@ -64,6 +65,8 @@ unset NCCL_VERSION
 [ "$number" = 1 ] || ip link set eth2 mtu 1500
 
 echo '--- a rail on which packets are lost'
+# The end that waits for lost packets waits for most of this time.
+each=20s
 [ "$number" = 2 ] || lose 2 2
 pair 1
 has 'the rail' 'FAILED: pair-data mlx5_2:1'
@@ -75,6 +78,8 @@ else
     has 'what the other end says' 'transport retry counter exceeded'
 fi
 has 'what to do' 'fix: Packets do not arrive'
+
+each=5m
 
 echo '--- another family of addresses at one end'
 [ "$number" = 1 ] || other_family 2
