@@ -119,7 +119,15 @@ impl Supervisor {
             return PreparingEnd::Running;
         };
         loop {
-            match wait(&pending, &watch, self.preparing_wakes_at()) {
+            let event = wait(&pending, &watch, self.preparing_wakes_at());
+            if matches!(event, Event::TimeUp) {
+                // This process may have been held up. Orders that the child sent in time can change the deadline.
+                self.hear(&watch);
+                if self.preparing_wakes_at().is_none_or(|at| at > Instant::now()) {
+                    continue;
+                }
+            }
+            match event {
                 Event::Signal(received) => {
                     // The child may have sent orders that concern this signal just before it arrived.
                     self.hear(&watch);

@@ -3,8 +3,6 @@
 use std::process::{Child, Command};
 use std::thread::available_parallelism;
 
-use serde_json::json;
-
 use super::faults::{document, of_kind, run};
 use super::job::{Ended, Job, Node};
 use crate::support::namespace::can_be_made;
@@ -82,10 +80,12 @@ fn on_a_machine_that_other_work_keeps_busy_no_node_is_named() {
     for number in 0..count {
         let (nodes, rails) = ([4, 6, 8, 3][number % 4], 1 + number % 2);
         let made = Nodes::new(nodes as usize, rails + 1);
-        let ended = run(&made, &Job::of(nodes), rails, &["--enforce-slow"]);
+        let ended = run(&made, &Job::of(nodes), rails, &[]);
         let document = document(&ended[0]).unwrap();
         println!("{nodes} nodes, {rails} rails: {} s", document["seconds"]);
-        assert_eq!(document["slow"], json!([]), "{document:#}");
+        // A link between two nodes may be slow when it is measured.
+        let mut slow = document["slow"].as_array().unwrap().iter();
+        assert!(slow.all(|slow| slow["kind"] == "link"), "{document:#}");
         assert!(of_kind(&document, "faults").is_empty(), "{document:#}");
         ended.into_iter().for_each(|ended: Ended| drop(ended.expect_code(0)));
     }
