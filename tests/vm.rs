@@ -186,7 +186,8 @@ mod watcher {
     // If another machine was asked for, or has this architecture, that one is enough.
     tests!(
         linux_6_12,
-        (vm::machine() == "x86_64" && is_wanted("the kernels differ in counters and events alone")).then_some("x86_64-6.12"),
+        (vm::machine() == "x86_64" && is_wanted("the kernels differ in counters and events alone"))
+            .then_some("x86_64-6.12"),
         #[ignore = "the kernels differ in counters and events alone: make test-watch"]
     );
 }
