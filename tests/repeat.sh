@@ -24,8 +24,8 @@ broken=
 for run in $(seq "$1"); do
     started=$(date +%s)
     make --no-print-directory -k -j -O -o test-build LANES="$2" lanes >"$logs/$run.log" 2>&1 || broken="$broken $run"
-    failed=$(grep -c '^test .* FAILED' "$logs/$run.log" || :)
-    echo "run $run of $1: $(grep -c '^test .* ok' "$logs/$run.log") passed, $failed failed, $(($(date +%s) - started)) s"
+    failed=$(grep -c '^test .* \.\.\. .*FAILED' "$logs/$run.log" || :)
+    echo "run $run of $1: $(grep -c '^test .* \.\.\. ok' "$logs/$run.log") passed, $failed failed, $(($(date +%s) - started)) s"
 done
 [ -n "$broken" ] || exit 0
 echo "what failed, and in how many runs:"
