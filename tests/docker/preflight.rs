@@ -1,14 +1,9 @@
 //! Jobs of containers, some of which the network cuts off: the preflight over TCP names them.
 
-use std::time::Duration;
-
 use crate::support::docker::{Container, Ended, Network, engine};
-use crate::support::{poll_for, poll_until};
+use crate::support::poll_until;
 
 const TOKEN: &str = "RDMA_INIT_TOKEN=a secret of all nodes";
-
-/// Longer than node 0 needs to notice that a node is silent, and to retry the others.
-const LONGEST: Duration = Duration::from_secs(150);
 
 /// A job of several containers. The first one has this address.
 struct Job {
@@ -32,16 +27,6 @@ impl Job {
 }
 
 const STEP: &[&str] = &["/rdma-init", "preflight"];
-
-/// Waits for the end of a container, for longer than the usual deadline, because its preflight may take long.
-#[track_caller]
-fn end(container: Container) -> Ended {
-    // The container may not have been created yet.
-    let state = || container.docker(["inspect", "--format", "{{.State.Status}}"], &[]).stdout;
-    let has_ended = || (state().trim_end() == "exited").then_some(());
-    assert!(poll_for(LONGEST, has_ended).is_some(), "{:#?}", container.docker(["logs"], &[]));
-    container.wait()
-}
 
 #[track_caller]
 fn wait_for(container: &Container, text: &str) {
@@ -73,10 +58,11 @@ fn a_container_that_is_cut_off_from_the_start_keeps_all_commands_from_their_star
     let there = [start(0, front, &zero), start(1, front, &front.address().to_string())];
     let cut_off = start(2, elsewhere, &elsewhere.address().to_string());
     for container in there {
-        let ended = end(container).expect_code(121).expect_stdout("");
+        let ended = container.wait().expect_code(121).expect_stdout("");
         ended.expect_line(["refusing to start", "preflight = \"enforce\"", "node 2 did not join within 6s"]);
     }
-    end(cut_off)
+    cut_off
+        .wait()
         .expect_code(121)
         .expect_stdout("")
         .expect_line(["refusing to start", "this node did not reach node 0"]);
@@ -101,9 +87,9 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     engine.docker(["network", "disconnect", &front.name, &one.name]).expect_code(0);
     three.docker(["unpause"], &[]).expect_code(0);
     for container in [first, two, three] {
-        accuses(end(container), 1);
+        accuses(container.wait(), 1);
     }
-    end(one).expect_code(1).expect_line(["node 0", "so there is no verdict"]);
+    one.wait().expect_code(1).expect_line(["node 0", "so there is no verdict"]);
 }
 
 /// The image has rdma-init as its ENTRYPOINT, which withholds the token from every other program.
@@ -117,12 +103,12 @@ fn the_token_reaches_a_preflight_that_is_the_command() {
         |node: u32, address: &str, command: &[&str]| engine.start(job.options(node, front, address), command);
     let one = front.address().to_string();
     for node in [start(0, &zero, STEP), start(1, &one, &["/rdma-init", "--", "/rdma-init", "preflight"])] {
-        let ended = end(node).expect_code(0);
+        let ended = node.wait().expect_code(0);
         assert!(ended.stdout.contains("passed"), "{ended:#?}");
         assert!(!ended.stderr.contains("accepts any process as a node"), "{ended:#?}");
     }
     let behind_a_shell = start(1, &one, &["sh", "-c", "env; /rdma-init preflight"]);
-    let ended = end(behind_a_shell).expect_code(1);
+    let ended = behind_a_shell.wait().expect_code(1);
     assert!(!ended.stdout.contains("a secret of all nodes"), "{ended:#?}");
     ended.expect_line(["RDMA_INIT_TOKEN is not set here", "docker run IMAGE /rdma-init preflight"]);
 }
