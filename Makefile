@@ -117,14 +117,15 @@ TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 # The suites are one program, and run in lanes beside each other, so that those that wait overlap with those that compute.
 # A lane is what shares something scarce, with as many tests at the same time as that allows: emulated machines, the Docker
 # engine, the libraries of NCCL, namespaces of this machine. The longest lanes come first. `tini` tests another init on what
-# the suite `peers` asks of this one.
-LANES := vm engine nccl pid1 nodes command golden tini lib
+# the suite `peers` asks of this one; `model` compares the real libraries with the code that models them.
+LANES := vm engine nccl pid1 nodes command tini model golden lib
 THREADS_vm := 3
 SUITES_vm := vm:: nccl::soft_roce
 THREADS_engine := 4
 SUITES_engine := docker:: examples:: launchers::
 THREADS_nccl := 2
-SUITES_nccl := nccl:: ucx:: --skip nccl::soft_roce --skip docker::
+SUITES_nccl := nccl::env_plugin_starts nccl::namespaces nccl::ras
+SUITES_model := nccl:: ucx:: --skip nccl::soft_roce --skip docker:: $(addprefix --skip ,$(SUITES_nccl))
 THREADS_pid1 := 6
 SUITES_pid1 := init:: peers::
 THREADS_nodes := 16
@@ -142,15 +143,19 @@ NEEDS :=
 lanes: $(LANES:%=lane-%)
 
 # These lanes see no interface of the machine.
-lane-lib lane-golden lane-tini lane-pid1 lane-nodes lane-command lane-nccl lane-quick: IN_NETWORK := sh tests/network.sh
+lane-tini lane-pid1 lane-nodes lane-command lane-nccl lane-quick: IN_NETWORK := sh tests/network.sh
 # These need no program, so they run while it is linked, and leave a processor to that.
-lane-lib lane-golden: IN_NETWORK := nice sh tests/network.sh
+lane-lib lane-golden lane-model: IN_NETWORK := nice sh tests/network.sh
 
 lane-lib: test-build
 	$(IN_NETWORK) $(CARGO) test --locked --lib
 
 lane-golden: test-build
 	$(IN_NETWORK) $(CARGO) test --locked --test golden
+
+# A test that needs the program does not belong there, and fails.
+lane-model: test-build $(filter-out build,$(NEEDS))
+	$(IN_NETWORK) env RDMA_INIT_TEST_BINARY=/nonexistent $(CARGO) test --locked --test suite -- --test-threads 2 $(SUITES_model)
 
 lane-tini: test-build $(NEEDS)
 	$(IN_NETWORK) env RDMA_INIT_TEST_PEER=tini $(TEST) --test suite peers::

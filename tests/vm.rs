@@ -106,7 +106,9 @@ fn three_nodes_of_a_job_find_the_one_at_fault() {
 
 #[test]
 fn three_nodes_of_a_job_find_what_is_wrong_on_the_way() {
-    if !is_wanted("nodes in network namespaces prove it as well (preflight::lossy, preflight::places)") {
+    if !is_wanted(
+        "nodes in network namespaces prove it as well (preflight::lossy, preflight::places, preflight::rates)",
+    ) {
         return;
     }
     guests(3, "preflight_paths.sh");

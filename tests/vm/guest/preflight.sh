@@ -24,14 +24,6 @@ accuses 'node3.*mlx5_2'
 [ "$number" != 3 ] || find_again 2 1 2
 each=20s
 
-next 'one rail of one node is slow'
-[ "$number" != 3 ] || tc qdisc add dev eth2 root netem delay 100ms rate 4mbit
-job 1 --min-bandwidth 0.004 --enforce-slow
-accuses 'node3 mlx5_2:1: .* at best, but .* is wanted'
-# Links may also be named, because soft-RoCE retransmits packets whose acknowledgments are late.
-[ "$number" != 1 ] || ! grep '^  FAILED' /run/out | grep -v -e node3 -e 'sent again' || fail 'another node is told of'
-[ "$number" != 3 ] || tc qdisc del dev eth2 root
-
 next 'another MTU at one node'
 [ "$number" != 2 ] || ip link set eth2 mtu 4200
 job 0

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs one of three machines with two soft-RoCE rails between them, and a network for TCP. Tests the
-# preflight of the three with packets that are blocked or lost, and with an address that two nodes have.
+# preflight of the three with packets that are blocked, lost or late, and with an address that two nodes have.
 #   preflight_paths.sh BINARY NUMBER       1 is node 0
 set -eu
 . tests/vm/lib.sh
@@ -31,6 +31,14 @@ job 1
 accuses 'node3.*mlx5_2'
 [ "$number" = 3 ] || find_again 2 3
 each=20s
+
+next 'one rail of one node is slow'
+[ "$number" != 3 ] || tc qdisc add dev eth2 root netem delay 100ms rate 4mbit
+job 1 --min-bandwidth 0.004 --enforce-slow
+accuses 'node3 mlx5_2:1: .* at best, but .* is wanted'
+# Links may also be named, because soft-RoCE retransmits packets whose acknowledgments are late.
+[ "$number" != 1 ] || ! grep '^  FAILED' /run/out | grep -v -e node3 -e 'sent again' || fail 'another node is told of'
+[ "$number" != 3 ] || tc qdisc del dev eth2 root
 
 # tells_of_no_other: expects that everything slow or failed concerns the node with the lost packets. On a
 # busy machine, soft-RoCE sometimes gives up a connection, which is a warning, and retransmits packets.
