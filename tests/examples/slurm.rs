@@ -39,6 +39,7 @@ fn node<'e>(
     options.extend(volumes.iter().flat_map(|volume| ["--volume", volume]));
     let mut node = engine.start_image(image, host.options(&options), &["/node.sh"]);
     node.wait_for("ready");
+    node.limit_rate();
     node
 }
 

@@ -153,7 +153,7 @@ impl Nodes {
 /// Returns the tc(8) command that gives an interface a rate. Nodes measure for a time: without a limit, each measurement
 /// would take whole processors, and tell how busy they are. The queue holds more than all sockets, because a packet that is
 /// dropped here would be a lost one in a verdict.
-fn limit(interface: usize) -> String {
+pub fn limit(interface: usize) -> String {
     format!("qdisc add dev eth{interface} root tbf rate 100mbit burst 256kb limit 64mb")
 }
 

@@ -1,9 +1,11 @@
 //! A container of the engine.
 
 use std::net::Ipv4Addr;
+use std::process::Command;
 
 use super::attached::{Attached, Ended};
 use super::{Engine, Network};
+use crate::support::nodes::limit;
 
 /// A container. Dropping this value removes it, even if it is running.
 pub struct Container<'a> {
@@ -29,6 +31,14 @@ impl Container<'_> {
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
         self.attached.as_mut().unwrap().wait_for(text);
+    }
+
+    /// Gives the network of this container, which runs, the rate of [`limit`], if this kernel can.
+    pub fn limit_rate(&self) {
+        let pid = self.inspect("{{.State.Pid}}");
+        let limit = limit(0);
+        let tc = ["--target", &pid, "--net", "tc"].into_iter().chain(limit.split(' '));
+        let _ = Command::new("nsenter").args(tc).status();
     }
 
     /// Returns the process on this machine that is attached to the container: the docker client.
