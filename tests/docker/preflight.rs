@@ -80,7 +80,9 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     for node in ["node1", "node3"] {
         wait_for(&first, &format!("{node} has joined"));
     }
-    [&first, &one, &three].map(Container::limit_rate);
+    for container in [&first, &one, &three] {
+        container.limit_rate();
+    }
     // This node keeps the others from finishing: all of its processes stop, not PID 1 alone.
     three.docker(["pause"], &[]).expect_code(0);
     let two = start(2, &another());

@@ -94,7 +94,6 @@ fn each_rank_gets_what_was_decided_on_its_own_node() {
         poll_until("the worker is ready", || {
             (worker.exec(&["/rdma-init", "status"]).code == Some(0)).then_some(())
         });
-        worker.limit_rate();
         workers.push(worker);
     }
 
