@@ -144,8 +144,8 @@ lanes: $(LANES:%=lane-%)
 
 # These lanes see no interface of the machine.
 lane-tini lane-pid1 lane-nodes lane-command lane-nccl lane-quick: IN_NETWORK := sh tests/network.sh
-# These need no program, so they run while it is linked, and leave a processor to that.
-lane-lib lane-golden lane-model: IN_NETWORK := nice sh tests/network.sh
+# These need no program. While it is linked, they leave a processor to that.
+lane-lib lane-golden lane-model: IN_NETWORK := $(if $(NEEDS),nice) sh tests/network.sh
 
 lane-lib: test-build
 	$(IN_NETWORK) $(CARGO) test --locked --lib
