@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Engine, engine};
 use crate::support::poll_until;
+use crate::support::running::is_in_main;
 
 /// A command that prints the signals that it gets, and continues.
 const LISTENER: &str =
@@ -98,9 +99,10 @@ fn a_stop_right_after_the_start_is_not_lost() {
     for _ in 0..3 {
         let container = engine.create::<&str>([], &["sleep", "1000"]);
         container.docker(["start"], &[]).expect_code(0);
-        // The kernel drops signals to PID 1 until the engine's own process has become the program.
-        let comm = format!("/proc/{}/comm", container.inspect("{{.State.Pid}}"));
-        poll_until("the program runs", || (fs::read_to_string(&comm).ok()? == "rdma-init\n").then_some(()));
+        // The kernel drops signals to PID 1 until the engine's own process has become the program, which is in `main`.
+        let pid = container.inspect("{{.State.Pid}}").parse().unwrap();
+        let comm = || fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        poll_until("the program runs", || (comm() == "rdma-init\n" && is_in_main(pid)).then_some(()));
         stop(&container);
         assert_eq!(container.inspect("{{.State.ExitCode}}"), "143");
     }

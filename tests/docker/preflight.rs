@@ -52,14 +52,14 @@ fn a_container_that_is_cut_off_from_the_start_keeps_all_commands_from_their_star
     let start = |node: u32, network: &Network, address: &str| {
         let mut options = job.options(node, network, address);
         options.extend(["--env", "RDMA_INIT_PREFLIGHT=enforce", "--env"].map(str::to_owned));
-        options.push("RDMA_INIT_PREFLIGHT_WAIT=6s".to_owned());
+        options.push("RDMA_INIT_PREFLIGHT_WAIT=20s".to_owned());
         engine.start(options, &["sh", "-c", "echo started"])
     };
     let there = [start(0, front, &zero), start(1, front, &front.address().to_string())];
     let cut_off = start(2, elsewhere, &elsewhere.address().to_string());
     for container in there {
         let ended = container.wait().expect_code(121).expect_stdout("");
-        ended.expect_line(["refusing to start", "preflight = \"enforce\"", "node 2 did not join within 6s"]);
+        ended.expect_line(["refusing to start", "preflight = \"enforce\"", "node 2 did not join within 20s"]);
     }
     cut_off
         .wait()

@@ -36,19 +36,12 @@ fn kill_from_inside_does_nothing_and_from_outside_ends_everything() {
     assert_eq!(signal_of(running.end().status), Some(libc::SIGKILL));
 }
 
-/// Returns whether PID 1 has blocked signals or has forked.
-fn is_in_main(running: &Running) -> bool {
-    let status = status(running.pid);
-    let blocks = status_field(&status, "SigBlk").is_some_and(|mask| mask != "0000000000000000");
-    blocks || !children(running.pid).is_empty()
-}
-
 /// No stop signal is lost once PID 1 has reached its `main`.
 #[test]
 fn a_stop_is_kept_from_the_first_moment_on() {
     for _ in 0..100 {
         let running = as_pid_1(rdma_init(["--", "sleep", "1000"]));
-        poll_until("PID 1 is in its `main`", || is_in_main(&running).then_some(()));
+        poll_until("PID 1 is in its `main`", || is_in_main(running.pid).then_some(()));
         running.kill(libc::SIGTERM);
         running.end().expect_code(143);
     }
@@ -63,7 +56,7 @@ fn a_stop_at_any_moment_ends_the_container() {
         let mut running = as_pid_1(rdma_init(["--", "sleep", "1000"]));
         // Only the moment of the signal differs: whatever it hits, the same has to be true.
         std::thread::sleep(Duration::from_micros(microseconds));
-        let in_main = is_in_main(&running);
+        let in_main = is_in_main(running.pid);
         running.kill(libc::SIGTERM);
         if !in_main {
             poll_until("PID 1 ends, or runs its command and rests", || {

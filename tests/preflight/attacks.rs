@@ -141,13 +141,13 @@ fn a_node_that_reports_impossible_figures_is_disconnected() {
 #[test]
 fn impossible_rates_keep_a_node_out() {
     let job = Job::of(2);
-    let zero = job.start(0, &["--wait", "5s"]);
+    let zero = job.start(0, &["--wait", "20s"]);
     let mut attacker = Stranger::proven(&job);
     let ToZero::Join(join) = attacker.joining(&job, 1, "node1") else { panic!() };
     attacker.channel.send(&ToZero::Join(Box::new(Join { rates: vec![3e38], ..*join }))).unwrap();
     let told = attacker.channel.receive(Duration::from_secs(20)).unwrap();
     assert!(matches!(&told, ToNode::Refused(why) if why.contains("a rail of 3e38 Gbit/s")), "{told:?}");
-    zero.end().expect_code(1).expect("node 1 did not join within 5s: it was rejected");
+    zero.end().expect_code(1).expect("node 1 did not join within 20s: it was rejected");
 }
 
 /// Joins are counted per index: a process that joins and leaves repeatedly with one index keeps no other

@@ -57,10 +57,10 @@ fn a_node_that_hangs_is_named() {
 #[test]
 fn a_node_that_never_joins_is_named() {
     let job = Job::of(4);
-    for node in [0, 1, 3].map(|node| job.start(node, &["--wait", "3s"])) {
+    for node in [0, 1, 3].map(|node| job.start(node, &["--wait", "20s"])) {
         let ended = node.end().expect_code(1);
         ended.expect("node 2");
-        ended.expect("3s");
+        ended.expect("20s");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::faults::of_kind;
 use super::interfaces::{accuses, preflight};
 use super::job::Ended;
 use crate::support::namespace::has_nft;
@@ -22,7 +23,12 @@ fn document(matching: &str, node: usize) -> Option<(Value, Vec<Ended>)> {
 fn told(document: &Value) -> Vec<Value> {
     let told = [items(document, "slow"), items(document, "faults")].concat();
     assert!(!told.is_empty(), "{document:#}");
-    told
+    told.into_iter().filter(|told| !is_of_a_busy_machine(told)).collect()
+}
+
+/// On a machine that has other work, a sound link may be slow, or fail once and then pass.
+fn is_of_a_busy_machine(told: &Value) -> bool {
+    told["kind"] == "unsteady" || told["kind"] == "link" && told["figure"] != "resent_percent"
 }
 
 fn items<'a>(document: &'a Value, of: &str) -> &'a [Value] {
@@ -33,12 +39,13 @@ fn items<'a>(document: &'a Value, of: &str) -> &'a [Value] {
 /// node slow.
 fn names_alone(matching: &str, node: usize, kind: &str, wanted: &Value) {
     let Some((document, ended)) = document(matching, node) else { return };
-    let slow = items(&document, "slow");
+    let mut slow = items(&document, "slow").to_vec();
+    slow.retain(|slow| !is_of_a_busy_machine(slow));
     assert!(slow.iter().all(|slow| slow["kind"] == kind && slow["nodes"] == *wanted), "{slow:#?}");
     let resent = slow.iter().find(|slow| slow["figure"] == "resent_percent");
     let again = resent.unwrap_or_else(|| panic!("it loses packets: {document:#}"))["again"].as_f64();
     assert!(again.unwrap() > 0.3, "{slow:#?}");
-    assert_eq!(document["faults"], json!([]));
+    assert!(of_kind(&document, "faults").is_empty(), "{:#}", document["faults"]);
     ended.into_iter().for_each(|ended| drop(ended.expect_code(0)));
 }
 

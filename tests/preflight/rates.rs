@@ -13,7 +13,7 @@ fn slow_down(nodes: &Nodes, node: usize, interface: usize) {
     let mut tc = nodes.on(node, Path::new("tc"));
     let interface = format!("eth{interface}");
     tc.args([
-        "qdisc", "replace", "dev", &interface, "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency",
+        "qdisc", "replace", "dev", &interface, "root", "tbf", "rate", "10mbit", "burst", "32kb", "latency",
         "100ms",
     ]);
     assert!(tc.status().unwrap().success());
@@ -46,7 +46,7 @@ fn slow_down_to(nodes: &Nodes, node: usize, interface: usize, other: usize) {
 fn one_way(device: &str, other: &str) -> [String; 3] {
     [
         format!("qdisc replace dev {device} root handle 1: htb r2q 1000"),
-        format!("class add dev {device} parent 1: classid 1:1 htb rate 20mbit"),
+        format!("class add dev {device} parent 1: classid 1:1 htb rate 10mbit"),
         format!("filter add dev {device} parent 1: protocol ip u32 match ip dst {other} flowid 1:1"),
     ]
 }
@@ -63,7 +63,7 @@ fn has_htb() -> bool {
 }
 
 /// No healthy rail here is this slow, however busy the machine is.
-const LEAST: &[&str] = &["--min-bandwidth", "0.04"];
+const LEAST: &[&str] = &["--min-bandwidth", "0.02"];
 
 #[test]
 fn a_node_with_a_slowed_rail_is_named_alone() {

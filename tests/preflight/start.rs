@@ -49,7 +49,7 @@ fn a_missing_node_keeps_all_commands_from_their_start_or_is_said() {
     for mode in ["enforce", "warn"] {
         let job = Job::of(3);
         let nodes = [0, 2].map(|node| {
-            let mut command = command(&job, node, mode, &["--preflight-wait", "3s"]);
+            let mut command = command(&job, node, mode, &["--preflight-wait", "20s"]);
             let log = folder.path().join(format!("{mode}-{node}"));
             std::fs::write(&log, "").unwrap();
             command.env("RDMA_INIT_TERMINATION_LOG", &log);
@@ -76,8 +76,8 @@ fn a_missing_node_keeps_all_commands_from_their_start_or_is_said() {
 fn a_node_that_has_passed_and_is_started_again_alone_starts_its_command() {
     let job = Job::of(2);
     let (id, meet) = (job.port.to_string(), job.meet());
-    let start = |node: u32| {
-        let own = ["--preflight", "enforce", "--preflight-meet", &meet, "--preflight-wait", "3s"];
+    let start = |node: u32, wait: &str| {
+        let own = ["--preflight", "enforce", "--preflight-meet", &meet, "--preflight-wait", wait];
         let mut command = rdma_init(own.iter().chain(&["--", "sh", "-c", "echo started"]));
         let node = node.to_string();
         command.env("RDMA_INIT_TOKEN", TOKEN).envs([
@@ -94,12 +94,12 @@ fn a_node_that_has_passed_and_is_started_again_alone_starts_its_command() {
         Node::start(node.parse().unwrap(), command)
     };
     // Before it has passed, it is refused.
-    assert!(!started(&start(1).end().expect_code(121)));
-    for node in [start(0), start(1)] {
+    assert!(!started(&start(1, "3s").end().expect_code(121)));
+    for node in [start(0, "60s"), start(1, "60s")] {
         assert!(started(&node.end().expect_code(0)));
     }
     for (node, why) in [(1, "node 0 was not reachable within 3s"), (0, "no other node joined within 3s")] {
-        let ended = start(node).end().expect_code(0);
+        let ended = start(node, "3s").end().expect_code(0);
         ended.expect("preflight not repeated: this node has passed before and was started again, and ");
         ended.expect(why);
         assert!(started(&ended), "{ended:#?}");

@@ -37,8 +37,8 @@ fn the_tasks_of_a_node_have_one_verdict_and_those_of_a_later_preflight_another_o
         task.end().expect_code(0);
     }
     // The same step runs it again, but node 1 does not join. The second task of node 0 again starts first.
-    let (job, wait) = (Job::of(2), ["--wait", "3s"]);
+    let (job, wait) = (Job::of(2), ["--wait", "20s"]);
     for task in [[0, 1], [0, 0]].map(|place| task(&job, step, place, &wait)) {
-        task.end().expect_code(1).expect("did not join within 3s");
+        task.end().expect_code(1).expect("did not join within 20s");
     }
 }

@@ -49,10 +49,10 @@ fn is_missing_because(missing: u32, other: impl FnOnce(&Job) -> Command, why: &s
     let [document, page] = ["json", "html"].map(|name| folder.path().join(name));
     let job = Job::of(2);
     let (json, html) = (document.to_str().unwrap(), page.to_str().unwrap());
-    let zero = job.start(0, &["--wait", "5s", "--json-file", json, "--html", html]);
+    let zero = job.start(0, &["--wait", "20s", "--json-file", json, "--html", html]);
     Node::start(1, other(&job)).end().expect_code(1);
     let ended = zero.end().expect_code(1);
-    let line = format!("FAILED   node {missing} did not join within 5s: ");
+    let line = format!("FAILED   node {missing} did not join within 20s: ");
     let line = ended.stdout.lines().find(|said| said.trim_start().starts_with(&line));
     assert!(line.is_some_and(|line| line.contains(why)), "{ended:#?}");
     for text in [document, page].map(|path| std::fs::read_to_string(path).unwrap()) {

