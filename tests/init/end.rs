@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use nix::libc;
 
+use crate::support::poll_until;
 use crate::support::running::{
-    Running, after, as_pid_1, children, is_at_rest, rdma_init, shell, signal_of, status, wait_until_stopped,
+    after, as_pid_1, is_at_rest, is_in_main, rdma_init, shell, signal_of, wait_until_stopped,
 };
-use crate::support::{poll_until, status_field};
 
 #[test]
 fn our_own_commands_work_as_pid_1() {
