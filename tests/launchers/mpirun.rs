@@ -76,14 +76,14 @@ fn usr1_reaches_every_rank_and_the_job_goes_on() {
 #[test]
 fn ranks_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
     for init in Init::BOTH {
-        // mpirun asks the ranks to end after 5 to 6 seconds, and would kill them later than the stop timeout.
-        let mca = ["--mca", "odls_base_sigkill_timeout", "30"];
-        let Some(job) = ranks(init, &["--stop-timeout", "20s"], &mca, &["stubborn"]) else { return };
+        // mpirun asks the ranks to end after 11 to 12 seconds, and would kill them after 22 to 24.
+        let mca = ["--mca", "odls_base_sigkill_timeout", "12"];
+        let Some(job) = ranks(init, &["--stop-timeout", "18s"], &mca, &["stubborn"]) else { return };
         job.end_by_signal(libc::SIGTERM)
             .expect_code(137)
             .expect_of_both("asked", 1)
-            .expect_wait(Duration::from_secs(20))
-            .expect_end_line(["mpirun was killed by SIGKILL", "after the stop-timeout of 20s were killed"]);
+            .expect_wait(Duration::from_secs(18))
+            .expect_end_line(["mpirun was killed by SIGKILL", "after the stop-timeout of 18s were killed"]);
     }
 }
 
