@@ -1,7 +1,7 @@
 //! A server that sends recorded answers of NCCL's RAS. tests/nccl uses NCCL's own.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 
 use super::repository;
@@ -29,5 +29,8 @@ fn serve(mut stream: TcpStream, answer: &[u8]) -> io::Result<()> {
         stream.read_exact(&mut byte)?;
         question.extend(byte);
     }
-    stream.write_all(answer)
+    stream.write_all(answer)?;
+    stream.shutdown(Shutdown::Write)?;
+    // If the client had closed its connection before, this one is broken now.
+    stream.read(&mut [0]).map(drop)
 }
