@@ -288,6 +288,9 @@ mod tests {
             []
         );
         assert_eq!(said(&[times(9, LEVEL), times(60, [GIB, GIB, 1, 1])].concat()), []);
+        // A rail carries little for five looks at a time, with one between them in which two do.
+        let pause = [times(5, LESS), times(1, [GIB, GIB, 1, 1])].concat();
+        assert_eq!(said(&[times(9, LEVEL), pause.repeat(9)].concat()), []);
         let little = LESS.map(|bytes| bytes / 1024);
         assert_eq!(said(&[times(9, LEVEL), times(60, little)].concat()), []);
         // The port is down, which was already reported.
