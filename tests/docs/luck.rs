@@ -13,6 +13,7 @@ type Exception = (&'static str, &'static str, &'static str);
 const MOMENT: &str = "the moment of a signal is what is tried";
 
 const EXCEPTIONS: &[Exception] = &[
+    ("src/watch/job/tests.rs", "from_millis(1)", "a pause between two looks"),
     ("tests/support/mod.rs", "sleep(pause)", "the pause between two looks of poll_until"),
     ("tests/support/running.rs", "ends_within(Duration::from_secs(1)) &&", "a pause between two looks"),
     ("tests/docker/setup.sh", "sleep 0.1", "a pause between two looks"),

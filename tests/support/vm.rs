@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,76 +27,112 @@ pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
 
 /// Does the same as [`guest`], in this machine of tests/vm/machine.sh, which may take so many seconds.
 pub fn guest_of(machine: &str, seconds: u64, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
-    run(machine, Vec::new(), seconds, script, arguments)
+    Taken::new(machine, 1, MACHINES).0[0].run(machine, seconds, script, arguments)
 }
 
 /// This is longer than any script takes on a busy machine, but one that is asked to take longer.
 pub const SECONDS: u64 = 600;
 
-/// Does the same as [`guest`], in so many machines, with three networks between them. The arguments of each one are
-/// those of its number, from 1 on.
+/// Does the same as [`guest`], in so many machines. The arguments of each one are those of its number, from 1 on.
 pub fn guests<'a>(
     count: u8,
     script: &str,
     arguments: impl Fn(u8) -> Vec<&'a Path> + Sync,
 ) -> Vec<Option<Vec<u8>>> {
-    /// The networks of two such scripts at a time.
-    static NETWORKS: LazyLock<Mutex<Vec<[u16; 3]>>> = LazyLock::new(|| {
-        // All sockets are bound at the same time, so that their ports are distinct.
-        let sockets = [[(); 3]; 2].map(|set| set.map(|()| UdpSocket::bind("127.0.0.1:0").unwrap()));
-        let ports = sockets.map(|set| set.map(|socket| socket.local_addr().unwrap().port()));
-        Mutex::new(ports.to_vec())
-    });
-    static IS_RETURNED: Condvar = Condvar::new();
-    let free = || NETWORKS.lock().unwrap_or_else(PoisonError::into_inner);
-    let networks = IS_RETURNED
-        .wait_while(free(), |free| free.is_empty())
-        .unwrap_or_else(PoisonError::into_inner)
-        .pop()
-        .unwrap();
-    let run = |number: u8| {
-        let cards = networks.map(|port| format!("-b{port}:{number}")).to_vec();
-        run(&machine(), cards, SECONDS, script, &arguments(number))
-    };
+    let machine = machine();
+    let mut taken = Taken::new(&machine, count.into(), count);
+    let run = |place: &mut Place| place.run(&machine, SECONDS, script, &arguments(place.number));
     let run = &run;
     let ended = thread::scope(|scope| {
-        let guests: Vec<_> = (1..=count).map(|number| scope.spawn(move || run(number))).collect();
+        let guests: Vec<_> = taken.0.iter_mut().map(|place| scope.spawn(move || run(place))).collect();
         guests.into_iter().map(|guest| guest.join()).collect::<Vec<_>>()
     });
-    free().push(networks);
-    IS_RETURNED.notify_one();
     ended.into_iter().map(Result::unwrap).collect()
 }
 
-fn run(
-    machine: &str,
-    cards: Vec<String>,
-    seconds: u64,
-    script: &str,
-    arguments: &[&Path],
-) -> Option<Vec<u8>> {
-    /// The machines that run no script. None is dropped at the end of the test program; their input ends with it.
-    static IDLE: Mutex<Vec<Guest>> = Mutex::new(Vec::new());
-    let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = idle().extract_if(.., |guest| guest.machine == machine && guest.cards == cards).next();
-    let mut guest = match known {
-        Some(guest) => guest,
-        None => Guest::boot(machine, cards)?,
-    };
-    let ended = guest.run(seconds, script, arguments);
-    let output = String::from_utf8_lossy(&ended.output).into_owned();
-    // A machine that has not answered is of no use, and one that is not as after its boot would confuse the next script.
-    if ended.is_clean {
-        idle().push(guest);
+/// So many machines run scripts at the same time. Three networks connect them.
+const MACHINES: u8 = 3;
+
+/// Where one of the machines runs, and others with other kernels wait for a script.
+struct Place {
+    /// From 1 on.
+    number: u8,
+    guests: Vec<Guest>,
+}
+
+impl Place {
+    fn run(&mut self, machine: &str, seconds: u64, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
+        let known = self.guests.extract_if(.., |guest| guest.machine == machine).next();
+        let mut guest = match known {
+            Some(guest) => guest,
+            None => Guest::boot(machine, self.number)?,
+        };
+        let ended = guest.run(seconds, script, arguments);
+        let output = String::from_utf8_lossy(&ended.output).into_owned();
+        // A machine that has not answered is of no use, and one that is not as after its boot would confuse the next script.
+        if ended.is_clean {
+            self.guests.push(guest);
+        }
+        assert!(ended.status == "0", "{script}: {}\n{output}", ended.status);
+        Some(ended.output)
     }
-    assert!(ended.status == "0", "{script}: {}\n{output}", ended.status);
-    Some(ended.output)
+}
+
+/// The places that run no script. No machine is dropped at the end of the test program; its input ends with it.
+struct Idle {
+    places: Vec<Place>,
+    came: u64,
+    served: u64,
+}
+
+static IDLE: LazyLock<Mutex<Idle>> = LazyLock::new(|| {
+    let places = (1..=MACHINES).map(|number| Place { number, guests: Vec::new() }).collect();
+    Mutex::new(Idle { places, came: 0, served: 0 })
+});
+static IS_RETURNED: Condvar = Condvar::new();
+
+impl Idle {
+    fn lock() -> MutexGuard<'static, Idle> {
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The places of one script, in the order of their numbers. They are idle again once this is dropped.
+struct Taken(Vec<Place>);
+
+impl Taken {
+    /// Waits for so many places with numbers up to `last`. Whoever comes first is served first, because otherwise three
+    /// places would never be idle at the same time.
+    fn new(machine: &str, count: usize, last: u8) -> Taken {
+        let mut idle = Idle::lock();
+        let ticket = idle.came;
+        idle.came += 1;
+        let is_fit = |place: &Place| place.number <= last;
+        let has_to_wait = |idle: &mut Idle| {
+            idle.served != ticket || idle.places.iter().filter(|place| is_fit(place)).count() < count
+        };
+        let mut idle = IS_RETURNED.wait_while(idle, has_to_wait).unwrap_or_else(PoisonError::into_inner);
+        // A machine that runs is better than one that has to boot.
+        idle.places.sort_by_key(|place| !place.guests.iter().any(|guest| guest.machine == machine));
+        let mut taken: Vec<_> = idle.places.extract_if(.., |place| is_fit(place)).collect();
+        idle.places.extend(taken.drain(count..));
+        taken.sort_by_key(|place| place.number);
+        idle.served += 1;
+        IS_RETURNED.notify_all();
+        Taken(taken)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        Idle::lock().places.append(&mut self.0);
+        IS_RETURNED.notify_all();
+    }
 }
 
 /// A machine, which ends when this is dropped.
 struct Guest {
     machine: String,
-    cards: Vec<String>,
     run: Child,
     scripts: Option<ChildStdin>,
     output: Receiver<Vec<u8>>,
@@ -110,7 +146,12 @@ struct Ended {
 }
 
 impl Guest {
-    fn boot(machine: &str, cards: Vec<String>) -> Option<Guest> {
+    fn boot(machine: &str, number: u8) -> Option<Guest> {
+        static NETWORKS: LazyLock<[u16; 3]> = LazyLock::new(|| {
+            // All sockets are bound at the same time, so that their ports are distinct.
+            let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+            sockets.map(|socket| socket.local_addr().unwrap().port())
+        });
         let program = |name| {
             let mut program = Command::new(repository(name));
             program.env("RDMA_INIT_VM_MACHINE", machine);
@@ -121,7 +162,7 @@ impl Guest {
             return None;
         }
         let mut run = program("tests/vm/run.sh")
-            .args(&cards)
+            .args(NETWORKS.map(|port| format!("-b{port}:{number}")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -136,7 +177,7 @@ impl Guest {
                 let _ = sender.send(buffer[..length].to_vec());
             }
         });
-        Some(Guest { machine: machine.to_owned(), cards, run, scripts, output })
+        Some(Guest { machine: machine.to_owned(), run, scripts, output })
     }
 
     fn run(&mut self, seconds: u64, script: &str, arguments: &[&Path]) -> Ended {

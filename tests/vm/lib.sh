@@ -205,9 +205,20 @@ container_pid() {
     return 1
 }
 
+# nics: the NICs of this machine become eth0, eth1, ...
+nics() {
+    modprobe virtio_net
+    driver=/sys/bus/virtio/drivers/virtio_net
+    for nic in /sys/bus/virtio/devices/*; do
+        # The ID of a network device.
+        [ "$(cat "$nic/device")" != 0x0001 ] || [ -e "$driver/${nic##*/}" ] || echo "${nic##*/}" >$driver/bind
+    done
+}
+
 # rails NUMBER: makes this machine the one with that number in a group of machines with two soft-RoCE rails
 # between them, mlx5_1 on eth1 and mlx5_2 on eth2, and eth0 for TCP. The first one is called node1.
 rails() {
+    nics
     ip addr add "10.9.0.$1/24" dev eth0
     ip link set eth0 up
     rxe mlx5_1 eth1 "$(rail_address 1 "$1")/27"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs scripts as root in a virtual machine whose kernel has soft-RoCE:
 #
-#   tests/vm/run.sh [-m MODULE]... [-b PORT:NUMBER]... [SCRIPT [ARG...]]
+#   tests/vm/run.sh [-b PORT:NUMBER]... [SCRIPT [ARG...]]
 #
 # The guest sees this machine's files at the same paths, read-only under a temporary layer: everything that
 # a script writes is lost when it ends. /tmp, /run, /dev, /proc, and /sys are its own; of the host's /tmp and
@@ -17,9 +17,8 @@
 # After the script's output comes a line `TOKEN STATUS clean`, or `TOKEN STATUS left` if the script has left
 # something in the kernel that cannot be removed. The machine ends with the input.
 #
-#   -m MODULE         load one more kernel module for each script, with its dependencies
-#   -b PORT:NUMBER    a network interface (eth0, eth1, ...) on a network of several guests, which have the
-#                     same PORT and different NUMBERs
+#   -b PORT:NUMBER    a NIC on a network of several guests, which have the same PORT and different NUMBERs. A script that
+#                     does not take it (`nics` of lib.sh) has no interface of it
 #
 #   RDMA_INIT_VM_TIMEOUT  seconds for boot and SCRIPT together (180)
 #   RDMA_INIT_VM_MEMORY   memory of the guest in MiB (2048)
@@ -43,19 +42,15 @@ die() { say "$*"; exit 125; }
 . "$here/machine.sh"
 cache=${RDMA_INIT_VM_CACHE:-$cache}
 
-usage='usage: run.sh [-m MODULE]... [-b PORT:NUMBER]... [SCRIPT [ARG...]]'
-modules=
+usage='usage: run.sh [-b PORT:NUMBER]... [SCRIPT [ARG...]]'
 networks=
-while getopts m:b: option; do
+while getopts b: option; do
     case $option in
-        m) modules="${modules:+$modules }$OPTARG" ;;
         b) networks="$networks $OPTARG" ;;
         *) die "$usage" ;;
     esac
 done
 shift $((OPTIND - 1))
-# Loaded anew for each script, its interfaces are as after a boot.
-[ -z "$networks" ] || modules="${modules:+$modules }virtio_net"
 # The kernel and the programs in it have timeouts of seconds, and machines wait for each other.
 renice -n -15 -p $$ >/dev/null 2>&1 || :
 [ -f "$cache/stamp" ] || die "no kernel in $cache: run tests/vm/setup.sh first"
@@ -108,7 +103,6 @@ for program in init make_root main job clean; do cp "$here/guest/$program" "$wor
     echo "repo=$(quote "$repo")"
     echo "cache=$(quote "$cache")"
     echo "debian=$(quote "$debian")"
-    echo "modules=$(quote "$modules")"
 } >"$work/top/settings"
 (cd "$work/top" && find . | cpio -o -H newc --quiet -R 0:0) |
     cat "$cache/initramfs" - >"$work/initramfs"

@@ -17,19 +17,20 @@ export DOCKER_HOST=unix:///run/docker.sock
 echo '{"bridge": "none", "iptables": false, "storage-driver": "vfs", "data-root": "/run/docker"}' >/run/daemon.json
 dockerd --config-file /run/daemon.json --host "$DOCKER_HOST" >/run/dockerd 2>&1 &
 engine=$!
-answers() {
+listens() {
     kill -0 $engine || fail "$(cat /run/dockerd)"
-    docker version >/dev/null 2>&1
+    [ -S /run/docker.sock ]
 }
-await 'answer of the engine' answers
+await 'socket of the engine' listens
 mkdir -p /run/image/bin
 cp "$binary" /bin/busybox /run/image/bin/
 for applet in sh cat env sleep; do ln -s busybox "/run/image/bin/$applet"; done
 tar -C /run/image -c . | docker import --change 'ENTRYPOINT ["rdma-init", "--"]' - job >/dev/null
 
-# run OPTION... IMAGE [WORD...]: docker run, in the network of this machine and with its HCAs.
+# run OPTION... IMAGE [WORD...]: docker run, in the network of this machine and with its HCAs. Its client stays: in emulation,
+# another one takes a second, for each question.
 run() {
-    docker run --network host --device /dev/infiniband --ulimit memlock=-1 --env RDMA_INIT_PREPARE_TIMEOUT=120s "$@"
+    docker run --rm --network host --device /dev/infiniband --ulimit memlock=-1 --env RDMA_INIT_PREPARE_TIMEOUT=120s "$@"
 }
 
 # The command of a job: says what it got, and ends with 7 when it is told to stop.
@@ -40,34 +41,34 @@ command='trap "exit 7" TERM
     env | grep "^NCCL_IB_HCA"; echo ready
     while :; do sleep 1000 & wait; done'
 
-is_ready() { docker logs job 2>&1 | grep -qx ready; }
-
 # watcher: prints the PID of the watcher, which is a process of the only job.
 watcher() { grep -lsx rdma-init-watch /proc/[0-9]*/comm | cut -d/ -f3; }
 is_watched() { [ -n "$(watcher)" ]; }
 
 # job OPTION...: a job in such a container starts, has its watcher, and ends.
 job() {
-    run --detach --name job "$@" job sh -c "$command" >/dev/null
-    await 'start of the job' is_ready
+    run --name job "$@" job sh -c "$command" >/run/job 2>&1 &
+    client=$!
+    await 'start of the job' grep -qx ready /run/job
     await 'watcher' is_watched
     expect 'profile of the watcher' "$(cat "/proc/$(watcher)/attr/current")" 'docker-default (enforce)'
     docker exec job rdma-init status >/run/out 2>&1 || fail "$(cat /run/out)"
     cat /run/out
     has 'status reads the state' '^the command runs'
     docker stop --time 60 job >/dev/null
-    docker logs job >/run/out 2>&1
+    code=0
+    wait $client || code=$?
+    mv /run/job /run/out
     cat /run/out
     has 'the command is confined' '^profile: docker-default (enforce)'
     has 'PID 1 is confined' '^profile of PID 1: docker-default (enforce)'
     has 'the HCAs' '^NCCL_IB_HCA==mlx5_1,mlx5_2'
-    expect 'exit code' "$(docker wait job)" 7
-    docker rm job >/dev/null
+    expect 'exit code' $code 7
 }
 
 # self_test OPTION...: in emulation on a busy machine, a step may take seconds.
 self_test() {
-    run --rm "$@" --entrypoint rdma-init job self-test --each 5m --size 1048576 >/run/out 2>&1 || fail "$(cat /run/out)"
+    run "$@" --entrypoint rdma-init job self-test --each 5m --size 1048576 >/run/out 2>&1 || fail "$(cat /run/out)"
     cat /run/out
     has 'data arrives' 'ok *verbs-loopback mlx5_1:1 .*arrived unchanged'
 }
@@ -76,16 +77,15 @@ self_test() {
 # find that no rail reaches the other one.
 preflight() {
     for node in 0 1; do
-        run --detach --name "node$node" --env RDMA_INIT_TOKEN='a secret of two nodes' \
-            --env NCCL_IB_HCA==mlx5_1 "$@" --entrypoint rdma-init job \
-            preflight --nodes 2 --node $node --meet 127.0.0.1:18516 --wait 10m --each 5m >/dev/null
+        run --env RDMA_INIT_TOKEN='a secret of two nodes' --env NCCL_IB_HCA==mlx5_1 "$@" --entrypoint rdma-init job \
+            preflight --nodes 2 --node $node --meet 127.0.0.1:18516 --wait 10m --each 5m >"/run/node$node" 2>&1 &
+        eval "node$node=$!"
     done
     for node in 0 1; do
-        code=$(docker wait "node$node")
-        docker logs "node$node" >/run/out 2>&1
-        cat /run/out
-        expect "exit code of node $node" "$code" 0
-        docker rm "node$node" >/dev/null
+        code=0
+        eval "wait \$node$node" || code=$?
+        cat "/run/node$node"
+        expect "exit code of node $node" $code 0
     done
 }
 
@@ -105,5 +105,5 @@ denied() { dmesg | grep 'apparmor="DENIED"'; }
 ! denied || fail 'AppArmor has denied something'
 echo 'ok: AppArmor has denied nothing'
 # The profile denies mounts and some files of /proc without a message. All other denials are seen, such as this one.
-run --rm --pid host --entrypoint busybox job kill -CONT "$engine" >/run/out 2>&1 || :
+run --pid host --entrypoint busybox job kill -CONT "$engine" >/run/out 2>&1 || :
 denied || fail "AppArmor has not denied a signal: $(cat /run/out)"
