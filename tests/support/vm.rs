@@ -81,13 +81,13 @@ impl Place {
 /// The places that run no script. No machine is dropped at the end of the test program; its input ends with it.
 struct Idle {
     places: Vec<Place>,
-    came: u64,
-    served: u64,
+    /// How many places each of those wants that wait.
+    waiting: Vec<usize>,
 }
 
 static IDLE: LazyLock<Mutex<Idle>> = LazyLock::new(|| {
     let places = (1..=MACHINES).map(|number| Place { number, guests: Vec::new() }).collect();
-    Mutex::new(Idle { places, came: 0, served: 0 })
+    Mutex::new(Idle { places, waiting: Vec::new() })
 });
 static IS_RETURNED: Condvar = Condvar::new();
 
@@ -101,23 +101,24 @@ impl Idle {
 struct Taken(Vec<Place>);
 
 impl Taken {
-    /// Waits for so many places with numbers up to `last`. Whoever comes first is served first, because otherwise three
-    /// places would never be idle at the same time.
+    /// Waits for so many places with numbers up to `last`. A script of several machines comes before those of one, because
+    /// it takes longer, and because its places would never be idle at the same time otherwise.
     fn new(machine: &str, count: usize, last: u8) -> Taken {
         let mut idle = Idle::lock();
-        let ticket = idle.came;
-        idle.came += 1;
+        idle.waiting.push(count);
         let is_fit = |place: &Place| place.number <= last;
         let has_to_wait = |idle: &mut Idle| {
-            idle.served != ticket || idle.places.iter().filter(|place| is_fit(place)).count() < count
+            let fit = idle.places.iter().filter(|place| is_fit(place)).count();
+            fit < count || idle.waiting.iter().any(|other| *other > count)
         };
         let mut idle = IS_RETURNED.wait_while(idle, has_to_wait).unwrap_or_else(PoisonError::into_inner);
+        let at = idle.waiting.iter().position(|waiting| *waiting == count).unwrap();
+        idle.waiting.swap_remove(at);
         // A machine that runs is better than one that has to boot.
         idle.places.sort_by_key(|place| !place.guests.iter().any(|guest| guest.machine == machine));
         let mut taken: Vec<_> = idle.places.extract_if(.., |place| is_fit(place)).collect();
         idle.places.extend(taken.drain(count..));
         taken.sort_by_key(|place| place.number);
-        idle.served += 1;
         IS_RETURNED.notify_all();
         Taken(taken)
     }
