@@ -102,11 +102,8 @@ fn the_token_reaches_a_preflight_that_is_the_command() {
     let front = engine.network();
     let zero = front.address().to_string();
     let job = Job { nodes: 2, zero: zero.clone() };
-    let start = |node: u32, address: &str, command: &[&str]| {
-        let node = engine.start(job.options(node, front, address), command);
-        node.limit_rate();
-        node
-    };
+    let start =
+        |node: u32, address: &str, command: &[&str]| engine.start(job.options(node, front, address), command);
     let one = front.address().to_string();
     for node in [start(0, &zero, STEP), start(1, &one, &["/rdma-init", "--", "/rdma-init", "preflight"])] {
         let ended = node.wait().expect_code(0);

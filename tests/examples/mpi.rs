@@ -91,10 +91,10 @@ fn each_rank_gets_what_was_decided_on_its_own_node() {
         let Some(worker) = start(engine, of("mpijob/worker"), folder.path(), host, &more, &role) else {
             return;
         };
-        worker.limit_rate();
         poll_until("the worker is ready", || {
             (worker.exec(&["/rdma-init", "status"]).code == Some(0)).then_some(())
         });
+        worker.limit_rate();
         workers.push(worker);
     }
 

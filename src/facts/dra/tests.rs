@@ -181,7 +181,7 @@ fn what_is_read_is_bounded_in_all() {
     assert_eq!(unreadable.last().map(|last| last.error.as_str()), Some(wanted));
     // So do entries.
     let root = FakeRoot::new();
-    for claim in 0..2 {
+    for claim in 0..5 {
         for entry in 0..MOST_LISTED - 2 {
             root.folder(&format!("{}/resourceclaims/c{claim}/r{entry}", &FOLDER[1..]));
         }
