@@ -342,3 +342,56 @@ fn jittered(time: Duration) -> Duration {
 pub fn sockets(address: Option<IpAddr>, zero: IpAddr, port: u16) -> [SocketAddr; 1] {
     [SocketAddr::new(address.unwrap_or(zero), port)]
 }
+
+#[cfg(test)]
+impl Node<'static> {
+    /// Returns node 3 of 4, without a rail.
+    pub fn third_of_four() -> Node<'static> {
+        use crate::self_test::kinds::Level;
+
+        let report = r#"{"schema": "", "host": "", "passed": true, "hcas": [], "nccl": null, "profile": null, "filled": {}, "checks": []}"#;
+        Node {
+            node: 3,
+            nodes: 4,
+            job: None,
+            meet: Address::everywhere(),
+            listen: Address::everywhere(),
+            wait: Duration::from_secs(60),
+            alone_after: None,
+            token: "",
+            names: &[],
+            are_names_certain: false,
+            left_out: &[],
+            report: serde_json::from_str(report).unwrap(),
+            rails: LocalRails::Sockets(Vec::new()),
+            addresses: Addresses::default(),
+            extent: Scope::new(Level::Verbs, 1, Duration::ZERO),
+            rounds: Extent::Doubling,
+            say: &|_| {},
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use super::*;
+    use crate::preflight::meet::message::channels;
+
+    /// If it did not, node 0 would drop it once another node is [`HUNG`] late.
+    #[test]
+    fn a_node_answers_whenever_node_0_says_that_it_waits() {
+        let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let node = TcpStream::connect(listening.local_addr().unwrap()).unwrap();
+        let [mut zero, its] = channels([listening.accept().unwrap().0, node]);
+        let waiting = || ToNode::Waiting { missing: "node 2".to_owned() };
+        let told = Told { passed: true, line: String::new(), reason: None };
+        for message in [waiting(), waiting(), ToNode::Verdict(told)] {
+            zero.send(&message).unwrap();
+        }
+        assert!(Node::third_of_four().stay(its, &Listener::on_port(0).unwrap()).is_ok());
+        let heard = [(); 3].map(|()| zero.receive::<ToZero>(HUNG).unwrap());
+        assert!(matches!(heard, [ToZero::Join(_), ToZero::Alive, ToZero::Alive]));
+    }
+}

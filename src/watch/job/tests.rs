@@ -65,7 +65,7 @@ impl Nodes {
         let now = self.started.elapsed() + more;
         self.zero.go_on(now);
         self.others.iter_mut().for_each(|(node, own)| node.go_on(now, own));
-        std::thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
         now
     }
 

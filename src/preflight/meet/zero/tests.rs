@@ -6,24 +6,14 @@ use std::os::unix::net::UnixStream;
 use super::*;
 use crate::compare::brief::Brief;
 use crate::preflight::judge::evidence::Debt;
-use crate::preflight::meet::message::{Join, ToZero};
+use crate::preflight::meet::message::{self, Join, ToZero};
 use crate::preflight::prove::pair::{PairFailure, PairOutcome, PairReport};
 use crate::preflight::who::addresses::Addresses;
-use crate::verbs::rail::Side;
-use crate::wire::connection::Connection;
-use crate::wire::session::Session;
 
-/// Returns the two ends of an authenticated connection: node 0's end, and the node's end.
+/// Returns node 0's end of a connection, and the node's end.
 pub(super) fn channels() -> [Channel; 2] {
     let (ours, its) = UnixStream::pair().unwrap();
-    let greetings: [&[u8]; 2] = [b"first\n", b"second\n"];
-    let mut sides = [Side::Second, Side::First].into_iter();
-    [ours, its].map(|stream| {
-        let stream = TcpStream::from(OwnedFd::from(stream));
-        let connection = Connection::new(stream, "the other end".to_owned(), &MEETING).unwrap();
-        let session = Session::new(MEETING.schema, b"a token", sides.next().unwrap(), greetings);
-        Channel::new(connection, session)
-    })
+    message::channels([ours, its].map(|stream| TcpStream::from(OwnedFd::from(stream))))
 }
 
 fn member(channel: Channel) -> JoinedNode {

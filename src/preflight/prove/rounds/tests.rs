@@ -5,27 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::compare::brief::Brief;
-use crate::preflight::meet::message::MEETING;
-use crate::preflight::meet::schedule::Extent;
-use crate::preflight::who::addresses::Addresses;
-use crate::preflight::who::own::LocalRails;
-use crate::self_test::kinds::Level;
-use crate::self_test::run::Scope;
-use crate::wire::Address;
-use crate::wire::connection::Connection;
-use crate::wire::session::Session;
-
-fn channels() -> [Channel; 2] {
-    let (zero, node) = UnixStream::pair().unwrap();
-    let mut sides = [Side::Second, Side::First].into_iter();
-    [zero, node].map(|stream| {
-        let stream = TcpStream::from(OwnedFd::from(stream));
-        let connection = Connection::new(stream, "node 0".to_owned(), &MEETING).unwrap();
-        let greetings: [&[u8]; 2] = [b"first\n", b"second\n"];
-        Channel::new(connection, Session::new(MEETING.schema, b"a token", sides.next().unwrap(), greetings))
-    })
-}
+use crate::preflight::meet::message::channels;
 
 fn order(pairs: Vec<Partner>) -> Order {
     Order { first: 0, each_ms: 0, pairs }
@@ -42,28 +22,10 @@ fn has_more_after(messages: &[ToNode]) -> bool {
 /// Returns how node 3 of 4 reacts to these messages from node 0, and whether it must read more of them
 /// right away.
 fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (Result<Option<Told>, RoundsError>, bool) {
-    let brief = r#"{"schema": "", "host": "", "passed": true, "hcas": [], "nccl": null, "profile": null, "filled": {}, "checks": []}"#;
-    let report: Brief = serde_json::from_str(brief).unwrap();
-    let node = Node {
-        node: 3,
-        nodes: 4,
-        job: None,
-        meet: Address::everywhere(),
-        listen: Address::everywhere(),
-        wait: Duration::from_secs(60),
-        alone_after: None,
-        token: "",
-        names: &[],
-        are_names_certain: false,
-        left_out: &[],
-        report,
-        rails: LocalRails::Sockets(Vec::new()),
-        addresses: Addresses::default(),
-        extent: Scope::new(Level::Verbs, 1, Duration::ZERO),
-        rounds: Extent::Doubling,
-        say: &|_| {},
-    };
-    let (listener, [mut zero, its]) = (Listener::on_port(0).unwrap(), channels());
+    let node = Node::third_of_four();
+    let (zero, its) = UnixStream::pair().unwrap();
+    let [mut zero, its] = channels([zero, its].map(|stream| TcpStream::from(OwnedFd::from(stream))));
+    let listener = Listener::on_port(0).unwrap();
     let mut rounds = PairRounds::new(&node, its, &listener, Ipv4Addr::LOCALHOST.into(), &order(Vec::new()));
     change(&mut rounds);
     messages.iter().for_each(|message| zero.send(message).unwrap());
