@@ -202,3 +202,34 @@ impl PendingConnection {
         stranger
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::preflight::meet::message::MEETING;
+
+    /// A scanner that keeps connections open must not keep a node of the job out, which has just come.
+    #[test]
+    fn the_oldest_connection_makes_room_for_a_new_one() {
+        let listener = Listener::on_port(0).unwrap();
+        let mut pending = PendingConnections::new(&MEETING, Duration::from_secs(1), 2);
+        let end = Instant::now() + Duration::from_secs(3600);
+        let mut told = Vec::new();
+        let callers = [(); 4].map(|()| {
+            let caller = TcpStream::connect((Ipv4Addr::LOCALHOST, listener.own.port())).unwrap();
+            let from = caller.local_addr().unwrap().to_string();
+            let is_there = |pending: &PendingConnections| {
+                pending.list.iter().any(|guest| guest.connection.address() == from)
+            };
+            while !is_there(&pending) {
+                pending.accept(&listener, end, &mut |stranger| told.push(stranger.why)).unwrap();
+            }
+            (caller, from)
+        });
+        let [first, second, ..] = &callers;
+        let why = " was rejected, because too many others connected before it proved anything";
+        assert_eq!(told, [&first.1, &second.1].map(|from| format!("{from}{why}")));
+    }
+}
