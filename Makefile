@@ -119,8 +119,8 @@ TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 # engine, the libraries of NCCL, namespaces of this machine. The longest lanes come first. `tini` tests another init on what
 # the suite `peers` asks of this one; `model` compares the real libraries with the code that models them.
 LANES := vm engine nccl pid1 nodes command tini model golden lib
-# Three machines run the scripts of this lane; all of its tests wait for them from the beginning, so that those of several
-# machines come first.
+# Three machines run the scripts of this lane. All of its tests wait for them from the beginning, so that those which need
+# several machines come first.
 THREADS_vm := 24
 SUITES_vm := vm:: nccl::soft_roce
 THREADS_engine := 4

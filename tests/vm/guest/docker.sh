@@ -27,8 +27,8 @@ cp "$binary" /bin/busybox /run/image/bin/
 for applet in sh cat env sleep; do ln -s busybox "/run/image/bin/$applet"; done
 tar -C /run/image -c . | docker import --change 'ENTRYPOINT ["rdma-init", "--"]' - job >/dev/null
 
-# run OPTION... IMAGE [WORD...]: docker run, in the network of this machine and with its HCAs. Its client stays: in emulation,
-# another one takes a second, for each question.
+# run OPTION... IMAGE [WORD...]: docker run, in the network of this machine and with its HCAs. The client stays attached,
+# because each further call of `docker` takes a second in emulation.
 run() {
     docker run --rm --network host --device /dev/infiniband --ulimit memlock=-1 --env RDMA_INIT_PREPARE_TIMEOUT=120s "$@"
 }
