@@ -212,7 +212,7 @@ fn no_code_of_the_image_is_loaded() {
         }
         assert!(!mark.exists(), "a library of the image was loaded");
         let mut listen =
-            self_test(&[&["--listen=worker-0.job:0", "--any-peer", "--wait=1s"], &ONLY[..]].concat());
+            self_test(&[&["--listen=worker-0.job:0", "--any-peer", "--wait=10s"], &ONLY[..]].concat());
         hostile(&mut listen);
         let ran = run(listen).expect_code(1);
         assert!(ran.text().contains("the other node did not connect to 10.9.0.1:"), "{}", ran.text());

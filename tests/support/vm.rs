@@ -27,7 +27,7 @@ pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
 
 /// Does the same as [`guest`], in this machine of tests/vm/machine.sh, which may take so many seconds.
 pub fn guest_of(machine: &str, seconds: u64, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
-    Taken::new(machine, 1, MACHINES).0[0].run(machine, seconds, script, arguments)
+    Taken::new(machine, script, 1, MACHINES).0[0].run(machine, seconds, script, arguments)
 }
 
 /// This is longer than any script takes on a busy machine, but one that is asked to take longer.
@@ -40,7 +40,7 @@ pub fn guests<'a>(
     arguments: impl Fn(u8) -> Vec<&'a Path> + Sync,
 ) -> Vec<Option<Vec<u8>>> {
     let machine = machine();
-    let mut taken = Taken::new(&machine, count.into(), count);
+    let mut taken = Taken::new(&machine, script, count.into(), count);
     let run = |place: &mut Place| place.run(&machine, SECONDS, script, &arguments(place.number));
     let run = &run;
     let ended = thread::scope(|scope| {
@@ -51,7 +51,19 @@ pub fn guests<'a>(
 }
 
 /// So many machines run scripts at the same time. Three networks connect them.
-const MACHINES: u8 = 3;
+const MACHINES: u8 = 5;
+
+/// The scripts that take longest, which have to begin before the others. Those of several machines are among them: their
+/// places would never be idle at the same time otherwise.
+const LONGEST: [&str; 7] = [
+    "preflight_paths.sh",
+    "preflight.sh",
+    "watch_loss.sh",
+    "pair.sh",
+    "nccl.sh",
+    "docker.sh",
+    "watch_job.sh",
+];
 
 /// Where one of the machines runs, and others with other kernels wait for a script.
 struct Place {
@@ -81,7 +93,7 @@ impl Place {
 /// The places that run no script. No machine is dropped at the end of the test program; its input ends with it.
 struct Idle {
     places: Vec<Place>,
-    /// How many places each of those wants that wait.
+    /// The ranks of the scripts that wait.
     waiting: Vec<usize>,
 }
 
@@ -101,21 +113,24 @@ impl Idle {
 struct Taken(Vec<Place>);
 
 impl Taken {
-    /// Waits for so many places with numbers up to `last`. A script of several machines comes before those of one, because
-    /// it takes longer, and because its places would never be idle at the same time otherwise.
-    fn new(machine: &str, count: usize, last: u8) -> Taken {
+    /// Waits for so many places with numbers up to `last`, and until all scripts have some that take longer.
+    fn new(machine: &str, script: &str, count: usize, last: u8) -> Taken {
+        let rank = LONGEST.iter().position(|long| *long == script).unwrap_or(LONGEST.len());
         let mut idle = Idle::lock();
-        idle.waiting.push(count);
+        idle.waiting.push(rank);
         let is_fit = |place: &Place| place.number <= last;
         let has_to_wait = |idle: &mut Idle| {
             let fit = idle.places.iter().filter(|place| is_fit(place)).count();
-            fit < count || idle.waiting.iter().any(|other| *other > count)
+            fit < count || idle.waiting.iter().any(|other| *other < rank)
         };
         let mut idle = IS_RETURNED.wait_while(idle, has_to_wait).unwrap_or_else(PoisonError::into_inner);
-        let at = idle.waiting.iter().position(|waiting| *waiting == count).unwrap();
+        let at = idle.waiting.iter().position(|waiting| *waiting == rank).unwrap();
         idle.waiting.swap_remove(at);
-        // A machine that runs is better than one that has to boot.
-        idle.places.sort_by_key(|place| !place.guests.iter().any(|guest| guest.machine == machine));
+        // A machine that runs is better than one that has to boot, and the first ones are left to scripts of several.
+        idle.places.sort_by_key(|place| {
+            let has_to_boot = !place.guests.iter().any(|guest| guest.machine == machine);
+            (has_to_boot, std::cmp::Reverse(place.number))
+        });
         let mut taken: Vec<_> = idle.places.extract_if(.., |place| is_fit(place)).collect();
         idle.places.extend(taken.drain(count..));
         taken.sort_by_key(|place| place.number);
