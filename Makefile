@@ -118,11 +118,13 @@ TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 # A lane is what shares something scarce, with as many tests at the same time as that allows: emulated machines, the Docker
 # engine, the libraries of NCCL, namespaces of this machine. The longest lanes come first. `tini` tests another init on what
 # the suite `peers` asks of this one; `model` compares the real libraries with the code that models them.
-LANES := vm engine nccl pid1 nodes command tini model golden lib
-# Three machines run the scripts of this lane. All of its tests wait for them from the beginning, so that those which need
-# several machines come first.
+LANES := machines vm engine nccl pid1 nodes command tini model golden lib
+# Scripts of several machines have some of their own. They wait a lot, and would have to wait for the scripts of one machine.
+SUITES_machines := vm::three_nodes vm::two_nodes
+THREADS_machines := 2
+# All tests of one machine wait for one from the beginning, so that those that take longest come first.
+SUITES_vm := vm:: nccl::soft_roce $(addprefix --skip ,$(SUITES_machines))
 THREADS_vm := 24
-SUITES_vm := vm:: nccl::soft_roce
 THREADS_engine := 4
 SUITES_engine := docker:: examples:: launchers::
 THREADS_nccl := 2

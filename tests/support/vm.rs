@@ -51,7 +51,7 @@ pub fn guests<'a>(
 }
 
 /// So many machines run scripts at the same time. Three networks connect them.
-const MACHINES: u8 = 5;
+const MACHINES: u8 = 3;
 
 /// The scripts that take longest, which have to begin before the others. Those of several machines are among them: their
 /// places would never be idle at the same time otherwise.
@@ -126,11 +126,8 @@ impl Taken {
         let mut idle = IS_RETURNED.wait_while(idle, has_to_wait).unwrap_or_else(PoisonError::into_inner);
         let at = idle.waiting.iter().position(|waiting| *waiting == rank).unwrap();
         idle.waiting.swap_remove(at);
-        // A machine that runs is better than one that has to boot, and the first ones are left to scripts of several.
-        idle.places.sort_by_key(|place| {
-            let has_to_boot = !place.guests.iter().any(|guest| guest.machine == machine);
-            (has_to_boot, std::cmp::Reverse(place.number))
-        });
+        // A machine that runs is better than one that has to boot.
+        idle.places.sort_by_key(|place| !place.guests.iter().any(|guest| guest.machine == machine));
         let mut taken: Vec<_> = idle.places.extract_if(.., |place| is_fit(place)).collect();
         idle.places.extend(taken.drain(count..));
         taken.sort_by_key(|place| place.number);
