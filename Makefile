@@ -119,10 +119,11 @@ TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 # engine, the libraries of NCCL, namespaces of this machine. The longest lanes come first. `tini` tests another init on what
 # the suite `peers` asks of this one; `model` compares the real libraries with the code that models them.
 LANES := machines vm engine nccl pid1 nodes command tini model golden lib
-# Scripts of several machines have some of their own. They wait a lot, and would have to wait for the scripts of one machine.
+# Scripts that need several machines have machines of their own: they mostly wait for each other, and would otherwise queue
+# behind the scripts of one machine.
 SUITES_machines := vm::three_nodes vm::two_nodes
 THREADS_machines := 2
-# All tests of one machine wait for one from the beginning, so that those that take longest come first.
+# Three machines run these. All tests wait for one from the beginning, so that the longest ones are known.
 SUITES_vm := vm:: nccl::soft_roce $(addprefix --skip ,$(SUITES_machines))
 THREADS_vm := 24
 THREADS_engine := 4

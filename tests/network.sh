@@ -1,7 +1,6 @@
 #!/bin/sh
 # Runs a command in a network of its own, as root: lo, and eth0 with an address and the default route. Most tests read the
-# interfaces of the machine, where those of other tests' containers come and go. /tmp is in memory, because many tests make
-# hundreds of files, unless this directory is below it.
+# interfaces of the machine, where those of other tests' containers come and go.
 #
 #     tests/network.sh COMMAND...
 set -eu
@@ -15,10 +14,6 @@ exec unshare --net --mount sh -euc '
     mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
     mount --move "$groups" /sys/fs/cgroup
     rmdir "$groups"
-    case $PWD/ in
-        /tmp/*) ;;
-        *) mount -t tmpfs -o mode=1777 tmp /tmp ;;
-    esac
     ip link set lo up
     # Programs that measure it for a time would take whole processors. The queue holds more than all sockets.
     tc qdisc add dev lo root tbf rate 1gbit burst 1mb limit 256mb 2>/dev/null || :

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
     use crate::preflight::meet::message::MEETING;
 
-    /// A scanner that keeps connections open must not keep a node of the job out, which has just come.
+    /// A scanner that keeps connections open must not keep out a node of the job that has just come.
     #[test]
     fn the_oldest_connection_makes_room_for_a_new_one() {
         let listener = Listener::on_port(0).unwrap();
@@ -224,6 +224,7 @@ mod tests {
                 pending.list.iter().any(|guest| guest.connection.address() == from)
             };
             while !is_there(&pending) {
+                assert!(told.len() < 3, "the newest one is pushed out: {told:?}");
                 pending.accept(&listener, end, &mut |stranger| told.push(stranger.why)).unwrap();
             }
             (caller, from)

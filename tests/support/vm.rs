@@ -53,7 +53,7 @@ pub fn guests<'a>(
 /// So many machines run scripts at the same time. Three networks connect them.
 const MACHINES: u8 = 3;
 
-/// The scripts that take longest, which have to begin before the others. Those of several machines are among them: their
+/// The scripts that take longest, which begin before others that wait. Those of several machines are among them: their
 /// places would never be idle at the same time otherwise.
 const LONGEST: [&str; 7] = [
     "preflight_paths.sh",
@@ -93,8 +93,8 @@ impl Place {
 /// The places that run no script. No machine is dropped at the end of the test program; its input ends with it.
 struct Idle {
     places: Vec<Place>,
-    /// The ranks of the scripts that wait.
-    waiting: Vec<usize>,
+    /// The scripts that wait: the rank in [`LONGEST`], and the number of the last place that each could use.
+    waiting: Vec<(usize, u8)>,
 }
 
 static IDLE: LazyLock<Mutex<Idle>> = LazyLock::new(|| {
@@ -113,23 +113,25 @@ impl Idle {
 struct Taken(Vec<Place>);
 
 impl Taken {
-    /// Waits for so many places with numbers up to `last`, and until all scripts have some that take longer.
+    /// Waits for so many places with numbers up to `last` that no waiting script could use which takes longer.
     fn new(machine: &str, script: &str, count: usize, last: u8) -> Taken {
         let rank = LONGEST.iter().position(|long| *long == script).unwrap_or(LONGEST.len());
         let mut idle = Idle::lock();
-        idle.waiting.push(rank);
-        let is_fit = |place: &Place| place.number <= last;
-        let has_to_wait = |idle: &mut Idle| {
-            let fit = idle.places.iter().filter(|place| is_fit(place)).count();
-            fit < count || idle.waiting.iter().any(|other| *other < rank)
+        idle.waiting.push((rank, last));
+        let is_fit = |place: &Place, waiting: &[(usize, u8)]| {
+            place.number <= last
+                && !waiting.iter().any(|(other, until)| *other < rank && place.number <= *until)
         };
+        let has_to_wait =
+            |idle: &mut Idle| idle.places.iter().filter(|place| is_fit(place, &idle.waiting)).count() < count;
         let mut idle = IS_RETURNED.wait_while(idle, has_to_wait).unwrap_or_else(PoisonError::into_inner);
-        let at = idle.waiting.iter().position(|waiting| *waiting == rank).unwrap();
-        idle.waiting.swap_remove(at);
+        let Idle { places, waiting } = &mut *idle;
+        let at = waiting.iter().position(|one| *one == (rank, last)).unwrap();
+        waiting.swap_remove(at);
         // A machine that runs is better than one that has to boot.
-        idle.places.sort_by_key(|place| !place.guests.iter().any(|guest| guest.machine == machine));
-        let mut taken: Vec<_> = idle.places.extract_if(.., |place| is_fit(place)).collect();
-        idle.places.extend(taken.drain(count..));
+        places.sort_by_key(|place| !place.guests.iter().any(|guest| guest.machine == machine));
+        let mut taken: Vec<_> = places.extract_if(.., |place| is_fit(place, waiting)).collect();
+        places.extend(taken.drain(count..));
         taken.sort_by_key(|place| place.number);
         IS_RETURNED.notify_all();
         Taken(taken)

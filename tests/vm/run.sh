@@ -17,8 +17,8 @@
 # After the script's output comes a line `TOKEN STATUS clean`, or `TOKEN STATUS left` if the script has left
 # something in the kernel that cannot be removed. The machine ends with the input.
 #
-#   -b PORT:NUMBER    a NIC on a network of several guests, which have the same PORT and different NUMBERs. A script that
-#                     does not take it (`nics` of lib.sh) has no interface of it
+#   -b PORT:NUMBER    a NIC on a network of several guests, which have the same PORT and different NUMBERs. Only a script
+#                     that calls `nics` of lib.sh has an interface for it
 #
 #   RDMA_INIT_VM_TIMEOUT  seconds for boot and SCRIPT together (180)
 #   RDMA_INIT_VM_MEMORY   memory of the guest in MiB (2048)

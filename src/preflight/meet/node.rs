@@ -346,7 +346,7 @@ pub fn sockets(address: Option<IpAddr>, zero: IpAddr, port: u16) -> [SocketAddr;
 #[cfg(test)]
 impl Node<'static> {
     /// Returns node 3 of 4, without a rail.
-    pub fn third_of_four() -> Node<'static> {
+    pub fn node_3_of_4() -> Node<'static> {
         use crate::self_test::kinds::Level;
 
         let report = r#"{"schema": "", "host": "", "passed": true, "hcas": [], "nccl": null, "profile": null, "filled": {}, "checks": []}"#;
@@ -390,7 +390,7 @@ mod tests {
         for message in [waiting(), waiting(), ToNode::Verdict(told)] {
             zero.send(&message).unwrap();
         }
-        assert!(Node::third_of_four().stay(its, &Listener::on_port(0).unwrap()).is_ok());
+        assert!(Node::node_3_of_4().stay(its, &Listener::on_port(0).unwrap()).is_ok());
         let heard = [(); 3].map(|()| zero.receive::<ToZero>(HUNG).unwrap());
         assert!(matches!(heard, [ToZero::Join(_), ToZero::Alive, ToZero::Alive]));
     }

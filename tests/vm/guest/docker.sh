@@ -17,11 +17,11 @@ export DOCKER_HOST=unix:///run/docker.sock
 echo '{"bridge": "none", "iptables": false, "storage-driver": "vfs", "data-root": "/run/docker"}' >/run/daemon.json
 dockerd --config-file /run/daemon.json --host "$DOCKER_HOST" >/run/dockerd 2>&1 &
 engine=$!
-listens() {
+answers() {
     kill -0 $engine || fail "$(cat /run/dockerd)"
-    [ -S /run/docker.sock ]
+    docker version >/dev/null 2>&1
 }
-await 'socket of the engine' listens
+await 'answer of the engine' answers
 mkdir -p /run/image/bin
 cp "$binary" /bin/busybox /run/image/bin/
 for applet in sh cat env sleep; do ln -s busybox "/run/image/bin/$applet"; done
@@ -41,6 +41,11 @@ command='trap "exit 7" TERM
     env | grep "^NCCL_IB_HCA"; echo ready
     while :; do sleep 1000 & wait; done'
 
+is_ready() {
+    kill -0 $client || fail "$(cat /run/job)"
+    grep -qsx ready /run/job
+}
+
 # watcher: prints the PID of the watcher, which is a process of the only job.
 watcher() { grep -lsx rdma-init-watch /proc/[0-9]*/comm | cut -d/ -f3; }
 is_watched() { [ -n "$(watcher)" ]; }
@@ -49,7 +54,7 @@ is_watched() { [ -n "$(watcher)" ]; }
 job() {
     run --name job "$@" job sh -c "$command" >/run/job 2>&1 &
     client=$!
-    await 'start of the job' grep -qx ready /run/job
+    await 'start of the job' is_ready
     await 'watcher' is_watched
     expect 'profile of the watcher' "$(cat "/proc/$(watcher)/attr/current")" 'docker-default (enforce)'
     docker exec job rdma-init status >/run/out 2>&1 || fail "$(cat /run/out)"

@@ -22,7 +22,7 @@ fn has_more_after(messages: &[ToNode]) -> bool {
 /// Returns how node 3 of 4 reacts to these messages from node 0, and whether it must read more of them
 /// right away.
 fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (Result<Option<Told>, RoundsError>, bool) {
-    let node = Node::third_of_four();
+    let node = Node::node_3_of_4();
     let (zero, its) = UnixStream::pair().unwrap();
     let [mut zero, its] = channels([zero, its].map(|stream| TcpStream::from(OwnedFd::from(stream))));
     let listener = Listener::on_port(0).unwrap();
