@@ -42,7 +42,7 @@ command='trap "exit 7" TERM
     while :; do sleep 1000 & wait; done'
 
 is_ready() {
-    kill -0 $client || fail "$(cat /run/job)"
+    kill -0 "$client" || fail "$(cat /run/job)"
     grep -qsx ready /run/job
 }
 
