@@ -118,7 +118,7 @@ TEST = RDMA_INIT_TEST_BINARY=$(CURDIR)/$(TARGET) $(CARGO) test --locked
 # A lane is what shares something scarce, with as many tests at the same time as that allows: emulated machines, the Docker
 # engine, the libraries of NCCL, namespaces of this machine. The longest lanes come first. `tini` tests another init on what
 # the suite `peers` asks of this one; `model` compares the real libraries with the code that models them.
-LANES := machines vm engine nccl pid1 nodes command tini model golden lib
+LANES := machines vm engine launchers nccl pid1 nodes command tini model golden lib
 # Scripts that need several machines have machines of their own: they mostly wait for each other, and would otherwise queue
 # behind the scripts of one machine.
 SUITES_machines := vm::three_nodes vm::two_nodes
@@ -127,7 +127,11 @@ THREADS_machines := 2
 SUITES_vm := vm:: nccl::soft_roce $(addprefix --skip ,$(SUITES_machines))
 THREADS_vm := 24
 THREADS_engine := 4
-SUITES_engine := docker:: examples:: launchers::
+SUITES_engine := docker:: examples:: --skip $(SLURM)
+# These wait for their own timeouts, and the cluster of Slurm for its controller.
+SLURM := examples::slurm
+THREADS_launchers := 8
+SUITES_launchers := launchers:: $(SLURM)
 THREADS_nccl := 2
 SUITES_nccl := nccl::env_plugin_starts nccl::namespaces nccl::ras
 SUITES_model := nccl:: ucx:: --skip nccl::soft_roce --skip docker:: $(addprefix --skip ,$(SUITES_nccl))
@@ -153,7 +157,7 @@ lane-tini lane-pid1 lane-nodes lane-command lane-nccl lane-quick: IN_NETWORK := 
 lane-lib lane-golden lane-model: IN_NETWORK := $(if $(NEEDS),nice) sh tests/network.sh
 
 lane-lib: test-build
-	$(IN_NETWORK) $(CARGO) test --locked --lib
+	$(IN_NETWORK) $(CARGO) test --locked --lib -- --test-threads 8
 
 lane-golden: test-build
 	$(IN_NETWORK) $(CARGO) test --locked --test golden
@@ -196,6 +200,7 @@ test-arm64-build:
 # Runs the tests that a code change breaks first; needs no Docker and no virtual machine, and downloads
 # nothing. It uses the debug profile, which builds in seconds, while the release takes minutes. Many of the
 # tests only wait, so more of them run at the same time than there are CPUs.
+test-quick: export RDMA_INIT_SIMULATION := quick
 test-quick: setup
 	@$(CARGO) test --locked --no-run --lib --test golden --test suite
 	@$(MAKE) --no-print-directory -k -j -O -o test-build TEST='$(CARGO) test --locked' LANES='golden lib quick' lanes

@@ -78,14 +78,15 @@ fn on_a_machine_that_other_work_keeps_busy_no_node_is_named() {
     }
     let count = std::env::var(VARIABLE).ok().and_then(|count| count.parse().ok()).unwrap_or(BESIDE_OTHERS);
     let processors = available_parallelism().map_or(2, usize::from);
-    let others: Vec<Busy> = (0..processors * 2).map(|_| Busy::start()).collect();
     for number in 0..count {
         let (nodes, rails) = ([4, 6, 8, 3][number % 4], 1 + number % 2);
         // A node that never had a processor while it was measured is slow once, and another one in the next job. What is
         // slow by itself is so in each.
         let names_a_node = |_| {
             let made = Nodes::new(nodes as usize, rails + 1);
+            let others: Vec<Busy> = (0..processors * 2).map(|_| Busy::start()).collect();
             let ended = run(&made, &Job::of(nodes), rails, &[]);
+            drop(others);
             let document = document(&ended[0]).unwrap();
             println!("{nodes} nodes, {rails} rails: {} s", document["seconds"]);
             assert!(of_kind(&document, "faults").is_empty(), "{document:#}");
@@ -97,5 +98,4 @@ fn on_a_machine_that_other_work_keeps_busy_no_node_is_named() {
         let named: Vec<Value> = (0..3).map_while(names_a_node).collect();
         assert!(named.len() < 3, "{named:#?}");
     }
-    drop(others);
 }

@@ -286,7 +286,7 @@ fi
 
 # If these files or busybox change, a new initramfs is needed. The kernel stays, unless it is one that is
 # built here and its configuration has changed.
-stamp=$(cat "$here/setup.sh" "$here/machine.sh" "$here/guest/spy.c" "$here/kernel_64k.config" "$busybox" | cksum)
+stamp=$(cat "$here/setup.sh" "$here/machine.sh" "$here"/guest/*.c "$here/kernel_64k.config" "$busybox" | cksum)
 if [ -f "$cache/stamp" ] && [ "$(cat "$cache/stamp")" = "$stamp" ]; then
     choose_accelerator
     exit 0
@@ -303,6 +303,7 @@ if [ "$machine" = "$(uname -m)" ]; then
     # NVIDIA has wheels for both architectures.
     [ -f "$cache/nvshmem/ready" ] || fetch_wheel nvshmem "$nvshmem" nvidia/nvshmem/lib/nvshmem_transport_ibrc.so.3
     cc -shared -fPIC -O1 -Wall -Wextra -o "$cache/nvshmem/spy.so" "$here/guest/spy.c"
+    cc -shared -fPIC -O1 -Wall -Wextra -o "$cache/few_retries.so" "$here/guest/few_retries.c"
 fi
 echo "$stamp" >"$cache/stamp"
 choose_accelerator

@@ -2,8 +2,8 @@
 //! real schedule, retries and verdict. The verdict must name the planted fault, and may never blame a
 //! sound node.
 //!
-//! `RDMA_INIT_SIMULATION=full` makes more jobs, and adds ten of 4,096 and of 10,000 nodes for each kind of fault, and
-//! `--nocapture` shows the confusion matrix. `RDMA_INIT_SIMULATION_KIND` selects kinds by a part of
+//! `RDMA_INIT_SIMULATION=full` makes more jobs, and adds ten of 4,096 and of 10,000 nodes for each kind of fault; `quick`
+//! makes a third of them. `--nocapture` shows the confusion matrix. `RDMA_INIT_SIMULATION_KIND` selects kinds by a part of
 //! their names, and shows all of their jobs with a wrong verdict. To tune a threshold, use
 //! `RDMA_INIT_SIMULATION_SEED`, which makes different jobs than those that the test asserts.
 
@@ -24,9 +24,11 @@ use crate::preflight::judge::outliers;
 use crate::preflight::judge::verdict::{Asked, Verdict, judge};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 
-/// How many jobs there are of each kind, usually and in the full simulation, and how many nodes they have at most.
+/// How many jobs there are of each kind, usually, in the full and in the quick simulation, and how many nodes they have at
+/// most.
 const CASES: usize = 60;
 const MORE_CASES: usize = 200;
+const FEWER_CASES: usize = 20;
 const LARGEST: u32 = 100;
 
 /// The full simulation adds this many jobs of each of these sizes.
@@ -108,16 +110,21 @@ fn nodes(kind: &Kind, random: &mut Rng) -> u32 {
     random.u32(kind.least..=most.max(kind.least))
 }
 
-fn of_kind(kind: &Kind, seed: u64, is_full: bool) -> Row {
+fn of_kind(kind: &Kind, seed: u64, extent: &str) -> Row {
     let mut row = Row::new(kind.name);
     let of_name = kind.name.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     let mut random = Rng::with_seed(seed ^ of_name);
-    for _ in 0..if is_full { MORE_CASES } else { CASES } {
+    let cases = match extent {
+        "full" => MORE_CASES,
+        "quick" => FEWER_CASES,
+        _ => CASES,
+    };
+    for _ in 0..cases {
         let shown =
             (0..HIDDEN).find_map(|_| simulate(kind, nodes(kind, &mut random), random.u64(..), &mut row));
         assert!(shown.is_some(), "{}: the fault never shows", kind.name);
     }
-    for nodes in LARGE.into_iter().filter(|_| is_full) {
+    for nodes in LARGE.into_iter().filter(|_| extent == "full") {
         for _ in 0..LARGE_CASES {
             let _ = (0..HIDDEN).find_map(|_| simulate(kind, nodes, random.u64(..), &mut row));
         }
@@ -127,7 +134,7 @@ fn of_kind(kind: &Kind, seed: u64, is_full: bool) -> Row {
 
 #[test]
 fn planted_faults_are_named_and_no_healthy_node_is_blamed() {
-    let is_full = std::env::var("RDMA_INIT_SIMULATION").is_ok_and(|value| value == "full");
+    let extent = std::env::var("RDMA_INIT_SIMULATION").unwrap_or_default();
     let only = std::env::var("RDMA_INIT_SIMULATION_KIND").unwrap_or_default();
     let seed = std::env::var("RDMA_INIT_SIMULATION_SEED").ok().and_then(|seed| seed.parse().ok());
     let kinds: Vec<Kind> = kinds::all().into_iter().filter(|kind| kind.name.contains(&only)).collect();
@@ -135,7 +142,7 @@ fn planted_faults_are_named_and_no_healthy_node_is_blamed() {
     let (first, second) = kinds.split_at(kinds.len() / 2);
     let rows = std::thread::scope(|scope| {
         let run = |kinds: &'_ [Kind]| -> Vec<Row> {
-            kinds.iter().map(|kind| of_kind(kind, seed.unwrap_or(SEED), is_full)).collect()
+            kinds.iter().map(|kind| of_kind(kind, seed.unwrap_or(SEED), &extent)).collect()
         };
         let other = scope.spawn(move || run(second));
         let mut rows = run(first);
