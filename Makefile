@@ -127,11 +127,10 @@ THREADS_machines := 2
 SUITES_vm := vm:: nccl::soft_roce $(addprefix --skip ,$(SUITES_machines))
 THREADS_vm := 24
 THREADS_engine := 4
-SUITES_engine := docker:: examples:: --skip $(SLURM)
-# These wait for their own timeouts, and the cluster of Slurm for its controller.
-SLURM := examples::slurm
+SUITES_engine := docker:: examples:: --skip examples::slurm
+# These mostly wait: for their own timeouts, and for the controller of Slurm.
 THREADS_launchers := 8
-SUITES_launchers := launchers:: $(SLURM)
+SUITES_launchers := launchers:: examples::slurm
 THREADS_nccl := 2
 SUITES_nccl := nccl::env_plugin_starts nccl::namespaces nccl::ras
 SUITES_model := nccl:: ucx:: --skip nccl::soft_roce --skip docker:: $(addprefix --skip ,$(SUITES_nccl))

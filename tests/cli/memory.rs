@@ -37,7 +37,10 @@ const RUN: &str = r#"
 /// (exec_mmap, `fs/exec.c`), which here would be the memory of all tests.
 fn peak(command: &Command) -> (ExitStatus, i64, Duration) {
     let mut perl = Command::new("/usr/bin/perl");
-    perl.args(["-e", RUN]).arg(libc::SYS_getrusage.to_string()).arg(command.get_program()).args(command.get_args());
+    perl.args(["-e", RUN])
+        .arg(libc::SYS_getrusage.to_string())
+        .arg(command.get_program())
+        .args(command.get_args());
     perl.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     from_scratch(&mut perl);
     let output = perl.stdin(Stdio::null()).stderr(Stdio::null()).output().unwrap();

@@ -70,7 +70,7 @@ fn variables(host: &Host) -> Option<String> {
 pub fn run(host: &Host, arguments: &[&str], codes: &[i32]) -> String {
     let facts = host.facts();
     let mut command = process::rdma_init(arguments);
-    command.arg("--facts").arg(&facts).current_dir(repository(""));
+    command.arg("--facts").arg(facts).current_dir(repository(""));
     command.env_clear().envs(host.environment().iter().filter_map(|line| line.split_once('=')));
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -12,27 +12,27 @@ use rdma_init::pipeline;
 use rdma_init::plan::{Plan, SettingOutcome};
 use rdma_init::profiles::{Condition, Profile, Profiles};
 
-use crate::support::golden::{Case, Host, hosts};
+use crate::support::golden::{Case, cases};
 
 /// Nothing in a container shows these, so each is chosen by name only.
 const BY_NAME: [&str; 3] = ["ibm-h100", "spectrum-x", "volcengine-mlp"];
 
 /// A golden host of a profile of the program.
-struct OfProfile {
-    host: String,
-    facts: Facts,
-    config: Config,
+struct OfProfile<'c> {
+    host: &'c str,
+    facts: &'c Facts,
+    config: &'c Config,
     is_named: bool,
 }
 
 /// Returns the golden hosts of each profile, those with profiles of their own aside.
-fn by_profile(profiles: &Profiles) -> BTreeMap<String, Vec<OfProfile>> {
+fn by_profile<'c>(cases: &'c [Case], profiles: &Profiles) -> BTreeMap<String, Vec<OfProfile<'c>>> {
     let mut all = BTreeMap::<String, Vec<OfProfile>>::new();
-    for Case { name: host, facts, profiles: own, config } in hosts().iter().map(Host::read) {
+    for Case { name: host, facts, profiles: own, config } in cases {
         if own.names().any(|name| profiles.get(name).is_none()) {
             continue;
         }
-        let plan = pipeline::decide(&facts, profiles, &config);
+        let plan = pipeline::decide(facts, profiles, config);
         let Some(choice) = plan.profile else { continue };
         let is_named = choice.is_named();
         all.entry(choice.name).or_default().push(OfProfile { host, facts, config, is_named });
@@ -83,7 +83,8 @@ fn claims_of_others(profiles: &Profiles, own: &str) -> Vec<ClaimedDevice> {
 /// without a finding.
 pub fn each_is_known_beside_the_evidence_of_others() {
     let profiles = Profiles::load(None).unwrap();
-    let all = by_profile(&profiles);
+    let cases = cases();
+    let all = by_profile(&cases, &profiles);
     let mut by_name = Vec::new();
     let mut wrong = Vec::new();
     for profile in profiles.iter() {
@@ -103,15 +104,15 @@ pub fn each_is_known_beside_the_evidence_of_others() {
         let variables = of_others(&profiles, name, |condition| condition.environment.as_deref());
         assert!(!files.is_empty() && !variables.is_empty(), "{name}");
         let masters = of_others(&profiles, name, |condition| condition.master_addr.as_deref());
-        for OfProfile { host, facts, config, .. } in by_itself.iter().copied() {
-            let mut with_files = facts.clone();
+        for OfProfile { host, facts, config, .. } in by_itself {
+            let mut with_files = (*facts).clone();
             with_files.platform.files.extend(files.iter().cloned());
             with_files.dra.extend(claims_of_others(&profiles, name));
             let plan = pipeline::decide(&with_files, &profiles, config);
             if chosen(&plan) != name {
                 wrong.push(format!("{host}: with {files:?}, {} is chosen, and not {name}", chosen(&plan)));
             }
-            let mut with_variables = facts.clone();
+            let mut with_variables = (*facts).clone();
             with_variables.platform.markers.extend(variables.iter().cloned());
             with_variables.platform.master_addr =
                 masters.first().cloned().or(facts.platform.master_addr.clone());
@@ -149,11 +150,11 @@ pub fn values_stand_if_the_user_sets_them() {
     let profiles = Profiles::load(None).unwrap();
     let mut seen = BTreeSet::new();
     let mut wrong = Vec::new();
-    for (name, of_it) in by_profile(&profiles) {
+    for (name, of_it) in by_profile(&cases(), &profiles) {
         let profile = profiles.get(&name).unwrap();
         for OfProfile { host, facts, config, .. } in of_it {
             for is_published in [true, false] {
-                let mut set = published(profile, &facts);
+                let mut set = published(profile, facts);
                 let mut with = facts.clone();
                 with.settings.0.retain(|setting| !set.contains_key(&setting.variable));
                 set.retain(|variable, _| !config.keep.contains(variable));
@@ -164,7 +165,7 @@ pub fn values_stand_if_the_user_sets_them() {
                     .iter()
                     .map(|(variable, value)| UserSetting::new(variable, value, Source::Environment));
                 with.settings.0.extend(settings);
-                let plan = pipeline::decide(&with, &profiles, &config);
+                let plan = pipeline::decide(&with, &profiles, config);
                 if chosen(&plan) != name {
                     wrong.push(format!("{host}: {} is chosen, and not {name}", chosen(&plan)));
                 }

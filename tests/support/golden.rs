@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use json_patch::Patch;
 use rdma_init::config::{self, Config};
@@ -20,6 +21,7 @@ use super::repository;
 pub struct Host {
     pub name: String,
     pub folder: PathBuf,
+    facts: OnceLock<PathBuf>,
 }
 
 /// Returns all golden hosts, sorted by name.
@@ -35,12 +37,20 @@ pub fn hosts() -> Vec<Host> {
 }
 
 pub fn host(name: &str) -> Host {
-    Host { name: name.to_owned(), folder: repository("tests/cases").join(name) }
+    Host { name: name.to_owned(), folder: repository("tests/cases").join(name), facts: OnceLock::new() }
+}
+
+/// Returns all golden hosts as the program reads them, for one test at a time. Reading them takes longer than what most
+/// tests do with them.
+pub fn cases() -> MutexGuard<'static, Vec<Case>> {
+    static CASES: LazyLock<Mutex<Vec<Case>>> =
+        LazyLock::new(|| Mutex::new(hosts().iter().map(Host::read).collect()));
+    CASES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the path of a golden host's facts, as an argument for `--facts`.
 pub fn facts(name: &str) -> String {
-    host(name).facts().into_os_string().into_string().unwrap()
+    host(name).facts().to_str().unwrap().to_owned()
 }
 
 /// The contents of `differs.json`: a host that is based on another one with some changes.
@@ -57,13 +67,13 @@ struct Difference {
 impl Host {
     /// Returns the file with the facts: the directory's own `facts.json`, or one below target/ that is
     /// generated from `differs.json`.
-    pub fn facts(&self) -> PathBuf {
+    pub fn facts(&self) -> &Path {
         let (own, differs) = (self.folder.join("facts.json"), self.folder.join("differs.json"));
-        match (own.exists(), differs.exists()) {
+        self.facts.get_or_init(|| match (own.exists(), differs.exists()) {
             (true, false) => own,
             (false, true) => self.write(&changed(&differs)),
             _ => panic!("{} needs one of facts.json and differs.json", self.folder.display()),
-        }
+        })
     }
 
     /// Writes the file atomically, because other tests may read it at the same time.
@@ -98,7 +108,7 @@ impl Host {
         let environment = Environment::new(&entries);
         let config = config::load(&environment, Vec::new()).unwrap();
         let profiles = read::profiles(&config).unwrap();
-        let facts = read::captured_facts(&self.facts(), &profiles, &environment).unwrap();
+        let facts = read::captured_facts(self.facts(), &profiles, &environment).unwrap();
         Case { name: self.name.clone(), facts, profiles, config }
     }
 }
