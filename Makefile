@@ -126,11 +126,11 @@ THREADS_machines := 2
 # Three machines run these. All tests wait for one from the beginning, so that the longest ones are known.
 SUITES_vm := vm:: nccl::soft_roce $(addprefix --skip ,$(SUITES_machines))
 THREADS_vm := 24
+# These share the engine with the next lane, but mostly wait: for the controller of Slurm, and for their own timeouts.
+THREADS_launchers := 4
+SUITES_launchers := examples::slurm launchers::
 THREADS_engine := 4
-SUITES_engine := docker:: examples:: --skip examples::slurm
-# These mostly wait: for their own timeouts, and for the controller of Slurm.
-THREADS_launchers := 8
-SUITES_launchers := launchers:: examples::slurm
+SUITES_engine := docker:: examples:: $(addprefix --skip ,$(filter examples::%,$(SUITES_launchers)))
 THREADS_nccl := 2
 SUITES_nccl := nccl::env_plugin_starts nccl::namespaces nccl::ras
 SUITES_model := nccl:: ucx:: --skip nccl::soft_roce --skip docker:: $(addprefix --skip ,$(SUITES_nccl))
@@ -155,6 +155,7 @@ lane-tini lane-pid1 lane-nodes lane-command lane-nccl lane-quick: IN_NETWORK := 
 # These need no program. While it is linked, they leave a processor to that.
 lane-lib lane-golden lane-model: IN_NETWORK := $(if $(NEEDS),nice) sh tests/network.sh
 
+# Many of the unit tests wait for each other's ends, or for a time to pass.
 lane-lib: test-build
 	$(IN_NETWORK) $(CARGO) test --locked --lib -- --test-threads 8
 

@@ -3,7 +3,7 @@
 //! minutes are ignored as well: `make test-watch`.
 
 use std::env::consts::ARCH;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{binary, is_all_wanted, repository, vm};
@@ -134,6 +134,12 @@ mod watcher {
         }
     }
 
+    /// Returns the library of this machine that watch_loss.sh preloads. Only a machine of this architecture has it.
+    fn few_retries(machine: &str) -> Option<PathBuf> {
+        let cache = if machine == ARCH { "vm".to_owned() } else { format!("vm-{machine}") };
+        machine.starts_with(ARCH).then(|| repository("target").join(cache).join("few_retries.so"))
+    }
+
     macro_rules! tests {
         ($name:ident, $machine:expr $(, #[$others:meta])?) => {
             mod $name {
@@ -146,10 +152,8 @@ mod watcher {
 
                 #[test]
                 fn tells_of_lost_packets_and_failed_queue_pairs_and_nothing_else() {
-                    // setup.sh compiles it for this machine's architecture alone.
-                    let few_retries = repository("target/vm/few_retries.so");
-                    let few_retries = vm::machine().starts_with(ARCH).then_some(few_retries.as_path());
-                    guest($machine, vm::SECONDS, "watch_loss.sh", few_retries.as_slice());
+                    let few_retries = $machine.and_then(few_retries);
+                    guest($machine, vm::SECONDS, "watch_loss.sh", few_retries.as_deref().as_slice());
                 }
 
                 #[test]

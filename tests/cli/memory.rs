@@ -15,8 +15,8 @@ use crate::support::{binary, skip};
 /// In KiB: the most memory that a preparation may use, regardless of what it reads.
 const MOST: i64 = 100 * 1024;
 
-/// Starts the command after the number of getrusage(2), waits for it, and prints its wait status and the `struct rusage` of
-/// its children as numbers.
+/// Its arguments are the number of getrusage(2) and a command. Runs the command, and prints its wait status and the
+/// `struct rusage` of what it waited for, as numbers.
 const RUN: &str = r#"
     my $getrusage = shift;
     my $child = fork // exit 127;
@@ -33,8 +33,8 @@ const RUN: &str = r#"
 
 /// Runs a command. Returns its exit status, its peak resident memory in KiB, and its processor time.
 ///
-/// A small program starts it: the kernel adds to a process's own peak that of the memory that it had before its exec
-/// (exec_mmap, `fs/exec.c`), which here would be the memory of all tests.
+/// A small program starts it: a process's peak is at least the memory that it had before its exec (exec_mmap,
+/// `fs/exec.c`), which here would be that of all tests.
 fn peak(command: &Command) -> (ExitStatus, i64, Duration) {
     let mut perl = Command::new("/usr/bin/perl");
     perl.args(["-e", RUN])

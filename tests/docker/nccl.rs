@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::support::docker::engine;
 use crate::support::docker::host::Host;
 use crate::support::nccl::{driver, some};
+use crate::support::poll_until;
 
 /// Debian's library directory, and the path that programs name as their loader.
 #[cfg(target_arch = "x86_64")]
@@ -48,9 +49,14 @@ fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
             library.version,
             library.symbols().join(" ")
         );
-        let told = container.exec(&["sh", "-c", &script]).expect_code(0);
+        // The engine rarely loses what a command of `docker exec` has printed, all of it (moby issue 27289).
+        let told = poll_until("the driver's answer", || {
+            let ended = container.exec(&["sh", "-c", &script]).expect_code(0);
+            (!ended.stdout.is_empty()).then_some(ended)
+        });
         // The driver prints: bootstrap CODE LOG-START LOG-END NAME-IN-HEX ADDRESS
-        let line = told.stdout.lines().find(|line| line.starts_with("bootstrap ")).unwrap().to_owned();
+        let line = told.stdout.lines().find(|line| line.starts_with("bootstrap "));
+        let line = line.unwrap_or_else(|| panic!("{told:#?}"));
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!((words[1], words.len()), ("0", 6), "{told:#?}");
         let places = [("x65746830", own, "eth0"), ("x65746831", address, "eth1")];

@@ -1,9 +1,10 @@
 //! Builds images from Dockerfiles of the repository.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{LazyLock, Mutex, PoisonError, RwLock};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::setup::{prepared, value};
 use super::started::STANDINS;
@@ -89,9 +90,10 @@ impl<'e> Build<'e> {
     /// of the image, and the builder's output.
     #[track_caller]
     pub fn of(mut self, context: &str, input: Option<Stdio>) -> (String, String) {
-        /// Between its end and its tag, a build of another test has an image without a name, which must not be removed.
-        static BUILDS: RwLock<()> = RwLock::new(());
-        let building = BUILDS.read().unwrap_or_else(PoisonError::into_inner);
+        // Between its end and its tag, a build of another test, also of another process, has an image without a name, which
+        // must not be removed.
+        let builds = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("builds")).unwrap();
+        builds.lock_shared().unwrap();
         self.docker.arg(context).stdin(input.unwrap_or_else(Stdio::null));
         let output = self.docker.output().unwrap();
         let said =
@@ -101,8 +103,11 @@ impl<'e> Build<'e> {
         assert!(output.status.success(), "{}: {last:#?}", self.name);
         let image = format!("{}:{}", self.engine.run, self.name);
         self.engine.docker(["tag", &image, &format!("{LABEL}:{}", self.name)]).expect_code(0);
-        drop(building);
-        let _alone = BUILDS.write().unwrap_or_else(PoisonError::into_inner);
+        builds.unlock().unwrap();
+        if builds.try_lock().is_err() {
+            // The last one of those that build removes what was built before.
+            return (image, said);
+        }
         let filter = format!("label={LABEL}");
         // The engine runs only one of these at a time, and rejects another test's in the meantime.
         poll_until("what was built before is removed", || {

@@ -303,8 +303,9 @@ if [ "$machine" = "$(uname -m)" ]; then
     # NVIDIA has wheels for both architectures.
     [ -f "$cache/nvshmem/ready" ] || fetch_wheel nvshmem "$nvshmem" nvidia/nvshmem/lib/nvshmem_transport_ibrc.so.3
     cc -shared -fPIC -O1 -Wall -Wextra -o "$cache/nvshmem/spy.so" "$here/guest/spy.c"
-    cc -shared -fPIC -O1 -Wall -Wextra -o "$cache/few_retries.so" "$here/guest/few_retries.c"
 fi
+# A guest of another architecture could not load it.
+[ -n "$debian" ] || cc -shared -fPIC -O1 -Wall -Wextra -o "$cache/few_retries.so" "$here/guest/few_retries.c"
 echo "$stamp" >"$cache/stamp"
 choose_accelerator
 say "ready in $cache"

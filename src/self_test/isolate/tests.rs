@@ -50,7 +50,7 @@ fn a_crash_is_named_with_the_step() {
 #[test]
 fn a_hang_is_killed_and_the_others_go_on() {
     let ports = [wanted(), PortTest { port: 2, ..wanted() }];
-    let results = run(&ports, Duration::from_secs(3), LONG, |wanted, talk| {
+    let results = run(&ports, Duration::from_secs(10), LONG, |wanted, talk| {
         talk.step(Step::Register);
         if wanted.port == 1 {
             let _ = signals::kill(Pid::this(), libc::SIGSTOP);
@@ -58,7 +58,7 @@ fn a_hang_is_killed_and_the_others_go_on() {
         DeviceProbe { port: wanted.port, ..DeviceProbe::default() }
     });
     let Err(ProbeEnd::Hung { after_ms, during, gone: true }) = &results[0] else { panic!("{results:?}") };
-    assert!((3000..60_000).contains(after_ms), "{after_ms}");
+    assert!((10_000..60_000).contains(after_ms), "{after_ms}");
     assert_eq!(*during, Some(Step::Register));
     assert!(matches!(&results[1], Ok(probe) if probe.port == 2));
 }

@@ -14,8 +14,9 @@ port=18516
 wait=10m
 each=5m
 
-# pair CODE [ARGUMENT...]: tests with the other machine; writes the output to the file `out`, and shows it.
 out=/run/out
+
+# pair CODE [ARGUMENT...]: tests with the other machine; writes the output to the file $out, and shows it.
 pair() {
     wanted=$1
     shift

@@ -3,8 +3,8 @@
 //! sound node.
 //!
 //! `RDMA_INIT_SIMULATION=full` makes more jobs, and adds ten of 4,096 and of 10,000 nodes for each kind of fault; `quick`
-//! makes a third of them. `--nocapture` shows the confusion matrix. `RDMA_INIT_SIMULATION_KIND` selects kinds by a part of
-//! their names, and shows all of their jobs with a wrong verdict. To tune a threshold, use
+//! makes a third of the usual ones. `--nocapture` shows the confusion matrix. `RDMA_INIT_SIMULATION_KIND` selects kinds
+//! by a part of their names, and shows all of their jobs with a wrong verdict. To tune a threshold, use
 //! `RDMA_INIT_SIMULATION_SEED`, which makes different jobs than those that the test asserts.
 
 mod case;
@@ -24,8 +24,8 @@ use crate::preflight::judge::outliers;
 use crate::preflight::judge::verdict::{Asked, Verdict, judge};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 
-/// How many jobs there are of each kind, usually, in the full and in the quick simulation, and how many nodes they have at
-/// most.
+/// How many jobs there are of each kind: usually, in the full simulation, and in the quick one. And how many nodes they
+/// have at most.
 const CASES: usize = 60;
 const MORE_CASES: usize = 200;
 const FEWER_CASES: usize = 20;
