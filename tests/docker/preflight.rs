@@ -84,7 +84,8 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
         container.limit_rate();
     }
     // This node keeps the others from finishing: all of its processes stop, not PID 1 alone.
-    three.docker(["pause"], &[]).expect_code(0);
+    // runc gives up if its processes do not freeze at once.
+    poll_until("the container is paused", || (three.docker(["pause"], &[]).code == Some(0)).then_some(()));
     let two = start(2, &another());
     wait_for(&first, "the rounds have begun");
     engine.docker(["network", "disconnect", &front.name, &one.name]).expect_code(0);
