@@ -110,7 +110,7 @@ fn nodes(kind: &Kind, random: &mut Rng) -> u32 {
     random.u32(kind.least..=most.max(kind.least))
 }
 
-fn of_kind(kind: &Kind, seed: u64, extent: &str) -> Row {
+fn simulate_all(kind: &Kind, seed: u64, extent: &str) -> Row {
     let mut row = Row::new(kind.name);
     let of_name = kind.name.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     let mut random = Rng::with_seed(seed ^ of_name);
@@ -142,7 +142,7 @@ fn planted_faults_are_named_and_no_healthy_node_is_blamed() {
     let (first, second) = kinds.split_at(kinds.len() / 2);
     let rows = std::thread::scope(|scope| {
         let run = |kinds: &'_ [Kind]| -> Vec<Row> {
-            kinds.iter().map(|kind| of_kind(kind, seed.unwrap_or(SEED), &extent)).collect()
+            kinds.iter().map(|kind| simulate_all(kind, seed.unwrap_or(SEED), &extent)).collect()
         };
         let other = scope.spawn(move || run(second));
         let mut rows = run(first);
