@@ -16,6 +16,7 @@ wire 2
 cat >/run/command <<'J'
 . tests/vm/lib.sh
 . tests/vm/wires.sh
+: >"/run/$1.runs"
 for rail in 1 2; do
     [ "$1" = peer ] || await 'other node' peer_waits $rail
     mover "$1" $rail --duration 15 --qp-timeout 18 >"/run/$1_$rail" 2>&1 &
@@ -27,7 +28,6 @@ J
 
 # node NUMBER END: starts the node with the rails of this end. /run/nodeNUMBER is its standard error.
 node() {
-    mkfifo "/run/$2.end"
     # shellcheck disable=SC2016
     RDMA_INIT_TOKEN='a secret of 2 nodes' RDMA_INIT_STATE_DIR="/run/state$1" RDMA_INIT_WRITE_NCCL_CONF=false \
         NCCL_IB_HCA="=$2_1,$2_2" \
@@ -37,8 +37,29 @@ node() {
         --watch-interval "${interval}s" -- sh /run/command "$2" 2>"/run/node$1" &
     eval "node_$1=$!"
 }
-node 0 mlx5
-node 1 peer
+start_both() {
+    rm -f /run/mlx5.runs /run/peer.runs
+    node 0 mlx5
+    node 1 peer
+}
+# run: whether both commands run. A start gives each port 5 s for its self-test, which emulation on a busy machine may
+# exceed: then, both nodes refuse, and start again.
+run() {
+    for node in 0 1; do
+        eval "kill -0 \$node_$node" 2>/dev/null && continue
+        grep -q 'refusing to start the command .* failed its own self-test' "/run/node$node" ||
+            fail "node $node has ended: $(cat "/run/node$node")"
+        # shellcheck disable=SC2154
+        wait "$node_0" "$node_1" || :
+        echo "the nodes start again: $(grep 'refusing to start the command' "/run/node$node")"
+        start_both
+        return 1
+    done
+    [ -e /run/mlx5.runs ] && [ -e /run/peer.runs ]
+}
+mkfifo /run/mlx5.end /run/peer.end
+start_both
+await_limit=900 await 'start of both commands' run
 # have_stopped: whether the traffic of both nodes has ended; fails if a node has ended.
 have_stopped() {
     for node in 0 1; do
