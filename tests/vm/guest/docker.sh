@@ -13,9 +13,27 @@ rxe mlx5_1 eth1 25.11.128.2/27
 rxe mlx5_2 eth2 25.11.128.34/27
 
 export DOCKER_HOST=unix:///run/docker.sock
+# An engine gives the containerd that it starts 15 s, which emulation on a busy machine may exceed. What this one does not
+# load is for other file systems, or for Kubernetes.
+cat >/run/containerd.toml <<'T'
+version = 2
+root = "/run/containerd.root"
+state = "/run/containerd.state"
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
+    "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs"]
+[grpc]
+address = "/run/containerd.sock"
+T
+containerd --config /run/containerd.toml >/run/containerd.log 2>&1 &
+containerd=$!
+serves() {
+    kill -0 $containerd || fail "$(cat /run/containerd.log)"
+    grep -q 'containerd successfully booted' /run/containerd.log
+}
+await containerd serves
 # These containers use the network of this machine, so the engine needs none. Its image has one layer.
 echo '{"bridge": "none", "iptables": false, "storage-driver": "vfs", "data-root": "/run/docker"}' >/run/daemon.json
-dockerd --config-file /run/daemon.json --host "$DOCKER_HOST" >/run/dockerd 2>&1 &
+dockerd --config-file /run/daemon.json --host "$DOCKER_HOST" --containerd /run/containerd.sock >/run/dockerd 2>&1 &
 engine=$!
 answers() {
     kill -0 $engine || fail "$(cat /run/dockerd)"
