@@ -106,7 +106,12 @@ impl Attached {
                 }
                 Err(error) => {
                     let _ = self.child.kill();
-                    panic!("{text:?} did not come ({error}); so far: {:?}", self.stdout);
+                    let status = self.child.wait();
+                    let stderr = std::mem::replace(&mut self.stderr, thread::spawn(String::new)).join();
+                    panic!(
+                        "{text:?} did not come ({error}); {status:?}, so far: {:?}, {stderr:?}",
+                        self.stdout
+                    );
                 }
             }
         }
