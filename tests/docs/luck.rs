@@ -22,7 +22,6 @@ const EXCEPTIONS: &[Exception] = &[
     ("tests/launchers/worker.py", "sleep(0.02)", "a pause between two steps"),
     ("tests/launchers/worker.py", "sleep(3)", "the worker saves for so long"),
     ("tests/docker/stop.rs", "sleep 2; echo saved", "the worker saves for so long"),
-    ("tests/docker/traffic.rs", "echo ready; sleep 0.02", "the command runs for so long"),
     ("tests/docker/lifecycle.rs", "sleep 0 &", "a process that ends at once"),
     ("tests/vm/lib.sh", "sleep \"${await_pauses", "a pause between two looks"),
     ("tests/vm/guest/nixl.py", "sleep(0.01)", "a pause between two looks"),
