@@ -42,9 +42,9 @@ start_both() {
     node 0 mlx5
     node 1 peer
 }
-# run: whether both commands run. A start gives each port 5 s for its self-test, which emulation on a busy machine may
-# exceed: then, both nodes refuse, and start again.
-run() {
+# have_started: whether both commands run. A start gives each port 5 s for its self-test, which emulation on a busy
+# machine may exceed: then, both nodes refuse, and start again.
+have_started() {
     for node in 0 1; do
         eval "kill -0 \$node_$node" 2>/dev/null && continue
         grep -q 'refusing to start the command .* failed its own self-test' "/run/node$node" ||
@@ -59,7 +59,7 @@ run() {
 }
 mkfifo /run/mlx5.end /run/peer.end
 start_both
-await_limit=900 await 'start of both commands' run
+await_limit=900 await 'start of both commands' have_started
 # have_stopped: whether the traffic of both nodes has ended; fails if a node has ended.
 have_stopped() {
     for node in 0 1; do
