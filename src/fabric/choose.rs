@@ -75,12 +75,16 @@ fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRout
     steps
 }
 
-/// Skips the RoCE ports without a GID of this container, unless all are so.
+/// Skips the RoCE ports without a GID of this container, or if none has one, those without a GID of the node,
+/// unless all are so.
 fn leave_out_without_gid(own: &gid::OwnAddresses, ports: &mut [Candidate]) {
-    let without_own_gid =
-        |port: &Candidate| port.port.link_layer == LinkLayer::Ethernet && own.slots(port.port).is_empty();
-    if ports.iter().any(|port| port.is_used() && !without_own_gid(port)) {
-        leave_out(ports, without_own_gid, &SkipReason::NoOwnGid);
+    let is_roce = |port: &Candidate| port.port.link_layer == LinkLayer::Ethernet;
+    let without_own = |port: &Candidate| is_roce(port) && !own.has_own(port.port);
+    let without_any = |port: &Candidate| is_roce(port) && own.slots(port.port).is_empty();
+    if ports.iter().any(|port| port.is_used() && !without_own(port)) {
+        leave_out(ports, without_own, &SkipReason::NoOwnGid);
+    } else if ports.iter().any(|port| port.is_used() && !without_any(port)) {
+        leave_out(ports, without_any, &SkipReason::NoOwnGid);
     }
 }
 

@@ -278,7 +278,7 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
     // they have no address.
     let own = gid::OwnAddresses::of(facts);
     let has_own_gid =
-        |port: &&Candidate| port.port.link_layer != LinkLayer::Ethernet || !own.slots(port.port).is_empty();
+        |port: &&Candidate| port.port.link_layer != LinkLayer::Ethernet || own.has_own(port.port);
     if !has_claims && !claimed.iter().any(has_own_gid) && others.iter().any(has_own_gid) {
         return None;
     }

@@ -1,4 +1,9 @@
-//! The GIDs that hold an address of this container: the right indexes of each RoCE port.
+//! The right indexes of each RoCE port: the GIDs that hold an address of this container, or else the node's own.
+//!
+//! In the shared mode of RDMA namespaces, a container sees the GIDs of all network namespaces, and the kernel lets
+//! a queue pair use any of them: it looks up the route in the namespace of the GID's interface
+//! (`set_addr_netns_by_gid_rcu`, drivers/infiniband/core/addr.c). A GID of the node is there as long as the node
+//! has its address. One of another container ends with that container, so no choice ends on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,11 +23,20 @@ impl OwnAddresses {
         OwnAddresses(facts.net.own_addresses().collect())
     }
 
-    /// Returns the entries with a routable RoCE v2 GID of one of our own addresses, IPv4 first. The netdev
-    /// does not decide, because its name may be from another namespace. A link-local IPv4 address counts only
-    /// on a port that has no other address.
+    /// Returns the entries with a routable RoCE v2 GID of one of our own addresses, or else of the node, IPv4 first.
+    /// The netdev does not decide on our own, because its name may be from another namespace. A link-local IPv4
+    /// address counts only on a port that has no other address.
     pub(crate) fn slots<'a>(&self, port: &'a Port) -> Vec<&'a Gid> {
         slots(port, |address| self.0.contains(&address))
+    }
+
+    /// Returns whether the port has a GID of this container.
+    pub(crate) fn has_own(&self, port: &Port) -> bool {
+        self.slots(port).first().is_some_and(|gid| self.is_own(gid))
+    }
+
+    pub(crate) fn is_own(&self, gid: &Gid) -> bool {
+        self.0.contains(&gid.address())
     }
 }
 
@@ -32,17 +46,51 @@ pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
 }
 
 fn slots(port: &Port, is_own: impl Fn(IpAddr) -> bool) -> Vec<&Gid> {
-    let mut slots: Vec<&Gid> = port
-        .gids
-        .slots
-        .iter()
-        .filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX)
-        .filter(|gid| !gid.is_link_local() && is_own(gid.address()))
-        .collect();
+    let mut slots: Vec<&Gid> = routable(port).filter(|gid| is_own(gid.address())).collect();
+    if slots.is_empty() {
+        slots = node_slots(port);
+    }
     if slots.iter().any(|gid| !gid.is_link_local_ipv4()) {
         slots.retain(|gid| !gid.is_link_local_ipv4());
     }
     slots.sort_by_key(|gid| (gid.address().is_ipv6(), gid.index));
+    slots
+}
+
+/// Returns the RoCE v2 GIDs that a queue pair can use beyond its own Ethernet segment.
+fn routable(port: &Port) -> impl Iterator<Item = &Gid> {
+    let slots = port.gids.slots.iter();
+    slots.filter(|gid| {
+        gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX && !gid.is_link_local()
+    })
+}
+
+/// Returns the name of the HCA's own interface in the namespace where it is: the kernel keeps the first entries of
+/// the table for it, or for the bond above it, and fills them with its link-local GID (`gid_table_reserve_default`
+/// in drivers/infiniband/core/cache.c, `add_default_gids` in roce_gid_mgmt.c).
+fn own_interface(port: &Port) -> Option<&str> {
+    let first = port.gids.slots.iter().find(|gid| gid.index == 0 && gid.is_link_local())?;
+    first.netdev.as_deref()
+}
+
+/// Returns the routable entries of the HCA's own interface, those of the node if the interface is not here.
+///
+/// The interface of another container may have the same name, and then brings a link-local GID of its own. So if
+/// the name has several of these, only the lowest entry counts: the node's addresses are there first.
+pub(crate) fn node_slots(port: &Port) -> Vec<&Gid> {
+    let Some(name) = own_interface(port) else { return Vec::new() };
+    let is_of_it = |gid: &&Gid| gid.netdev.as_deref() == Some(name);
+    let mut slots: Vec<&Gid> = routable(port).filter(is_of_it).collect();
+    let link_local: BTreeSet<IpAddr> = port
+        .gids
+        .slots
+        .iter()
+        .filter(|gid| gid.is_link_local() && is_of_it(gid))
+        .map(Gid::address)
+        .collect();
+    if link_local.len() > 1 {
+        slots.truncate(1);
+    }
     slots
 }
 

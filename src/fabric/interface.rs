@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use super::step::WhichRoute;
 use crate::facts::Facts;
+use crate::facts::gid::Gid;
 use crate::facts::net::Interface;
 use crate::facts::route::Route;
 
@@ -25,6 +26,8 @@ pub enum Because {
     DefaultRoute(WhichRoute),
     /// It is the only interface that is up and has an address.
     Only,
+    /// The same beside the interfaces of HCAs.
+    OnlyBesideHcas,
 }
 
 /// The address of the job's master, and the variable that has it.
@@ -39,7 +42,7 @@ impl Because {
     pub fn variable(self) -> Option<&'static str> {
         match self {
             Because::HasMaster(master) | Because::RouteToMaster(master) => Some(master.variable),
-            Because::DefaultRoute(_) | Because::Only => None,
+            Because::DefaultRoute(_) | Because::Only | Because::OnlyBesideHcas => None,
         }
     }
 }
@@ -80,7 +83,13 @@ pub(crate) fn choose(facts: &Facts) -> Option<InterfaceChoice> {
 }
 
 fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
-    let routes = default_routes(facts);
+    // An interface without an address lends another one's, which libraries cannot find by its name.
+    let has_address = |name: &str| {
+        let link = |interface: &Interface| interface.name.split(':').next() == Some(name);
+        facts.net.interfaces.iter().any(|interface| link(interface) && !interface.addresses.is_empty())
+    };
+    let mut routes = default_routes(facts);
+    routes.retain(|route| has_address(&route.interface));
     let first = routes.first()?;
     let others: Vec<&&Route> = routes.iter().filter(|route| route.interface != first.interface).collect();
     let route = match others.iter().all(|route| route.metric > first.metric) {
@@ -92,11 +101,22 @@ fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
 }
 
 fn only(facts: &Facts) -> Option<InterfaceChoice> {
-    let mut candidates = candidates(facts);
-    match (candidates.next(), candidates.next()) {
-        (Some(only), None) => Some(InterfaceChoice { name: only.name.clone(), because: Because::Only }),
-        _ => None,
-    }
+    let all: Vec<&Interface> = candidates(facts).collect();
+    let is_of_hca = |interface: &&&Interface| {
+        let device = interface.pci_address.as_ref();
+        let has = |gid: &Gid| interface.addresses.iter().any(|own| own.addr() == gid.address());
+        facts.rdma.iter().any(|hca| {
+            let is_its_device = device.is_some() && hca.pci_address.as_ref() == device;
+            is_its_device || hca.ports.iter().any(|port| port.gids.slots.iter().any(has))
+        })
+    };
+    let beside: Vec<&Interface> = all.iter().filter(|found| !is_of_hca(found)).copied().collect();
+    let (only, because) = match (all.as_slice(), beside.as_slice()) {
+        ([only], _) => (only, Because::Only),
+        (_, [only]) => (only, Because::OnlyBesideHcas),
+        _ => return None,
+    };
+    Some(InterfaceChoice { name: only.name.clone(), because })
 }
 
 /// Returns the interface that has, or has a route to, the address in `MASTER_ADDR`, or in the platform's own variable
@@ -151,13 +171,13 @@ pub(crate) fn candidates(facts: &Facts) -> impl Iterator<Item = &Interface> {
     facts.net.interfaces.iter().filter(usable)
 }
 
-/// Returns whether an interface may carry a job's traffic: loopback and bridges that exist only on this host
-/// never do.
-fn is_eligible(interface: &Interface) -> bool {
+/// Returns whether an interface may carry a job's traffic: loopback, dummy links, and bridges that exist only on
+/// this host never do.
+pub(crate) fn is_eligible(interface: &Interface) -> bool {
     // A name with a colon is a label: another name for an address of its link.
     !interface.name.contains(':')
         && !interface.has_flag("LOOPBACK")
-        && !["lo", "docker", "virbr"].iter().any(|prefix| interface.name.starts_with(prefix))
+        && !["lo", "docker", "virbr", "dummy"].iter().any(|prefix| interface.name.starts_with(prefix))
 }
 
 pub(crate) fn has_global_address(interface: &Interface) -> bool {

@@ -113,7 +113,7 @@ ids! {
     // GIDs, addresses and routes of the rails.
 
     /// A RoCE port has no RoCE v2 GID with an address of this container at an index that a
-    /// connection can use (0 to 255), so RoCE will not connect.
+    /// connection can use (0 to 255). A note: the job uses the GIDs of the node.
     NoOwnGid = "no-own-gid", "Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network (Docker: `--network host`; Kubernetes: `hostNetwork: true`).";
     /// A GID setting of yours (`NCCL_IB_GID_INDEX`, or a variable for NCCL's search) selects a
     /// wrong GID on an HCA.

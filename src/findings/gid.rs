@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::fabric::Candidate;
+use crate::fabric::gid::OwnAddresses;
 use crate::facts::Facts;
 use crate::facts::gid::{GidType, LARGEST_INDEX};
+use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
 use crate::image::flavor::Flavor;
 use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
+use crate::plan::Decided;
 use crate::plan::remark::Instead;
 use crate::text::{condensed, counted, grouped};
 
@@ -67,16 +70,54 @@ pub(super) fn without_own(facts: &Facts, rails: &[&Candidate]) -> Finding {
     if let Some(behind) = behind(facts, rails) {
         return behind;
     }
-    let (ports, their) = if rails.len() == 1 { ("this port", "its") } else { ("these ports", "their") };
-    Finding::error(
-        Id::NoOwnGid,
-        format!(
-            "RoCE will not connect on {ports}, because none of {their} RoCE v2 GIDs has an address of this container: {}.",
-            list.join("; ")
+    let list = list.join("; ");
+    let is_empty = |rail: &&Candidate| rail.port.gids.slots.is_empty();
+    let is_of_others = |rail: &&Candidate| {
+        rail.port.gids.slots.iter().any(|gid| gid.kind == GidType::RoceV2 && !gid.is_link_local())
+    };
+    let finding = match () {
+        // The kernel finds no GID for the queue pair (`ib_modify_qp_with_udata`, drivers/infiniband/core/verbs.c).
+        () if rails.iter().any(is_empty) => {
+            Finding::error(Id::NoOwnGid, format!("{list}, so RoCE will not connect."))
+        }
+        () if rails.iter().all(is_of_others) => Finding::warning(
+            Id::NoOwnGid,
+            format!("{list}: no address of this container or of its node, but perhaps another container's. A connection ends when that container does."),
         ),
-    )
-    .about_ports(rails.iter().map(|rail| rail.name()))
-    .with_fix(format!("{GIVE_ADDRESSES}."))
+        () => Finding::warning(
+            Id::NoOwnGid,
+            format!("{list}: none with an address of this container or of its node, so RoCE reaches no node beyond its own Ethernet segment."),
+        ),
+    };
+    finding.about_ports(rails.iter().map(|rail| rail.name())).with_fix(format!("{GIVE_ADDRESSES}."))
+}
+
+/// Returns the note for ports that use a GID of the node: why that is right, and what it depends on.
+pub(super) fn of_node(decided: &Decided) -> Option<Finding> {
+    let own = OwnAddresses::of(decided.facts);
+    let is_of_node = |port: &&Candidate| {
+        let is_roce = port.is_used() && port.port.link_layer == LinkLayer::Ethernet;
+        is_roce && !own.has_own(port.port) && !own.slots(port.port).is_empty()
+    };
+    let rails: Vec<&Candidate> = decided.ports.iter().filter(is_of_node).collect();
+    let with_gid = |rail: &&Candidate| {
+        let gid = own.slots(rail.port).into_iter().next()?;
+        Some(format!("{} with {} at index {}", rail.hca.name, gid.address(), gid.index))
+    };
+    let list: Vec<String> = rails.iter().filter_map(with_gid).collect();
+    if list.is_empty() {
+        return None;
+    }
+    let bootstrap = decided.beside.as_ref().map_or(String::new(), |interface| {
+        format!("; the processes find each other on {interface} of this container")
+    });
+    let message = format!(
+        "The job uses the node's GIDs: {}. The interfaces are in the node's network namespace, and so are the routes of RDMA{bootstrap}.",
+        list.join(", ")
+    );
+    let fix = "This works if the nodes reach each other's addresses: the nodes' routes, firewalls and security groups decide, not the Pod's network policies. If the container is to have GIDs of its own, give it an address on each RoCE interface.";
+    let finding = Finding::info(Id::NoOwnGid, message).with_fix(fix);
+    Some(finding.about_ports(rails.iter().map(|rail| rail.name())).about_interfaces(decided.beside.as_ref()))
 }
 
 /// Returns the finding if our GIDs are at indexes that no queue pair can use.

@@ -15,8 +15,8 @@ struct Changed {
     variable: String,
     /// Clauses that say what the library uses with this value.
     wrong: Vec<String>,
-    /// Whether no other node can be reached with this value.
-    is_dead: bool,
+    /// An error if no other node can be reached with this value.
+    severity: Severity,
     ports: Vec<String>,
     /// The variable, with its value, that makes a new process use the right indexes.
     instead: Option<(&'static str, u32)>,
@@ -52,8 +52,7 @@ pub(super) fn finding(decided: &Decided) -> Option<Finding> {
         ),
         None => "Check the links and the addresses of the RoCE interfaces, and restart the container: rdma-init then decides again.".to_owned(),
     };
-    let severity =
-        if all.iter().any(|changed| changed.is_dead) { Severity::Error } else { Severity::Warning };
+    let severity = all.iter().map(|changed| changed.severity).fold(Severity::Warning, Severity::max);
     let mut ports: Vec<String> = all.iter().flat_map(|changed| changed.ports.clone()).collect();
     ports.dedup();
     let variables = all.iter().map(|changed| changed.variable.as_str());
@@ -70,9 +69,9 @@ fn of_nccl(decided: &Decided) -> Option<Changed> {
     let setting = user.gid().filter(|setting| is_of_start(decided, &setting.variable))?;
     // The forecast for the job's NCCL; if its release is unknown, for the newest one.
     let used = plan.forecasts.last()?.prediction.transport.ports()?;
-    let Slots { wrong, is_dead, ports, .. } = slots::of(facts, used);
+    let Slots { wrong, severity, ports, .. } = slots::of(facts, used);
     let (variable, instead) = (setting.variable.clone(), right_for(facts, used).map(|index| (INDEX, index)));
-    (!wrong.is_empty()).then_some(Changed { variable, wrong, is_dead, ports, instead })
+    (!wrong.is_empty()).then_some(Changed { variable, wrong, severity, ports, instead })
 }
 
 /// Returns the index that is right on all of these ports.
@@ -91,7 +90,7 @@ fn of_library(decided: &Decided, found: &LibraryFinding) -> Option<Changed> {
     is_of_start(decided, variable).then(|| Changed {
         variable: (*variable).to_owned(),
         wrong: vec![what.clone()],
-        is_dead: false,
+        severity: Severity::Warning,
         ports: vec![port.clone()],
         instead: *instead,
     })

@@ -87,6 +87,7 @@ pub fn add(decided: Decided) -> Plan {
     let is_told = findings.iter().any(|finding| finding.id == Id::NoRdma);
     let of_fabric = fabric::findings(&context, plan, ports).into_iter();
     findings.extend(of_fabric.filter(|finding| !is_told || finding.id != Id::NoRdma));
+    findings.extend(gid::of_node(&decided));
     findings.extend(namespace::finding(&context));
     let of_nvswitches = nvswitch::of_nvswitches(facts, ports);
     findings.extend(nvswitch::findings(&context, ports));

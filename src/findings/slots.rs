@@ -1,6 +1,6 @@
 //! The indexes that NCCL uses, and whether they are right.
 
-use crate::fabric::gid::OwnAddresses;
+use crate::fabric::gid::{OwnAddresses, node_slots};
 use crate::facts::Facts;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::Port;
@@ -18,8 +18,8 @@ pub(crate) struct Slots {
     pub fails: Option<String>,
     /// Clauses, such as `on mlx5_1, slot 3 is empty`.
     pub wrong: Vec<String>,
-    /// Whether one of the ports cannot reach any other node.
-    pub is_dead: bool,
+    /// An error if one of the ports cannot reach any other node.
+    pub severity: Severity,
     /// The names of the ports with a wrong index.
     pub ports: Vec<String>,
 }
@@ -48,10 +48,10 @@ pub(crate) fn of(facts: &Facts, used: &[PortUse]) -> Slots {
             None => wrong.push((what, vec![&used.hca])),
         }
     }
-    let is_dead = wrong.iter().any(|(wrong, _)| wrong.severity == Severity::Error);
+    let severity = wrong.iter().map(|(wrong, _)| wrong.severity).max().unwrap_or(Severity::Info);
     let wrong =
         wrong.iter().map(|(wrong, names)| format!("on {}, {}", condensed(names), wrong.what)).collect();
-    Slots { fails, wrong, is_dead, ports }
+    Slots { fails, wrong, severity, ports }
 }
 
 /// What is wrong with the index of a port.
@@ -89,8 +89,19 @@ fn what_is_wrong(
         None => dead("is empty".to_owned()),
         Some(gid) if gid.is_link_local() => near("link-local"),
         Some(gid) if gid.kind == GidType::IbOrRoceV1 => near("RoCE v1"),
-        Some(gid) => dead(format!("has {}, which is not an address of this container", gid.address())),
+        Some(gid) => {
+            let is_of_node = node_slots(port).iter().any(|of_node| of_node.index == gid.index);
+            let (whose, severity) = match is_of_node {
+                true => ("the node's", Severity::Info),
+                false => (
+                    "not an address of this container: it may be another's, and go when that one ends",
+                    Severity::Warning,
+                ),
+            };
+            (format!("has {}, which is {whose}", gid.address()), severity)
+        }
     };
-    let instead = right.first().map(|gid| format!(" (index {} is right)", gid.index)).unwrap_or_default();
+    let is_right = if severity == Severity::Info { "this container's" } else { "right" };
+    let instead = right.first().map(|gid| format!(" (index {} is {is_right})", gid.index)).unwrap_or_default();
     Some(WrongSlot { what: format!("index {index} {there}{instead}"), severity })
 }

@@ -10,7 +10,7 @@ use crate::finding::Source;
 use crate::profiles::Profile;
 
 /// Variables whose value depends on the host, and not on a constant alone.
-const SELECTION: &[&str] =
+pub(super) const SELECTION: &[&str] =
     &["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY"];
 
 /// Returns the constants of the profile that do not depend on facts, and the variables that it leaves

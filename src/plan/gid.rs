@@ -12,7 +12,7 @@ use super::rule::{Rule, RuleEvidence, Trial};
 use super::setting::Proposal;
 use super::{Context, Notes};
 use crate::fabric::gid::{
-    RailGids, common_index, is_right_everywhere, most_common_index, of_one_family, rails,
+    OwnAddresses, RailGids, common_index, is_right_everywhere, most_common_index, of_one_family, rails,
 };
 use crate::fabric::{Candidate, SkipReason};
 use crate::facts::gid::Gid;
@@ -31,12 +31,18 @@ pub(crate) enum GidChoice {
     NotOurs,
     /// The same index is right on every port.
     Index { index: u32, rule: Rule, evidence: Vec<RuleEvidence> },
-    /// NCCL's own search, with the variables that make it find a right index on each port, and the index that
-    /// is right on every port now, if there is one.
-    Search { search: Search, releases: Vec<Version>, slot: Option<u32>, evidence: Vec<RuleEvidence> },
+    /// NCCL's own search, with the variables that make it find a right index on each port, their reason, and the
+    /// index that is right on every port now, if there is one.
+    Search {
+        search: Search,
+        steers: Rule,
+        releases: Vec<Version>,
+        slot: Option<u32>,
+        evidence: Vec<RuleEvidence>,
+    },
     /// No index, because any index would be wrong on a used port. Variables may make NCCL's search find the
     /// right indexes on this many of all ports.
-    NotForAll { search: Option<Search>, on: usize, of: usize, evidence: Vec<RuleEvidence> },
+    NotForAll { search: Option<Search>, steers: Rule, evidence: Vec<RuleEvidence> },
 }
 
 impl GidChoice {
@@ -74,7 +80,8 @@ pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Not
     if let Some(index) = published {
         not_taken::beside(&all, index, true, notes);
         let evidence = evidence_at(&all, index);
-        return GidChoice::Index { index, rule: Rule::PublishedSlot(index), evidence };
+        let rule = Rule::AsWritten(format!("published, and {}", right_everywhere(context, &all, index)));
+        return GidChoice::Index { index, rule, evidence };
     }
     let rails = of_one_family(&all);
     let common = common_index(&rails);
@@ -84,14 +91,15 @@ pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Not
         let found = of_job().and_then(|releases| search::run(context, &rails, &releases, notes));
         let evidence = found.as_ref().map_or_else(Vec::new, |found| evidence_of(&rails, found));
         let search = found.map(|found| found.search);
-        return GidChoice::NotForAll { search, on: rails.len(), of, evidence };
+        return GidChoice::NotForAll { search, steers: steers_search(context, &rails, of), evidence };
     }
     let left = leave::releases(context).map_err(|why| notes.tried(INDEX, Trial::NotLeftToNccl(why))).ok();
     let found = |releases: Vec<Version>, notes: &mut Notes| {
         let found = search::run(context, &rails, &releases, notes)?;
         not_taken::beside_search(&all, &found.ends, notes);
         let evidence = evidence_of(&rails, &found);
-        Some(GidChoice::Search { search: found.search, releases, slot: common, evidence })
+        let steers = steers_search(context, &rails, of);
+        Some(GidChoice::Search { search: found.search, steers, releases, slot: common, evidence })
     };
     let is_left = left.is_some();
     if let Some(choice) = left.and_then(|releases| found(releases, notes)) {
@@ -101,7 +109,8 @@ pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Not
     if let Some(index) = common {
         not_taken::beside(&all, index, false, notes);
         let evidence = evidence_at(&rails, index);
-        return GidChoice::Index { index, rule: Rule::RightSlot(index), evidence };
+        let rule = Rule::AsWritten(right_everywhere(context, &rails, index));
+        return GidChoice::Index { index, rule, evidence };
     }
     if let Some(choice) = of_job().filter(|_| !is_left).and_then(|releases| found(releases, notes)) {
         return choice;
@@ -138,7 +147,7 @@ fn largest_agreeing(
     notes.tried(INDEX, Trial::MostCommonSlot { index, agreeing, of });
     let evidence = evidence_at(rails, index);
     if !can_narrow {
-        return GidChoice::NotForAll { search: None, on: agreeing, of, evidence };
+        return GidChoice::NotForAll { search: None, steers: Rule::NoCommonIndex, evidence };
     }
     for port in ports.iter_mut().filter(|port| rest.contains(&port.name().as_str())) {
         port.leave_out(SkipReason::GidElsewhere(index));
@@ -182,25 +191,45 @@ pub(crate) fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) 
             };
             vec![proposal.because(evidence.clone())]
         }
-        GidChoice::Search { search, releases, slot, evidence } => {
+        GidChoice::Search { search, steers, releases, slot, evidence } => {
             differs(notes, slot.map_or(Instead::FoundOnEach, Instead::Found));
             let rule = Rule::SearchFinds { releases: releases.clone(), slot: *slot };
-            let of = evidence.len();
-            let steers = steers(search, || Rule::SteersSearch { on: of, of });
-            std::iter::once(unset(rule, evidence)).chain(steers).collect()
+            std::iter::once(unset(rule, evidence)).chain(steering(search, steers)).collect()
         }
-        GidChoice::NotForAll { search, on, of, evidence } => {
+        GidChoice::NotForAll { search, steers, evidence } => {
             differs(notes, Instead::Nothing);
-            let steers =
-                search.iter().flat_map(|search| steers(search, || Rule::SteersSearch { on: *on, of: *of }));
-            std::iter::once(unset(Rule::NoCommonIndex, evidence)).chain(steers).collect()
+            let steering = search.iter().flat_map(|search| steering(search, steers));
+            std::iter::once(unset(Rule::NoCommonIndex, evidence)).chain(steering).collect()
         }
     }
 }
 
+/// Returns the sentence for an index that is right on these rails.
+fn right_everywhere(context: &Context, rails: &[RailGids], index: u32) -> String {
+    let whose = if are_of_node(context, rails) { "of the node" } else { "with an address of this container" };
+    format!("index {index} of every HCA is a RoCE v2 GID {whose}")
+}
+
+/// Returns the reason of the variables that steer NCCL's search on these rails, of so many.
+fn steers_search(context: &Context, rails: &[RailGids], of: usize) -> Rule {
+    let whose = if are_of_node(context, rails) { "the node" } else { "this container" };
+    let hcas = match rails.len() {
+        on if on == of => "every HCA".to_owned(),
+        on => format!("{on} of {of} HCAs"),
+    };
+    let library = context.library();
+    Rule::AsWritten(format!("makes {library}'s own search find the GID of {whose} on {hcas}"))
+}
+
+fn are_of_node(context: &Context, rails: &[RailGids]) -> bool {
+    let own = OwnAddresses::of(context.facts);
+    !rails.iter().flat_map(|rail| &rail.slots).any(|gid| own.is_own(gid))
+}
+
 /// Returns the variables that steer NCCL's search; empty if it needs none.
-fn steers(search: &Search, rule: impl Fn() -> Rule) -> Vec<Proposal> {
-    let family = (search.family == Family::Inet6).then(|| Proposal::from_facts(FAMILY, "AF_INET6", rule()));
-    let range = search.range.map(|range| Proposal::from_facts(RANGE, range.to_string(), rule()));
+fn steering(search: &Search, rule: &Rule) -> Vec<Proposal> {
+    let because = |variable, value: String| Proposal::from_facts(variable, value, rule.clone());
+    let family = (search.family == Family::Inet6).then(|| because(FAMILY, "AF_INET6".to_owned()));
+    let range = search.range.map(|range| because(RANGE, range.to_string()));
     family.into_iter().chain(range).collect()
 }

@@ -71,9 +71,18 @@ fn selected<'a>(facts: &'a Facts, pattern: &str) -> Vec<&'a str> {
 }
 
 /// Returns the name in the form that platforms publish, or in the exact form (`=eth0`) if the plain name
-/// would also match an interface such as `eth0.100`.
+/// would also match an interface such as `eth0.100`, or would begin with a sign of the list.
 fn pattern_for(facts: &Facts, name: &str) -> String {
-    let ambiguous =
-        facts.net.interfaces.iter().any(|other| other.name != name && other.name.starts_with(name));
-    if ambiguous || name.len() == 1 { format!("={name}") } else { name.to_owned() }
+    let has_address = |name: &str| facts.net.interface(name).is_some_and(|found| !found.addresses.is_empty());
+    // NCCL takes the label of an address (`eth0:0`) for an interface, and the exact form cannot name it: what
+    // follows a colon is a port.
+    let is_label = |other: &str| other.split_once(':').is_some_and(|(link, _)| link == name);
+    let is_ambiguous = facts.net.interfaces.iter().any(|other| {
+        other.name != name && other.name.starts_with(name) && (has_address(name) || !is_label(&other.name))
+    });
+    if is_ambiguous || name.len() == 1 || name.starts_with(['^', '=']) {
+        format!("={name}")
+    } else {
+        name.to_owned()
+    }
 }

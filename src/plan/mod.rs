@@ -33,6 +33,7 @@ mod traffic_class;
 mod user;
 mod wanted;
 mod why;
+mod without;
 pub(crate) mod words;
 
 use serde::Serialize;
@@ -245,6 +246,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         proposals.extend(libraries::propose(&context, &for_lists, &proposals));
     }
     let mut settings = fill::settings(&context, proposals);
+    without::leave_unset(&context, &ports, rails.interface, &mut settings);
     let (outlooks, of_libraries) = match choice.is_some() {
         true => libraries::outlook(&context, &beside, &settings),
         false => Default::default(),

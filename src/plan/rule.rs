@@ -18,7 +18,7 @@ use crate::libraries::{FillReason, Will};
 /// Why a variable has its value, or no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// The reason that this container's start has written down, as text.
+    /// A sentence that no code matches on.
     AsWritten(String),
     /// The same rule on a host whose NCCL is RCCL: its text names RCCL.
     OfRccl(Box<Rule>),
@@ -33,8 +33,6 @@ pub enum Rule {
     PublishedAsUnset,
     /// The published list selects exactly the HCAs to use.
     PublishedHcas,
-    /// The published index is right on every HCA.
-    PublishedSlot(u32),
     /// The published name selects exactly the chosen interface.
     PublishedInterface(InterfaceChoice),
     /// The published name is an interface's name, and no route shows a better one.
@@ -51,8 +49,6 @@ pub enum Rule {
     HeldHcas(Vec<String>),
     /// The value keeps NCCL from using these ports, on which it would fail.
     AvoidsFailingPorts(Vec<String>),
-    /// The index is right on every HCA.
-    RightSlot(u32),
     /// The index is right on the most ports: `agreeing` of `of` ports.
     MostCommonSlot {
         agreeing: usize,
@@ -63,11 +59,6 @@ pub enum Rule {
     SearchFinds {
         releases: Vec<Version>,
         slot: Option<u32>,
-    },
-    /// The variable steers NCCL's own search to the right indexes, on this many of all HCAs.
-    SteersSearch {
-        on: usize,
-        of: usize,
     },
     /// No index is set, because any index would be wrong on a used HCA.
     NoCommonIndex,

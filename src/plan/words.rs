@@ -17,7 +17,7 @@ use crate::fabric::{NvSwitch, SkipReason, WhichRoute};
 use crate::facts::gid::Gid;
 use crate::image::flavor::Flavor;
 use crate::libraries::nccl::gid::INDEX;
-use crate::libraries::nccl::version::Version;
+use crate::libraries::nccl::version::{READS_GIDS_FIRST, Version};
 use crate::libraries::traffic_class::dscp;
 use crate::text::{condensed, counted};
 
@@ -41,7 +41,6 @@ impl Rule {
             Rule::Published => f.write_str("published"),
             Rule::PublishedAsUnset => f.write_str("the platform says to leave it unset"),
             Rule::PublishedHcas => f.write_str("published, and it selects exactly the HCAs to use"),
-            Rule::PublishedSlot(index) => write!(f, "published, and {}", right_everywhere(*index)),
             Rule::PublishedInterface(choice) => {
                 write!(f, "published, and {} {}", choice.name, because(choice.because))
             }
@@ -63,23 +62,22 @@ impl Rule {
                 "without it, {library} would take {}, and fail at the first connection",
                 condensed(ports)
             ),
-            Rule::RightSlot(index) => f.write_str(&right_everywhere(*index)),
             Rule::MostCommonSlot { agreeing, of } => f.write_str(&most_common(*agreeing, *of)),
-            Rule::SearchFinds { releases, slot: Some(slot) } => write!(
-                f,
-                "{} the right GID index at each connection, now index {slot} of every HCA",
-                find(library, releases)
-            ),
+            Rule::SearchFinds { releases, slot: Some(slot) } => {
+                // Later releases do not search again for a connection.
+                let when = match releases.last().is_some_and(|release| *release >= READS_GIDS_FIRST) {
+                    true => ", also after a change of the table",
+                    false => " at each connection",
+                };
+                let find = find(library, releases);
+                write!(f, "{find} the right GID index{when}, now index {slot} of every HCA")
+            }
             Rule::SearchFinds { releases, slot: None } => {
                 write!(
                     f,
                     "the right GID index differs between HCAs, and {} it on each",
                     find(library, releases)
                 )
-            }
-            Rule::SteersSearch { on, of } => {
-                let hcas = if on == of { "every HCA".to_owned() } else { format!("{on} of {of} HCAs") };
-                write!(f, "makes {library}'s own search find the GID of this container on {hcas}")
             }
             Rule::NoCommonIndex => f.write_str("no GID index is right on every HCA"),
             Rule::Interface(why) => f.write_str(&because(*why)),
@@ -435,6 +433,9 @@ pub(crate) fn because(because: Because) -> String {
         }
         Because::DefaultRoute(route) => format!("carries {route}"),
         Because::Only => "the only interface that is up and has an address".to_owned(),
+        Because::OnlyBesideHcas => {
+            "the only interface that is up, has an address, and belongs to no HCA".to_owned()
+        }
     }
 }
 
@@ -469,10 +470,6 @@ fn find(library: Flavor, releases: &[Version]) -> String {
         Some((only, _)) => format!("{library} {only} finds"),
         None => format!("{library} finds"),
     }
-}
-
-fn right_everywhere(index: u32) -> String {
-    format!("index {index} of every HCA is a RoCE v2 GID with an address of this container")
 }
 
 fn most_common(agreeing: usize, of: usize) -> String {

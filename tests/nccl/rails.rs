@@ -1,5 +1,7 @@
 //! Tests how NCCL reads ports, rails, and planes in `NCCL_IB_HCA`, version by version.
 
+use rdma_init::facts::rdma::Hca;
+
 use super::driver::Nccl;
 use super::libibverbs::in_image_of_driver;
 use super::model::{Environment, case, observed, predicted, version};
@@ -30,6 +32,42 @@ fn what_is_behind_a_name_selects_what_the_model_says() {
             let found = observed(outcome).ports;
             assert_eq!(found.len(), *ports, "{name}: {}", outcome.log);
             assert_eq!(predicted(&facts, &environment(list), version(&library)).ports, found, "{name}");
+        }
+    }
+}
+
+/// Asks for the result of NCCL's own initialization: the list's planes decide whether it uses any HCA.
+#[test]
+fn planes_end_the_transport_as_the_model_says() {
+    let mut facts = in_image_of_driver(&[], &[]);
+    facts.image = None;
+    let like = facts.rdma[0].clone();
+    let hca = |number: usize| Hca { name: format!("mlx5_{number}"), ..like.clone() };
+    facts.rdma = (1..=16).map(hca).collect();
+    let planes = |planes: &[i64]| -> Environment {
+        let entries = planes.iter().enumerate();
+        let entries: Vec<String> =
+            entries.map(|(place, plane)| format!("mlx5_{}:1:0:{plane}", place + 1)).collect();
+        vec![("NCCL_IB_HCA".to_owned(), format!("={}", entries.join(",")))]
+    };
+    let counted = |count: i64| (0..count).collect::<Vec<i64>>();
+    let lists = [
+        vec![-1],
+        vec![-2],
+        vec![16383],
+        vec![16384],
+        vec![32768, 0],
+        counted(10),
+        counted(11),
+        counted(12),
+        counted(13),
+        vec![7; 16],
+    ];
+    let cases: Vec<_> = lists.iter().map(|list| case(&facts, &planes(list))).collect();
+    for library in some(&["2.30.7"]) {
+        for (list, outcome) in lists.iter().zip(&Nccl::start(&library).run(&cases)) {
+            let (found, wanted) = (observed(outcome), predicted(&facts, &planes(list), version(&library)));
+            assert_eq!(found.ports, wanted.ports, "NCCL {} with {list:?}: {}", library.version, outcome.log);
         }
     }
 }

@@ -257,9 +257,16 @@ struct Decided<'a> {
     name: &'a [u8],
     /// The value as decided; NCCL finds this one in a conf file and in the environment.
     written: &'a [u8],
-    /// The value with the names that the devices have now.
-    now: &'a CStr,
+    /// The value with the names that the devices have now; `None` if it names only interfaces that the process's
+    /// network namespace lacks: NCCL then chooses itself, and would fail with the value.
+    now: Option<&'a CStr>,
     by: By,
+}
+
+impl<'a> Decided<'a> {
+    fn answer(&self) -> Answer<'a> {
+        self.now.map_or(Answer::Unset, Answer::Decided)
+    }
 }
 
 /// The answer for a variable.
@@ -290,7 +297,7 @@ impl<'a> Settled<'a> {
         is_active: IsActive,
         arena: &mut Arena<'a>,
     ) -> Option<Settled<'a>> {
-        let mut decided = List::new(Decided { name: b"", written: b"", now: c"", by: By::Us });
+        let mut decided = List::new(Decided { name: b"", written: b"", now: None, by: By::Us });
         let mut unknown = List::new(&b""[..]);
         for variable in decision.variables.as_slice() {
             let Variable { name, value, by } = *variable;
@@ -311,6 +318,8 @@ impl<'a> Settled<'a> {
                 }
                 None => arena.join(core::iter::once(written))?,
             };
+            let is_here = |here| OF_HCAS == name || names_any(now.to_bytes(), here);
+            let now = here.is_none_or(is_here).then_some(now);
             decided.push(Decided { name, written, now, by })?;
         }
         Some(Settled { node: decision.node, decided, unknown, present })
@@ -321,7 +330,7 @@ impl<'a> Settled<'a> {
         let decided = self.decided.as_slice().iter().find(|decided| decided.name == name);
         let Some(value) = value else {
             let decided = decided.filter(|decided| decided.by != By::ConfFile);
-            return decided.map_or(Answer::OfProcess, |decided| Answer::Decided(decided.now));
+            return decided.map_or(Answer::OfProcess, Decided::answer);
         };
         if self.unknown.as_slice().contains(&name) {
             return Answer::OfProcess;
@@ -330,10 +339,10 @@ impl<'a> Settled<'a> {
         // A person may have set an equal value, which must then stay.
         let is_own = || marker.is_some_and(|marker| is_own(marker, self.node, name, value));
         match decided {
-            Some(decided) if is_copy || value == decided.written && is_own() => Answer::Decided(decided.now),
+            Some(decided) if is_copy || value == decided.written && is_own() => decided.answer(),
             None if is_copy => Answer::Unset,
-            Some(decided) if decided.by == By::Us && self.is_foreign(name, value) => {
-                Answer::InPlaceOfForeign(decided.now)
+            Some(Decided { by: By::Us, now: Some(now), .. }) if self.is_foreign(name, value) => {
+                Answer::InPlaceOfForeign(now)
             }
             _ => Answer::OfProcess,
         }
@@ -354,19 +363,24 @@ impl<'a> Settled<'a> {
 /// `false`, because it is unknown, for a list that excludes devices (`^`) and for a word that does not look
 /// like a device, such as `none`.
 fn names_only_absent(value: &[u8], present: &[Device]) -> bool {
-    if value.starts_with(b"^") {
-        return false;
-    }
+    let list = value.strip_prefix(b"=").unwrap_or(value);
+    let mut names = list.split(|byte| *byte == b',').map(name_of).filter(|name| !name.is_empty()).peekable();
+    let is_device = |name: &[u8]| name.len() > 1 && name.last().is_some_and(u8::is_ascii_digit);
+    names.peek().is_some() && names.all(is_device) && !names_any(value, present)
+}
+
+/// Returns whether a list in NCCL's grammar selects one of these devices. Returns `true`, because it is unknown, for
+/// a list that excludes devices (`^`).
+fn names_any(value: &[u8], present: &[Device]) -> bool {
     let (list, is_exact) = match value.strip_prefix(b"=") {
         Some(list) => (list, true),
         None => (value, false),
     };
-    let mut names = list.split(|byte| *byte == b',').map(name_of).filter(|name| !name.is_empty()).peekable();
-    let is_device = |name: &[u8]| name.len() > 1 && name.last().is_some_and(u8::is_ascii_digit);
-    let is_present = |name: &[u8]| {
-        present.iter().any(|device| device.name == name || !is_exact && device.name.starts_with(name))
+    let names = || list.split(|byte| *byte == b',').map(name_of).filter(|name| !name.is_empty());
+    let is_named = |device: &Device| {
+        names().any(|name| device.name == name || !is_exact && device.name.starts_with(name))
     };
-    names.peek().is_some() && names.all(|name| is_device(name) && !is_present(name))
+    value.starts_with(b"^") || present.iter().any(is_named)
 }
 
 /// Returns a list's entry without its port.

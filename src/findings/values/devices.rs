@@ -9,7 +9,7 @@ use super::{Subject, conf_file, shown};
 use crate::fabric::own_slots;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::devices::LIST;
+use crate::libraries::nccl::devices::{LIST, bad_planes, taken};
 use crate::libraries::nccl::number::{atoi, integer};
 use crate::libraries::nccl::variables;
 use crate::libraries::nccl::version::REWROTE_PARSERS;
@@ -27,6 +27,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(policy(subject));
     findings.extend(rails_of_old(subject));
+    findings.extend(planes(subject));
     findings.extend(by_subnet(subject));
     findings
 }
@@ -69,6 +70,19 @@ fn rails_of_old(subject: &Subject) -> Option<Finding> {
         );
         Finding::info(Id::VariableOfOtherRelease, message).about_variables([LIST])
     })
+}
+
+/// Reports planes in the list that make NCCL give up on all HCAs.
+fn planes(subject: &Subject) -> Option<Finding> {
+    let setting = subject.of_verbs(LIST)?;
+    let (list, version) = (setting.value.as_str(), subject.version());
+    let why = bad_planes(&taken(subject.facts, list, version, |_| true).ports, list, version)?;
+    let message = format!(
+        "{why}, and {} then gives up on all HCAs: the job will run on TCP.",
+        subject.nccl()
+    );
+    let fix = "Number the planes from 0, and leave them out for HCAs of one plane.";
+    Some(Finding::error(Id::OutOfRange, message).about_variables([LIST]).with_fix(fix))
 }
 
 /// Reports the prefix length by which NCCL distinguishes subnets, if it is not the length that the rails

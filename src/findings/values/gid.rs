@@ -9,9 +9,10 @@ use crate::findings::gid::GIVE_ADDRESSES;
 use crate::findings::slots::{self, LARGEST, Slots};
 use crate::libraries::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range};
 use crate::libraries::nccl::number::integer;
-use crate::libraries::nccl::predict::Transport;
+use crate::libraries::nccl::predict::{PortUse, Transport};
 use crate::libraries::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
-use crate::plan::PortVerdict;
+use crate::plan::rule::Rule;
+use crate::plan::{PortVerdict, Setting};
 use crate::text::condensed;
 
 pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
@@ -106,43 +107,90 @@ fn too_large(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Reports indexes that do not hold a GID of this container.
+/// Reports what NCCL will end on if that is not a GID that the plan would choose, whoever decided it: a variable
+/// of the user, or NCCL itself because the configuration keeps rdma-init from deciding.
 fn wrong(subject: &Subject) -> Option<Finding> {
-    // If the plan decides on the GID, it reports its own findings.
-    let setting = subject.user.gid().filter(|_| subject.user.ib_disabled().is_none())?;
+    if subject.user.ib_disabled().is_some() {
+        return None;
+    }
+    let setting = match subject.user.gid() {
+        Some(setting) => Some(setting),
+        None if is_kept_out(subject) => None,
+        // If the plan decides on the GID, it reports its own findings.
+        None => return None,
+    };
     let transport = &subject.prediction()?.transport;
     let ports = match transport.ports() {
         Some(ports) => ports,
-        None if matches!(transport, Transport::Sockets { .. }) => return beyond(subject, setting),
+        None if matches!(transport, Transport::Sockets { .. }) => return beyond(subject, setting?),
         None => return None,
     };
-    let Slots { fails, wrong, is_dead, ports: ports_of_wrong } = slots::of(subject.facts, ports);
+    // A port without a right GID has its own finding if no variable of the user decides.
+    let is_judged = |used: &&PortUse| {
+        setting.is_some() || find(subject, &used.hca, used.port).is_some_and(|port| has_right(subject, port))
+    };
+    let ports: Vec<PortUse> = ports.iter().filter(is_judged).cloned().collect();
+    let Slots { fails, wrong, severity, ports: ports_of_wrong } = slots::of(subject.facts, &ports);
     // If rdma-init itself set this value at the start, it was right then; `gid_changed` reports the change.
-    if setting.origin == Source::AtStart && !wrong.is_empty() {
+    if setting.is_some_and(|setting| setting.origin == Source::AtStart) && !wrong.is_empty() {
         return None;
     }
+    let variable = setting.map_or(INDEX, |setting| &setting.variable);
+    let fix = match setting {
+        Some(setting) => fix(subject, setting),
+        None if is_in_keep(subject) => {
+            format!("Remove {INDEX} from keep, and rdma-init sets it; or set it yourself to the right index.")
+        }
+        None => format!("Set {INDEX} to that index, or let a profile decide (profile = auto)."),
+    };
     if let Some(why) = fails {
         // `range` reports values that make NCCL crash.
         if range(subject).is_some_and(|finding| finding.severity == Severity::Error) {
             return None;
         }
-        let message = format!("With {}, {}'s search for a GID {why}.", shown(setting), subject.nccl());
-        let finding = Finding::error(Id::GidSearch, message).about_variables([&setting.variable]);
-        return Some(finding.with_fix(fix(subject, setting)));
+        let with = setting.map_or_else(|| without(subject), |setting| format!("With {}", shown(setting)));
+        let message = format!("{with}, {}'s search for a GID {why}.", subject.nccl());
+        return Some(Finding::error(Id::GidSearch, message).about_variables([variable]).with_fix(fix));
     }
     if wrong.is_empty() {
         return None;
     }
-    let is_index = setting.variable == INDEX;
-    let leads = match is_index {
-        true => "is wrong here".to_owned(),
-        false => format!("does not make {} find the right GID", subject.library()),
+    let library = subject.library();
+    let wrong = wrong.join("; ");
+    let message = match setting {
+        Some(setting) if severity == Severity::Info => {
+            format!("With {}, {library} uses the node's GIDs: {wrong}.", shown(setting))
+        }
+        None if severity == Severity::Info => {
+            format!("{}, {library} uses the node's GIDs: {wrong}.", without(subject))
+        }
+        Some(setting) if setting.variable == INDEX => format!("{} is wrong here: {wrong}.", shown(setting)),
+        Some(setting) => format!("{} does not make {library} find the right GID: {wrong}.", shown(setting)),
+        None => format!("{}, {} finds a wrong GID: {wrong}.", without(subject), subject.nccl()),
     };
-    let finding =
-        Finding::warning(Id::GidIndex, format!("{} {leads}: {}.", shown(setting), wrong.join("; ")));
-    let severity = if is_dead { Severity::Error } else { Severity::Warning };
-    let finding = finding.about_variables([&setting.variable]).about_ports(ports_of_wrong);
-    Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
+    let finding = Finding::warning(Id::GidIndex, message).about_variables([variable]);
+    Some(Finding { severity, ..finding.about_ports(ports_of_wrong) }.with_fix(fix))
+}
+
+/// Returns whether the configuration keeps rdma-init from deciding on the GID.
+fn is_kept_out(subject: &Subject) -> bool {
+    is_in_keep(subject) || subject.plan.profile.is_none()
+}
+
+fn is_in_keep(subject: &Subject) -> bool {
+    let is_it = |setting: &&Setting| setting.variable == INDEX && setting.rule == Rule::Keep;
+    subject.plan.settings.iter().any(|setting| is_it(&setting))
+}
+
+fn without(subject: &Subject) -> String {
+    match is_in_keep(subject) {
+        true => format!("Without {INDEX}, which keep leaves unset"),
+        false => format!("Without {INDEX}, which no profile sets"),
+    }
+}
+
+fn has_right(subject: &Subject, port: &Port) -> bool {
+    !own_slots(subject.facts, port).is_empty()
 }
 
 /// Reports a negative index if NCCL's release is unknown: 2.21 and later then search for the index, but
@@ -194,7 +242,7 @@ fn on_infiniband(subject: &Subject) -> Option<Finding> {
 fn fix(subject: &Subject, setting: &UserSetting) -> String {
     let is_there = |used: &PortVerdict| {
         let port = find(subject, &used.hca, used.port);
-        port.is_some_and(|port| !own_slots(subject.facts, port).is_empty())
+        port.is_some_and(|port| has_right(subject, port))
     };
     let mut roce =
         subject.plan.ports.iter().filter(|used| used.used && used.link_layer == LinkLayer::Ethernet);

@@ -219,7 +219,7 @@ fn rails<'e>(
     let is_by_rail = version >= FUSES_RAILS && get("NCCL_NET_MERGE_POLICY")?.eq_ignore_ascii_case("RAIL");
     is_by_rail.then(|| {
         let list = Pattern::of_hcas(get("NCCL_IB_HCA").unwrap_or_default(), version);
-        ports.iter().map(|(hca, port)| list.rail(&hca.name, port.number)).collect()
+        ports.iter().map(|(hca, port)| list.entry(&hca.name, port.number)?.rail).collect()
     })
 }
 

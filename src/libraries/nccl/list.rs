@@ -23,6 +23,8 @@ pub struct Entry {
     pub port: Option<i64>,
     /// The port's rail; `None` if the entry does not contain it or the release does not read it.
     pub rail: Option<i64>,
+    /// The port's plane; `None` as for the rail.
+    pub plane: Option<i64>,
 }
 
 impl std::fmt::Display for Entry {
@@ -69,10 +71,9 @@ impl Pattern {
         listed != self.exclude
     }
 
-    /// Returns a port's rail: that of the first entry that matches it. -1 means no rail.
-    pub fn rail(&self, name: &str, port: u32) -> Option<i64> {
-        let entry = self.entries.iter().find(|entry| self.matches(entry, name, Some(port)))?;
-        entry.rail.filter(|rail| *rail != -1)
+    /// Returns the first entry that matches a port: its rail and its plane are the port's.
+    pub fn entry(&self, name: &str, port: u32) -> Option<&Entry> {
+        self.entries.iter().find(|entry| self.matches(entry, name, Some(port)))
     }
 
     /// Returns whether an entry of this list matches this device.
@@ -99,8 +100,13 @@ fn parse_entry(entry: &str, version: Version) -> Option<Entry> {
         Some(port) => Some(atoi(port)),
         None => None,
     };
-    let rail = fields.next().filter(|rail| !rail.is_empty() && version >= REWROTE_PARSERS).map(atoi);
-    Some(Entry { name, port, rail })
+    // -1 means none (`NCCL_NET_ID_UNDEF`).
+    let mut number = || {
+        let field = fields.next().filter(|field| !field.is_empty() && version >= REWROTE_PARSERS);
+        field.map(atoi).filter(|number| *number != -1)
+    };
+    let (rail, plane) = (number(), number());
+    Some(Entry { name, port, rail, plane })
 }
 
 #[cfg(test)]

@@ -255,6 +255,9 @@ fn verbs<'a>(
     if ports.is_empty() {
         return Err("it finds no usable HCA".to_owned());
     }
+    if let Some(why) = devices::bad_planes(&ports, list, version) {
+        return Err(why);
+    }
     ports.into_iter().map(|(hca, port)| port_use(hca, port, get, version)).collect()
 }
 
