@@ -50,6 +50,18 @@ fn a_device_in_another_rdma_namespace_is_told_as_that() {
 }
 
 #[test]
+fn a_container_without_a_gid_of_its_own_uses_those_of_its_node() {
+    guest("node_gid.sh", &[&binary()]);
+}
+
+#[test]
+fn a_container_without_a_gid_of_its_own_uses_those_of_its_node_on_linux_6_12() {
+    if vm::machine() == "x86_64" && is_wanted("the kernels take the namespace from the same place") {
+        vm::guest_of("x86_64-6.12", vm::SECONDS, "node_gid.sh", &[&binary()]);
+    }
+}
+
+#[test]
 fn ucx_takes_what_is_predicted_with_and_without_what_is_filled_in() {
     guest("ucx.sh", &[&binary()]);
 }
@@ -118,6 +130,11 @@ fn three_nodes_of_a_job_find_what_is_wrong_on_the_way() {
 #[test]
 fn two_nodes_test_the_fabric_between_them() {
     guests(2, "pair.sh");
+}
+
+#[test]
+fn two_nodes_connect_their_containers_by_their_own_gids() {
+    guests(2, "node_gid_pair.sh");
 }
 
 /// The watcher beside jobs. What it sees is what the kernel counts and tells, which differs between kernels.

@@ -55,11 +55,12 @@ const MACHINES: u8 = 3;
 
 /// The scripts that take longest, which begin before others that wait. Those of several machines are among them: their
 /// places would never be idle at the same time otherwise.
-const LONGEST: [&str; 7] = [
+const LONGEST: [&str; 8] = [
     "preflight_paths.sh",
     "preflight.sh",
     "watch_loss.sh",
     "pair.sh",
+    "node_gid_pair.sh",
     "nccl.sh",
     "docker.sh",
     "watch_job.sh",

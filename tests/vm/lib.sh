@@ -150,6 +150,18 @@ container_netns() {
         has_gids "$hca" $(addresses "$3" -netns "$1")
 }
 
+# overlay_netns NAME NUMBER: creates the network namespace NAME with eth0 of an overlay network alone, 10.244.NUMBER.2/24.
+# It reaches other such namespaces through this one, and has no route to any other network.
+overlay_netns() {
+    ip netns add "$1"
+    no_duplicate_search nsenter --net="/run/netns/$1"
+    echo 1 >/proc/sys/net/ipv4/ip_forward
+    printf '%s\n' "link add overlay$2 type veth peer name eth0 netns $1" \
+        "addr add 10.244.$2.1/24 dev overlay$2" "link set overlay$2 up" | ip -batch -
+    printf '%s\n' "link set lo up" "addr add 10.244.$2.2/24 dev eth0" "link set eth0 up" \
+        "route add 10.244.0.0/16 via 10.244.$2.1" | ip -netns "$1" -batch -
+}
+
 # pod_with_a_rail: creates a host with the HCA mlx5_1, and with mlx5_0 as its primary NIC, and the container
 # `pod` with a link of each. Sets `host` and `own`, the GID indexes of the host's and of the container's
 # address on mlx5_1. A program that uses the first matching entry gets the host's.
