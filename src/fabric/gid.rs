@@ -258,6 +258,37 @@ mod tests {
     }
 
     #[test]
+    fn the_nodes_gids_count_if_there_is_none_of_our_own() {
+        let slots = |own: &str, entries: &[(&str, &str)]| {
+            let mut facts = Facts::default();
+            let addresses = vec![own.parse().unwrap()];
+            let interface = crate::facts::net::Interface { addresses, ..Default::default() };
+            facts.net.interfaces.push(interface);
+            let gids = entries.iter().zip(0..).map(|((address, netdev), index)| Gid {
+                netdev: Some((*netdev).to_owned()),
+                ..Gid::of(index, address, GidType::RoceV2)
+            });
+            let gids = crate::facts::gid::GidTable { slots: gids.collect(), ..Default::default() };
+            let port = Port { gids, ..Port::default() };
+            own_slots(&facts, &port).iter().map(|gid| gid.index).collect::<Vec<u32>>()
+        };
+        let table = [
+            ("fe80::1", "eth1"),
+            ("192.168.4.10", "eth1"),
+            ("192.168.5.10", "eth1"),
+            ("10.1.0.9", "net1"),
+            ("fe80::9", "net1"),
+        ];
+        assert_eq!(slots("10.20.0.9/24", &table), [1, 2]);
+        assert_eq!(slots("10.1.0.9/24", &table), [3], "its own");
+        // The second link-local GID may be that of another container whose interface has the same name.
+        let with_namesake = [&table[..], &[("fe80::2", "eth1")]].concat();
+        assert_eq!(slots("10.20.0.9/24", &with_namesake), [1]);
+        // Without the entry that the kernel keeps for the HCA's own interface, nothing tells which ones are its.
+        assert_eq!(slots("10.20.0.9/24", &table[3..]), <[u32; 0]>::default());
+    }
+
+    #[test]
     fn ipv4_comes_before_ipv6_if_every_rail_has_it() {
         let families = |rails: &[&[(u32, &str)]]| {
             with_rails(rails, |rails| {

@@ -86,3 +86,32 @@ fn pattern_for(facts: &Facts, name: &str) -> String {
         name.to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::net::Interface;
+
+    #[test]
+    fn a_pattern_selects_the_interface_alone() {
+        let pattern = |name: &str, interfaces: &[(&str, bool)]| {
+            let mut facts = Facts::default();
+            facts.net.interfaces = interfaces
+                .iter()
+                .map(|(name, has_address)| Interface {
+                    name: (*name).to_owned(),
+                    addresses: has_address.then(|| "10.0.0.9/24".parse().unwrap()).into_iter().collect(),
+                    ..Interface::default()
+                })
+                .collect();
+            pattern_for(&facts, name)
+        };
+        assert_eq!(pattern("eth0", &[("eth0", true), ("eth1", true)]), "eth0");
+        assert_eq!(pattern("eth0", &[("eth0", true), ("eth0.7", true)]), "=eth0");
+        assert_eq!(pattern("eth0", &[("eth0", true), ("eth0:0", true)]), "=eth0");
+        assert_eq!(pattern("eth0", &[("eth0", false), ("eth0:0", true)]), "eth0", "its only address");
+        for (name, wanted) in [("e", "=e"), ("^eth0", "=^eth0"), ("=eth0", "==eth0")] {
+            assert_eq!(pattern(name, &[(name, true)]), wanted);
+        }
+    }
+}

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use rdma_init::fabric::own_slots;
 use rdma_init::facts::net::Net;
 use rdma_init::facts::rdma::Hca;
+use rdma_init::facts::settings::UserSetting;
 use rdma_init::facts::{Facts, Need};
-use rdma_init::finding::{Id, Severity};
+use rdma_init::finding::{Id, Severity, Source};
 use rdma_init::image::library::Library;
-use rdma_init::libraries::nccl::predict::{Bootstrap, GidUse, Transport};
-use rdma_init::plan::Fabric;
+use rdma_init::libraries::nccl::predict::{Bootstrap, GidUse, PortUse, Transport, predict};
+use rdma_init::libraries::nccl::version::KINDS;
+use rdma_init::plan::{Fabric, ProfileOption, Setting, SettingOutcome};
 use rdma_init::self_test::check::{Check, Outcome};
 use rdma_init::{pipeline, plan, self_test};
 
@@ -31,6 +34,61 @@ pub fn what_is_not_read_decides_nothing() {
         }
     }
     assert!(without_need.len() > 50, "{without_need:?}");
+}
+
+/// No value that rdma-init fills in makes NCCL's bootstrap fail that would not fail without it, whatever family the user
+/// demands.
+pub fn no_fill_ends_the_bootstrap() {
+    let mut with_fill = 0;
+    for Case { name, facts, profiles, config } in cases().iter() {
+        for family in [None, Some("AF_INET"), Some("AF_INET6")] {
+            let mut facts = facts.clone();
+            let of_user = |value| UserSetting::new("NCCL_SOCKET_FAMILY", value, Source::Environment);
+            facts.settings.0.extend(family.map(of_user));
+            let plan = pipeline::decide(&facts, profiles, config);
+            let is_filled = |setting: &&Setting| {
+                setting.variable == "NCCL_SOCKET_IFNAME"
+                    && setting.outcome == SettingOutcome::Filled
+                    && setting.source != Source::Configuration
+                    && !setting.at_start
+            };
+            let Some(filled) = plan.settings.iter().find(is_filled) else { continue };
+            with_fill += 1;
+            for forecast in &plan.forecasts {
+                let Bootstrap::Fails(message) = &forecast.prediction.bootstrap else { continue };
+                let without = |name: &str| plan.value(name).filter(|_| name != filled.variable);
+                let version = forecast.since.unwrap_or(KINDS[0]);
+                let then = predict(&facts, without, version).bootstrap;
+                assert!(matches!(then, Bootstrap::Fails(_)), "{name}, {family:?}: {message}, not {then:?}");
+            }
+        }
+    }
+    assert!(with_fill > 500, "{with_fill}");
+}
+
+/// If a profile does not decide, NCCL's own search may end on a GID that is not the container's: a finding says so.
+pub fn what_nccl_ends_on_is_judged_without_a_profile() {
+    let mut judged = BTreeSet::new();
+    for Case { name, facts, profiles, config } in cases().iter() {
+        let mut config = config.clone();
+        config.profile = ProfileOption::None;
+        let plan = pipeline::decide(facts, profiles, &config);
+        let Some(ports) = plan.forecasts.last().and_then(|last| last.prediction.transport.ports()) else {
+            continue;
+        };
+        let is_wrong = |used: &PortUse| {
+            let Some(GidUse::Slot { index, .. }) = used.gid else { return false };
+            let right = own_slots(facts, facts.port(&used.hca, used.port).unwrap().1);
+            !right.is_empty() && right.iter().all(|gid| i64::from(gid.index) != index)
+        };
+        let of_gid = [Id::GidIndex, Id::GidSearch, Id::GidChanged, Id::AddrRange, Id::NoOwnGid];
+        if ports.iter().any(is_wrong) && !facts.net.interfaces.is_empty() {
+            let is_told = plan.findings.iter().any(|finding| of_gid.contains(&finding.id));
+            assert!(is_told, "{name}: {ports:?}");
+            judged.insert(name.clone());
+        }
+    }
+    assert!(judged.len() > 20, "{judged:?}");
 }
 
 /// Hosts that fail the self-test although `require-rdma` lets their job start, each with the

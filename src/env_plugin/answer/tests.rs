@@ -206,15 +206,20 @@ fn an_interface_is_found_under_its_new_name_if_its_name_alone_was_filled_in() {
         let decision = Decision::parse(text.as_bytes()).unwrap();
         let present = Present { hcas: None, interfaces: Some(present) };
         let settled = Settled::new(&decision, present, &|_, _| false, &mut Arena::new(&mut memory)).unwrap();
-        let Answer::Decided(value) = settled.answer(b"NCCL_SOCKET_IFNAME", None, None) else { panic!() };
-        value.to_str().unwrap().to_owned()
+        match settled.answer(b"NCCL_SOCKET_IFNAME", None, None) {
+            Answer::Decided(value) => value.to_str().unwrap().to_owned(),
+            Answer::Unset => "unset".to_owned(),
+            other => panic!("{other:?}"),
+        }
     };
     let saved = "interface eth0 - 0000:31:00.0\n";
     let renamed =
         [device("lo", "", ""), device("ens5", "", "0000:31:00.0"), device("eth0", "", "0000:41:00.0")];
     assert_eq!(asked("eth0", saved, &renamed), "=ens5");
     assert_eq!(asked("eth0", saved, &[device("eth0", "", "0000:31:00.0")]), "eth0");
-    assert_eq!(asked("eth0", saved, &[]), "eth0");
+    // The process's network namespace lacks it, and NCCL would fail with the name.
+    assert_eq!(asked("eth0", saved, &[]), "unset");
+    assert_eq!(asked("=eth0", saved, &[device("eth0.7", "", "")]), "unset");
     // The value may mean, or exclude, other devices.
     assert_eq!(asked("eth", saved, &renamed), "eth");
     assert_eq!(asked("^eth0", saved, &renamed), "^eth0");

@@ -119,6 +119,29 @@ mod tests {
     }
 
     #[test]
+    fn a_reserved_plane_and_too_many_end_the_transport() {
+        let facts = facts(16);
+        let ports: Vec<(&Hca, &Port)> = facts.rdma.iter().map(|hca| (hca, &hca.ports[0])).collect();
+        let ends = |planes: &[i64], version| {
+            let entries = planes.iter().enumerate();
+            let entries: Vec<String> =
+                entries.map(|(number, plane)| format!("mlx5_{number}:1:0:{plane}")).collect();
+            bad_planes(&ports, &format!("={}", entries.join(",")), version).is_some()
+        };
+        let of_2_30 = Version::new(2, 30, 7);
+        for (planes, wanted) in [
+            (vec![-1, 0, 16383, 32768, 32768], false),
+            (vec![0, 16384], true),
+            (vec![-2], true),
+            ((0..12).collect(), false),
+            ((0..13).collect(), true),
+        ] {
+            assert_eq!(ends(&planes, of_2_30), wanted, "{planes:?}");
+        }
+        assert!(!ends(&[16384], Version::new(2, 29, 7)), "it reads no planes");
+    }
+
+    #[test]
     fn what_cannot_be_used_is_not_taken() {
         let mut facts = facts(5);
         facts.rdma[0].uverbs = None;

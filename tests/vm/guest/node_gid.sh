@@ -85,12 +85,14 @@ in_container pod1 env NCCL_IB_GID_INDEX="$node" "$init" self-test --each 5m --si
     --only verbs-memory --only verbs-loopback >/run/out
 cat /run/out
 has 'its own data arrives' 'ok *verbs-loopback mlx5_1:1 .*GID ::ffff:25.11.128.2; .*arrived unchanged'
-in_container pod1 "$init" plan
+in_container pod1 "$init" plan >/run/out
+cat /run/out
+has 'the index' "set *NCCL_IB_GID_INDEX *$node "
+has 'whose GID it is' "The job uses the node's GIDs: mlx5_1 with 25.11.128.2 at index $node"
 code=0
 in_container pod1 "$init" self-test --each 5m --size 1048576 >/run/out || code=$?
 cat /run/out
-echo "exit code $code"
-# PLACE FOR THE VERDICT: expect 'the self-test' "$code" 0, and what `plan` sets and says of the node's GID.
+expect 'the self-test' "$code" 0
 
 echo '--- containers with interfaces of their own'
 # One has the name of the HCA's own interface.
