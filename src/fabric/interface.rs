@@ -80,7 +80,14 @@ pub(crate) fn choose(facts: &Facts) -> Option<InterfaceChoice> {
 }
 
 fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
-    let routes = default_routes(facts);
+    let mut routes = default_routes(facts);
+    // A daemon for link-local addresses may add a default route (avahi-autoipd does).
+    if candidates(facts).next().is_some() {
+        let is_link_local =
+            |interface: &Interface| !interface.addresses.is_empty() && !has_global_address(interface);
+        let by_name = facts.net.by_name();
+        routes.retain(|route| by_name.get(&*route.interface).is_none_or(|found| !is_link_local(found)));
+    }
     let first = routes.first()?;
     let others: Vec<&&Route> = routes.iter().filter(|route| route.interface != first.interface).collect();
     let route = match others.iter().all(|route| route.metric > first.metric) {
