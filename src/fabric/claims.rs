@@ -185,24 +185,45 @@ pub(crate) fn used_without_a_claim<'a, 'b>(
     if is_so { used } else { Vec::new() }
 }
 
-/// Returns the RDMA devices of claims that do not exist here, each once.
-pub(crate) fn missing(facts: &Facts) -> Vec<&ClaimedDevice> {
+/// Returns the RDMA devices of claims, each once, as far as an HCA can be recognized by them.
+fn claimed(facts: &Facts) -> Vec<&ClaimedDevice> {
     // A device without an address can be any HCA that shows none.
     let has_no_address = facts.rdma.iter().any(|hca| hca.pci_address.is_none());
     let can_be_told = |device: &ClaimedDevice| {
         device.rdma_device().is_some() || !has_no_address && device.pci_address().is_some()
     };
-    let is_here = |device: &ClaimedDevice| facts.rdma.iter().any(|hca| is_it(device, hca));
     let mut known = HashSet::new();
     let claimed = facts.dra.iter().filter(|device| device.is_rdma() && can_be_told(device));
-    let claimed: Vec<&ClaimedDevice> = claimed.filter(|device| known.insert(identity(device))).collect();
+    claimed.filter(|device| known.insert(identity(device))).collect()
+}
+
+fn is_here(device: &ClaimedDevice, facts: &Facts) -> bool {
+    facts.rdma.iter().any(|hca| is_it(device, hca))
+}
+
+/// Returns whether the claimed devices that are not here are the HCAs that no claim names, under other names: there are as
+/// many of both, and no PCI addresses tell them apart. The name in a claim is the one on the node, and in the exclusive
+/// mode of the RDMA namespaces, a Pod sees its own devices alone.
+fn are_renamed(facts: &Facts, missing: &[&ClaimedDevice]) -> bool {
+    let is_claimed = |hca: &&Hca| facts.dra.iter().any(|device| is_it(device, hca));
+    let unclaimed: Vec<&Hca> = facts.rdma.iter().filter(|hca| !is_claimed(hca)).collect();
+    let have_addresses = unclaimed.iter().any(|hca| hca.pci_address.is_some());
+    let has_name_alone = |device: &&ClaimedDevice| !have_addresses || device.pci_address().is_none();
+    unclaimed.len() == missing.len() && missing.iter().all(has_name_alone)
+}
+
+/// Returns the RDMA devices of claims that do not exist here, each once.
+pub(crate) fn missing(facts: &Facts) -> Vec<&ClaimedDevice> {
+    let claimed = claimed(facts);
+    let number = claimed.len();
+    let missing: Vec<&ClaimedDevice> = claimed.into_iter().filter(|device| !is_here(device, facts)).collect();
     // A container that can open only what it was given, and sees as many HCAs, has them under other names or addresses:
     // in a virtual machine of its own, or renamed.
-    let may_be_renamed = !sees_those_of_others(facts) && facts.rdma.len() >= claimed.len();
-    if may_be_renamed && !claimed.iter().any(|device| is_here(device)) {
+    let sees_its_own = !sees_those_of_others(facts) && facts.rdma.len() >= number;
+    if sees_its_own && missing.len() == number || are_renamed(facts, &missing) {
         return Vec::new();
     }
-    claimed.into_iter().filter(|device| !is_here(device)).collect()
+    missing
 }
 
 /// Returns what is the same for a device in several claims.
@@ -241,6 +262,11 @@ pub(crate) fn one_beside_gpus<'a>(facts: &Facts, ports: &'a [Candidate]) -> Opti
 pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Option<NarrowingStep> {
     let holdings = Holdings::of(facts);
     if holdings.claims.is_empty() && holdings.given.is_empty() {
+        return None;
+    }
+    let absent: Vec<&ClaimedDevice> =
+        claimed(facts).into_iter().filter(|device| !is_here(device, facts)).collect();
+    if !absent.is_empty() && are_renamed(facts, &absent) {
         return None;
     }
     // If all that the Pod holds has no link, the others may still belong to other Pods.

@@ -83,10 +83,13 @@ pub(crate) fn choose(facts: &Facts) -> Option<InterfaceChoice> {
 }
 
 fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
-    // An interface without an address lends another one's, which libraries cannot find by its name.
+    // An interface without an address lends another one's, which libraries cannot find by its name. And a daemon for
+    // link-local addresses may add a default route (avahi-autoipd does).
+    let has_global = candidates(facts).next().is_some();
     let has_address = |name: &str| {
-        let link = |interface: &Interface| interface.name.split(':').next() == Some(name);
-        facts.net.interfaces.iter().any(|interface| link(interface) && !interface.addresses.is_empty())
+        let is_link = |interface: &&Interface| interface.name.split(':').next() == Some(name);
+        let mut links = facts.net.interfaces.iter().filter(is_link);
+        links.any(|link| if has_global { has_global_address(link) } else { !link.addresses.is_empty() })
     };
     let mut routes = default_routes(facts);
     routes.retain(|route| has_address(&route.interface));

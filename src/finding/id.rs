@@ -152,6 +152,8 @@ ids! {
     NoAddress = "no-address", "Check what gives the interface its address: DHCP, or the network plugin and its IPAM. If only the GID is missing, compare `show_gids` with a node where it works.";
     /// The interfaces of the rails have different MTUs.
     MtuDiffers = "mtu-differs", "Set one MTU on all interfaces of the fabric, here and on the switches (4200 or more for RoCE with 4096).";
+    /// The interface of an eRDMA device in use has an MTU at which NCCL's protocol LL128 corrupts data.
+    ErdmaMtu = "erdma-mtu", "Set the MTU of the eRDMA interfaces to 8500 with jumbo frames, or to 1400 without them, on all nodes; or set `NCCL_PROTO=^LL128` on all of them.";
     /// No route goes out through the interface of an HCA in use, so its connections to other nodes
     /// may fail.
     NoRoute = "no-route", "Give the interface an address with the prefix length of its network, or a route to the other nodes' RoCE network.";
@@ -164,7 +166,8 @@ ids! {
     StaleInterface = "stale-interface", "Remove `NCCL_SOCKET_IFNAME`, or name an interface that is up and has an address.";
     /// No route shows which interface reaches the other nodes, so `NCCL_SOCKET_IFNAME` stays unset.
     NoInterface = "no-interface", "Set `NCCL_SOCKET_IFNAME` to the interface through which the nodes reach each other.";
-    /// NCCL will bootstrap on an interface that no other node can reach, such as `lo` or `docker0`.
+    /// NCCL will bootstrap on, or send data over, an interface that no other node can reach, such as `lo`, `docker0`, or
+    /// one with a link-local address.
     LocalInterface = "local-interface", "Set `NCCL_SOCKET_IFNAME` to the interface through which the nodes reach each other; remove `NCCL_COMM_ID` if it is the cause.";
     /// NCCL will bootstrap on an interface that is not UP and RUNNING, so no other node can reach
     /// it.

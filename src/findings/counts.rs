@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::nvlink;
 use crate::fabric::own_interface::Index;
 use crate::fabric::subnet::{self, Prefix};
 use crate::fabric::{Candidate, default_route, near};
@@ -9,6 +10,7 @@ use crate::facts::Facts;
 use crate::facts::gpu::Make;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
+
 use crate::plan::{Context, on_default_route};
 use crate::text::condensed;
 
@@ -34,6 +36,9 @@ pub(super) fn findings(
 /// near.
 fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: bool) -> Option<Finding> {
     let facts = context.facts;
+    if facts.gpu.model_of(OF_SPARK).is_some() {
+        return None;
+    }
     let on_default_route = on_default_route(context);
     let is_wanted = default_route::wanted(facts, on_default_route);
     let rails: Vec<&Candidate> = ports.iter().filter(|port| port.is_used() && !is_wanted(port)).collect();
@@ -68,8 +73,12 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
     )))
 }
 
-/// GPUs of machines with one or two GPUs and several HCAs for each: DGX Spark, Grace Hopper.
-const OF_SMALL_MACHINES: &[&str] = &["GB10", "GH200"];
+/// The GPU of DGX Spark and its kin. The machine has one NIC, whose two ports have a PCI function for each half of
+/// their cables, and no slot for another.
+const OF_SPARK: &[&str] = &["GB10"];
+
+/// GPUs of machines with one or two GPUs and several HCAs for each: Grace Hopper.
+const OF_SMALL_MACHINES: &[&str] = &["GH200"];
 
 /// The smallest number of GPUs at which a container counts as having the whole machine: for a tray of GB200
 /// or GB300 ...
@@ -84,7 +93,7 @@ const OF_MACHINE: usize = 8;
 fn is_by_design(facts: &Facts, rails: &[&Candidate], gpus: usize) -> bool {
     let has_all_gpus = match facts.gpu.models.is_empty() {
         false if facts.gpu.model_of(OF_SMALL_MACHINES).is_some() => true,
-        false if facts.gpu.model_of(TRAYS).is_some() => gpus >= OF_TRAY,
+        false if facts.gpu.model_of(TRAYS).is_some() => gpus >= OF_TRAY || nvlink::is_workstation(facts),
         _ => gpus >= OF_MACHINE,
     };
     let rates: BTreeSet<&str> = rails.iter().map(|port| port.port.rate.as_str()).collect();

@@ -95,6 +95,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(down::findings(&context, &interfaces, ports));
     findings.extend(address::findings(facts, &interfaces, ports));
     findings.extend(mtu::finding(facts, &interfaces, ports));
+    findings.extend(mtu::of_erdma(facts, &interfaces, plan));
     findings.extend(wireless::finding(facts, &interfaces, plan));
     // Without a profile, the plan has not chosen any HCAs.
     if plan.profile.is_some() {

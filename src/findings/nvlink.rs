@@ -18,7 +18,9 @@ pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let version = plan.nccl.unwrap_or(NEWEST);
     match mnnvl(|name| plan.value(name), version) {
         // This container was given channels, or its GPUs are made for NVLink between nodes.
-        Mnnvl::Wanted(without) if !has_channel && (model.is_some() || facts.imex.count > 0) => {
+        Mnnvl::Wanted(without)
+            if !has_channel && (model.is_some() && !is_workstation(facts) || facts.imex.count > 0) =>
+        {
             Some(no_channel(facts, plan, without))
         }
         Mnnvl::Off(variable) if has_channel => Some(unused(plan, variable)),
@@ -31,6 +33,15 @@ pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
         ),
         Mnnvl::Wanted(_) | Mnnvl::Off(_) | Mnnvl::Unknown => None,
     }
+}
+
+/// Returns whether the machine has a single GPU of these models, as a DGX Station does, which has no NVLink to other
+/// nodes (<https://build.nvidia.com/playbooks/connect-two-stations>). A container may have one GPU of a tray, but its
+/// kernel shows the memory of all of the tray's GPUs as NUMA nodes without a CPU.
+pub(super) fn is_workstation(facts: &Facts) -> bool {
+    let has_name = facts.dmi.product.as_ref().is_some_and(|product| product.contains("Station"));
+    let is_one_node = |list: &String| list.parse::<u32>().is_ok();
+    facts.gpu.count == Some(1) && (has_name || facts.memory.without_cpu.as_ref().is_some_and(is_one_node))
 }
 
 fn no_channel(facts: &Facts, plan: &Plan, without: WithoutChannel) -> Finding {

@@ -171,6 +171,7 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
     let message = match nics.get(product) {
         Some(published) if *published == count => return None,
         Some(_) if of_claims.is_some() => return of_claims?.finding(ports),
+        Some(published) if *published > count && has_share_of_machine(facts, ports) => return None,
         Some(published) => format!(
             "{product} has {}, but {count} {are} usable here.",
             counted(*published as usize, "RDMA NIC")
@@ -202,6 +203,16 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
 fn are_some_of_others(ports: &[Candidate]) -> bool {
     ports.iter().any(Candidate::is_of_others)
 }
+
+/// Returns whether the container was given some of the machine's GPUs, and only some of the HCAs that are visible here. The
+/// machines whose instance types are published with several NICs have as many GPUs as a whole machine.
+fn has_share_of_machine(facts: &Facts, ports: &[Candidate]) -> bool {
+    let is_of_others = |port: &Candidate| port.verdict == Verdict::LeftOut(SkipReason::NotAllotted);
+    facts.gpu.count.is_some_and(|gpus| gpus < GPUS_OF_MACHINE) && ports.iter().any(is_of_others)
+}
+
+/// The number of GPUs of the machines for which a platform publishes several NICs by instance type.
+const GPUS_OF_MACHINE: u32 = 8;
 
 /// The NICs that the Pod's claims hold: fewer than the machine has.
 struct ClaimedNics {

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use crate::facts::Facts;
 use crate::facts::gid::Gid;
 use crate::facts::net::Interface;
+use crate::facts::route::Route;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::predict::{Bootstrap, GidUse, PortUse};
 use crate::plan::Plan;
@@ -109,7 +110,11 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let on_link = on_link(facts);
     if let Bootstrap::On(endpoint) = &forecast.prediction.bootstrap {
         let others = facts.net.interfaces.iter().map(|interface| interface.name.as_str());
-        let shared = sharing(&on_link, &endpoint.interface, others);
+        // The kernel always sends through the interface with the lowest metric. Clouds set up instances with several
+        // NICs in one network so: ACK's eRDMA controller gives the route of its NIC a metric of 200 or more
+        // (AliyunContainerService/alibabacloud-erdma-controller, `internal/drivers/netdev.go`).
+        let may_win = |own: &Route, other: &Route| other.metric <= own.metric;
+        let shared = sharing(&on_link, &endpoint.interface, others, may_win);
         if !shared.is_empty() {
             let message = format!(
                 "The interface of the bootstrap, {}, shares its network with {}: the kernel may send through the wrong one, and connections hang.",
@@ -129,7 +134,7 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         })
         .collect();
     if let Some((first, others)) = rails.split_first() {
-        let shared = sharing(&on_link, first, others.iter().copied());
+        let shared = sharing(&on_link, first, others.iter().copied(), |_, _| true);
         if !shared.is_empty() {
             let message = format!(
                 "Rails share a network ({first} with {}): the node answers for the address of one rail with the MAC address of another, unless it has a routing rule for each.",
@@ -153,20 +158,26 @@ fn shown(shared: &[(&str, &IpNet)]) -> String {
     list.join(", ")
 }
 
-/// Returns the other interfaces that share a network with this interface, each with the network.
+/// Returns the other interfaces that share a network with this interface and whose route to it counts, each with
+/// the network.
 fn sharing<'a>(
     on_link: &OnLink<'a>,
     interface: &str,
     others: impl Iterator<Item = &'a str>,
+    counts: impl Fn(&Route, &Route) -> bool,
 ) -> Vec<(&'a str, &'a IpNet)> {
     let of = |name: &str| on_link.get(name).map(Vec::as_slice).unwrap_or_default();
     let own = of(interface);
-    let shared = |other: &str| of(other).iter().copied().find(|net| own.contains(net) && !is_link_local(net));
+    let is_shared = |other: &&&Route| {
+        let is_same = |own: &&Route| own.destination == other.destination && counts(own, other);
+        own.iter().any(is_same) && !is_link_local(&other.destination)
+    };
+    let shared = |other: &str| of(other).iter().find(is_shared).map(|route| &route.destination);
     others.filter(|other| *other != interface).filter_map(|other| Some((other, shared(other)?))).collect()
 }
 
-/// The networks that each interface reaches directly.
-type OnLink<'a> = HashMap<&'a str, Vec<&'a IpNet>>;
+/// The routes to the networks that each interface reaches directly.
+type OnLink<'a> = HashMap<&'a str, Vec<&'a Route>>;
 
 fn on_link(facts: &Facts) -> OnLink<'_> {
     let mut networks = OnLink::new();
@@ -175,7 +186,7 @@ fn on_link(facts: &Facts) -> OnLink<'_> {
         crate::facts::steps::step();
         let is_direct = route.gateway.is_none() && !route.is_default() && route.is_for_all();
         if is_direct && !is_of_one(&route.destination) {
-            networks.entry(&route.interface).or_default().push(&route.destination);
+            networks.entry(&route.interface).or_default().push(route);
         }
     }
     networks

@@ -164,7 +164,7 @@ pub const KINDS: &[Kind] = &[
         &[Id::TrafficClass, Id::TrafficClassesDiffer],
     ),
     quick("address", "rails have an address", address::addresses, &[Id::NoAddress]),
-    quick("mtu", "MTU is equal on all rails", mtu::mtus, &[Id::MtuDiffers]),
+    quick("mtu", "MTU is equal on all rails", mtu::mtus, &[Id::MtuDiffers, Id::ErdmaMtu]),
     quick("route", "rails have a route", ports::route, &[Id::NoRoute, Id::OverlappingSubnets]),
     quick(
         "interface",

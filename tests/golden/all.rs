@@ -94,7 +94,8 @@ pub fn what_nccl_ends_on_is_judged_without_a_profile() {
 /// Hosts that fail the self-test although `require-rdma` lets their job start, each with the
 /// reason. Hosts that cannot pin memory are not listed: another key, `memlock`, decides about
 /// them.
-const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 8] = [
+const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 9] = [
+    ("erdma-mtu-1500", "the job uses RDMA, and data is at stake"),
     ("gcp-gib-four-of-eight-claimed", "the claimed rails carry the job, and are fewer than the GPUs"),
     ("image-provider-for-some", "the other HCAs have their provider, and carry the job"),
     ("image-provider-kernel-abi-of-some", "the other HCA has a provider for its driver, and carries the job"),

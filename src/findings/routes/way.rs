@@ -15,8 +15,8 @@ use crate::facts::rule::{Family, RoutingRule, RuleEffect};
 pub enum Way {
     /// A route leads out through the interface.
     Out,
-    /// There is no route, and IPv4 treats every address as being on the interface's own link
-    /// (`ip_route_output_key_hash_rcu` in `net/ipv4/route.c`).
+    /// There is no route, or only one to the other address of a network of two (a /31, RFC 3021), and IPv4 treats
+    /// every address as being on the interface's own link (`ip_route_output_key_hash_rcu` in `net/ipv4/route.c`).
     OnLink,
     /// There is no route through the interface, and IPv6, for which the interface is only a preference, uses
     /// a route through this other interface (`rt6_score_route` in `net/ipv6/route.c`).
@@ -32,6 +32,13 @@ pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
     let is_own = |destination: &IpNet| {
         is_of_one(destination) && net.own_addresses().any(|own| own == destination.addr())
     };
+    let is_of_pair = |route: &Route| {
+        let destination = &route.destination;
+        address.is_ipv4()
+            && route.gateway.is_none()
+            && destination.prefix_len() + 1 == destination.max_prefix_len()
+            && destination.contains(&address)
+    };
     let usable = |route: &&Route| {
         let destination = &route.destination;
         destination.addr().is_ipv4() == address.is_ipv4()
@@ -39,6 +46,7 @@ pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
             && route.source.is_none_or(|source| source.contains(&address))
             && !is_link_local(destination)
             && !is_own(destination)
+            && !is_of_pair(route)
     };
     let mut routes = net.routes.iter().filter(usable);
     if routes.clone().any(|route| route.interface == interface) {
@@ -174,6 +182,21 @@ mod tests {
         assert_eq!(main(&[route("eth0", "::/0", 254), route("eth1", "fd00:44::/64", 254)]), Way::Out);
         let of_others = Route { source: Some("fd00:44::/64".parse().unwrap()), ..route("eth1", "::/0", 254) };
         assert_eq!(main(&[of_others]), Way::Nowhere);
+    }
+
+    #[test]
+    fn a_network_of_two_addresses_leads_to_no_further_node() {
+        let found = |routes: &[Route]| {
+            let rules = vec![RoutingRule { family: Family::Inet, ..rule(254) }];
+            let net = Net { routes: routes.to_vec(), rules: Some(rules), ..Net::default() };
+            way(&net, "172.16.1.9".parse().unwrap(), "eth1").unwrap()
+        };
+        let pair = || route("eth1", "172.16.1.8/31", 254);
+        assert_eq!(found(&[pair()]), Way::OnLink);
+        assert_eq!(found(&[pair(), route("eth1", "172.16.0.0/16", 254)]), Way::Out);
+        assert_eq!(found(&[route("eth1", "172.16.1.8/30", 254)]), Way::Out);
+        let behind = Route { gateway: Some("172.16.9.1".parse().unwrap()), ..pair() };
+        assert_eq!(found(&[behind]), Way::Out);
     }
 
     #[test]

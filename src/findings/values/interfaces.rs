@@ -2,16 +2,17 @@
 
 use super::{Subject, conf_file, lists, shown};
 use crate::fabric::default_route::carries;
-use crate::fabric::interface::choose;
+use crate::fabric::interface::{candidates, choose, has_global_address};
 use crate::facts::net::Interface;
 use crate::facts::rdma::LinkLayer;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::interfaces::{self, Failure};
+use crate::libraries::nccl::interfaces::{self, Endpoint, Failure};
 use crate::libraries::nccl::list::Pattern;
-use crate::libraries::nccl::predict::Bootstrap;
+use crate::libraries::nccl::predict::{Bootstrap, Transport, predict};
 use crate::libraries::nccl::version::REWROTE_PARSERS;
-use crate::plan::{Fabric, PortVerdict, words};
+use crate::plan::over_tcp::{self, Nodes};
+use crate::plan::{PortVerdict, words};
 use crate::text::condensed;
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
@@ -137,24 +138,101 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Reports an interface on which the job's other nodes cannot reach this one.
+/// Why the job's other nodes cannot reach this one on an interface.
+enum Obstacle {
+    Loopback,
+    /// A bridge that exists only on this host.
+    Bridge,
+    /// A link-local address, although another interface has one that other nodes can reach.
+    LinkLocal,
+    Down,
+}
+
+impl Obstacle {
+    fn of(subject: &Subject, endpoint: &Endpoint) -> Option<Obstacle> {
+        let net = &subject.facts.net;
+        match net.interface(&endpoint.interface) {
+            _ if endpoint.address.is_loopback() => Some(Obstacle::Loopback),
+            _ if ["docker", "virbr"].iter().any(|prefix| endpoint.interface.starts_with(prefix)) => {
+                Some(Obstacle::Bridge)
+            }
+            Some(interface) if !interface.is_up() => Some(Obstacle::Down),
+            Some(interface) if is_of_this_node_alone(subject, interface) => Some(Obstacle::LinkLocal),
+            _ => None,
+        }
+    }
+
+    fn id(&self) -> Id {
+        match self {
+            Obstacle::Loopback | Obstacle::Bridge | Obstacle::LinkLocal => Id::LocalInterface,
+            Obstacle::Down => Id::InterfaceDown,
+        }
+    }
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            Obstacle::Loopback | Obstacle::Bridge => "which no other node can reach",
+            Obstacle::LinkLocal => "a link-local address, which other nodes cannot reach",
+            Obstacle::Down => "which is not UP and RUNNING, so no other node can reach it",
+        })
+    }
+}
+
+/// Returns whether an interface has link-local addresses alone and is no cable to another node. EKS gives its
+/// agent for Pod identities such an interface on each node (`pod-id-link0`, 169.254.170.23/32). A cable between
+/// two machines may have link-local addresses on purpose: then it belongs to a rail, the user names it, or there is
+/// nothing better.
+fn is_of_this_node_alone(subject: &Subject, interface: &Interface) -> bool {
+    !has_global_address(interface)
+        && candidates(subject.facts).next().is_some()
+        && rail_of(subject, &interface.name).is_none()
+        && !is_named(subject, &interface.name)
+}
+
+/// Returns whether the user has written the interface's whole name.
+fn is_named(subject: &Subject, interface: &str) -> bool {
+    subject.user.get(VARIABLE).is_some_and(|setting| {
+        let pattern = Pattern::of_interfaces(&setting.value, subject.version());
+        !pattern.exclude && pattern.entries.iter().any(|entry| entry.name == interface)
+    })
+}
+
+/// Reports an interface on which the job's other nodes cannot reach this one: that of the bootstrap, else one of
+/// those that NCCL's sockets use for the data.
 fn unreachable(subject: &Subject) -> Option<Finding> {
-    let Some(Bootstrap::On(endpoint)) = subject.prediction().map(|prediction| &prediction.bootstrap) else {
-        return None;
+    let nodes = over_tcp::nodes(subject.facts);
+    let is_likely = match subject.facts.platform.nodes {
+        Some(nodes) if nodes.count == 1 => return None,
+        _ if subject.plan.fabric.is_there() => true,
+        // Without RDMA, the job may have only one node.
+        _ => nodes? == Nodes::Several,
     };
-    // Without RDMA, the job may have only one node.
-    if !matches!(subject.plan.fabric, Fabric::Verbs | Fabric::Plugin(_)) {
+    // The plan has no forecast for a host without RDMA whose job may have one node.
+    let own = subject.plan.forecasts.is_empty() && subject.plan.profile.is_none();
+    let own = own.then(|| predict(subject.facts, |name| subject.plan.value(name), subject.version()));
+    let prediction = subject.prediction().or(own.as_ref())?;
+    let get = |name: &str| subject.plan.value(name);
+    let of_data = match &prediction.transport {
+        Transport::Sockets { .. } => {
+            interfaces::all(&subject.facts.net, get, subject.version()).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    };
+    let bootstrap = match &prediction.bootstrap {
+        Bootstrap::On(endpoint) => Some(endpoint),
+        Bootstrap::Fails(_) | Bootstrap::DependsOnName(_) => None,
+    };
+    let with_obstacle = |endpoint| Some((endpoint, Obstacle::of(subject, endpoint)?));
+    let (does, (endpoint, obstacle)) = match bootstrap.and_then(with_obstacle) {
+        Some(found) => ("bootstrap on", found),
+        None => ("also send data over", of_data.iter().find_map(with_obstacle)?),
+    };
+    // A job of one node needs no network, and its user may have kept it to lo.
+    if !is_likely && (candidates(subject.facts).next().is_none() || is_named(subject, &endpoint.interface)) {
         return None;
     }
-    let is_local = endpoint.address.is_loopback()
-        || ["docker", "virbr"].iter().any(|prefix| endpoint.interface.starts_with(prefix));
-    let interface = subject.facts.net.interface(&endpoint.interface);
-    let is_down = interface.is_some_and(|interface| !interface.is_up());
-    let (id, why) = match (is_local, is_down) {
-        (true, _) => (Id::LocalInterface, "which no other node can reach"),
-        (false, true) => (Id::InterfaceDown, "which is not UP and RUNNING, so no other node can reach it"),
-        (false, false) => return None,
-    };
     let decided_by = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.len() > 1);
     let by = decided_by(COMM_ID).or_else(|| decided_by(VARIABLE));
     let library = subject.library();
@@ -164,16 +242,22 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
     };
     let fix = match by {
         Some(setting) if setting.variable == COMM_ID => format!("Remove {COMM_ID}."),
-        Some(setting) if setting.value.starts_with('^') => format!(
-            "Set {VARIABLE} to the interface through which the nodes reach each other; ^ replaces {library}'s own exclusion of lo and docker."
-        ),
+        Some(setting) if setting.value.starts_with('^') && !matches!(obstacle, Obstacle::LinkLocal) => {
+            format!(
+                "Set {VARIABLE} to the interface through which the nodes reach each other; ^ replaces {library}'s own exclusion of lo and docker."
+            )
+        }
         _ => format!("Set {VARIABLE} to the interface through which the nodes reach each other."),
     };
     let message = format!(
-        "{who} will bootstrap on {} {}, {why}: a job of several nodes fails with \"Connection refused\" or a timeout.",
+        "{who} will {does} {} {}, {obstacle}: a job of several nodes fails with \"Connection refused\" or a timeout.",
         endpoint.interface, endpoint.address
     );
-    let finding = Finding::warning(id, message).about_variables(by.map(|setting| &setting.variable));
+    let finding = match is_likely {
+        true => Finding::warning(obstacle.id(), message),
+        false => Finding::info(obstacle.id(), message),
+    };
+    let finding = finding.about_variables(by.map(|setting| &setting.variable));
     Some(finding.about_interfaces([&endpoint.interface]).with_fix(fix))
 }
 
@@ -187,10 +271,12 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get(VARIABLE).filter(|setting| setting.value.len() > 1)?;
     let Bootstrap::On(endpoint) = &subject.prediction()?.bootstrap else { return None };
     let pattern = Pattern::of_interfaces(&setting.value, subject.version());
-    let names_it = !pattern.exclude && pattern.entries.iter().any(|entry| entry.name == endpoint.interface);
     let better = choose(subject.facts)?;
     let rail = rail_of(subject, &endpoint.interface)?;
-    if names_it || subject.user.get(COMM_ID).is_some() || rail_of(subject, &better.name).is_some() {
+    if is_named(subject, &endpoint.interface)
+        || subject.user.get(COMM_ID).is_some()
+        || rail_of(subject, &better.name).is_some()
+    {
         return None;
     }
     let selects = if pattern.exclude { "does not exclude" } else { "selects" };
