@@ -28,6 +28,9 @@ pub struct Library {
     /// directories; `None` if those directories contain no module, so that the files do not show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbs: Option<bool>,
+    /// For UCX: whether its module for transfers that a GPU starts (`libuct_ib_mlx5_gda.so`) is there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gda: bool,
 }
 
 impl Library {

@@ -52,6 +52,7 @@ impl Package {
 /// The prefixes of these packages' names: a name is one of these or, except for [`ALONE`], continues with a
 /// hyphen.
 const STARTS: &[&str] = &[
+    "amd-mori",
     "deep-ep",
     "libucx",
     "mooncake-transfer-engine",

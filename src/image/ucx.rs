@@ -19,6 +19,8 @@ const MODULES: &str = "UCX_MODULE_DIR";
 const MODULE: &str = "libuct_";
 /// The prefix of the file name of its module for InfiniBand and RoCE.
 const VERBS: &str = "libuct_ib.so";
+/// The prefix of the file name of its module for transfers that a GPU starts (1.20 and later).
+const GDA: &str = "libuct_ib_mlx5_gda.so";
 
 /// Returns whether a name in a module directory matters.
 pub(super) fn is_module(name: &str) -> bool {
@@ -47,7 +49,7 @@ pub(super) fn read(mut found: Collector, tree: &Tree, start: Start, packages: &[
     found.finish()
 }
 
-/// Adds each UCX's version and whether it has the RDMA module.
+/// Adds each UCX's version and which of the modules for HCAs it has.
 pub(super) fn look_into(tree: &Tree, start: Start, libraries: &mut [Library]) {
     add_versions(tree, LibraryFamily::Ucp, libraries);
     let named = start.environment.get(MODULES).filter(|folder| folder.starts_with('/')).map(PathBuf::from);
@@ -55,6 +57,7 @@ pub(super) fn look_into(tree: &Tree, start: Start, libraries: &mut [Library]) {
         let beside = library.path.parent().map(|folder| folder.join("ucx"));
         let folders = beside.into_iter().chain(named.clone());
         let modules: Vec<String> = folders.flat_map(|folder| tree.names(&folder).to_vec()).collect();
+        library.gda = modules.iter().any(|name| name.starts_with(GDA));
         let mut modules = modules.iter().filter(|name| is_module(name)).peekable();
         // A UCX may have its transports built in and therefore no modules.
         library.verbs = modules.peek().is_some().then(|| modules.any(|name| name.starts_with(VERBS)));

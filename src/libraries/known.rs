@@ -11,6 +11,7 @@ const LISTS: &[&str] = &[
     include_str!("known/nvshmem.txt"),
     include_str!("known/mooncake.txt"),
     include_str!("known/uccl.txt"),
+    include_str!("known/amd.txt"),
 ];
 
 /// The fields of UCX's tables of options.

@@ -17,12 +17,14 @@ pub(crate) mod known;
 mod lead;
 pub(crate) mod meeting;
 mod mooncake;
+mod mori;
 pub mod nccl;
 pub(crate) mod node_address;
 mod nvshmem;
 pub(crate) mod own_verbs;
 mod ray;
 pub(crate) mod rccl;
+mod rocshmem;
 mod sglang;
 mod tensorpipe;
 pub(crate) mod traffic_class;
@@ -70,6 +72,8 @@ pub const ALL: &[&Library] = &[
     &nvshmem::LIBRARY,
     &mooncake::LIBRARY,
     &uccl::LIBRARY,
+    &mori::LIBRARY,
+    &rocshmem::LIBRARY,
     &vllm::LIBRARY,
     &sglang::LIBRARY,
     &ray::LIBRARY,

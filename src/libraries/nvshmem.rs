@@ -24,6 +24,7 @@ use super::own_verbs::{
 use super::{Fill, Library, LibraryContext, LibraryFinding, lead, traffic_class};
 use crate::fabric::interface::obstacle;
 use crate::fabric::{Candidate, Rails};
+use crate::facts::gpu::Make;
 use crate::finding::{Finding, Id, Severity};
 
 const TITLE: &str = "NVSHMEM";
@@ -77,7 +78,8 @@ fn is_here(subject: &LibraryContext) -> bool {
     let image = subject.facts.image.as_ref();
     image.is_some_and(|image| !image.nvshmem.is_empty())
         || has(subject, "nvidia-nvshmem")
-        || has(subject, "deep-ep")
+        // On AMD's GPUs, DeepEP uses rocSHMEM.
+        || has(subject, "deep-ep") && subject.facts.gpu.make != Make::Amd
         || [HCAS, HCA_MAP, IN_TURN, INDEX, CLASS, INTERFACE].iter().any(is_set)
 }
 

@@ -68,9 +68,13 @@ pub(crate) const UCX: ClassVariable =
 pub(crate) const MOONCAKE: ClassVariable = variable("MC_IB_TC", "Mooncake", QueuePairs::OfKernel, 0);
 pub(crate) const UCCL_EP: ClassVariable = variable("UCCL_IB_TC", "UCCL", QueuePairs::OfKernel, 0);
 pub(crate) const UCCL_P2P: ClassVariable = variable("UCCL_P2P_RDMA_TC", "UCCL", QueuePairs::OfKernel, 0);
+pub(crate) const MORI: ClassVariable = variable("MORI_RDMA_TC", "MORI", QueuePairs::Own("EP"), 0);
+pub(crate) const ROCSHMEM: ClassVariable =
+    variable("ROCSHMEM_GDA_TRAFFIC_CLASS", "rocSHMEM", QueuePairs::Own("GDA"), 0);
 
 /// The variables of all libraries.
-pub(crate) const ALL: [&ClassVariable; 7] = [&NCCL, &GIN, &NVSHMEM, &UCX, &MOONCAKE, &UCCL_EP, &UCCL_P2P];
+pub(crate) const ALL: [&ClassVariable; 9] =
+    [&NCCL, &GIN, &NVSHMEM, &UCX, &MOONCAKE, &UCCL_EP, &UCCL_P2P, &MORI, &ROCSHMEM];
 
 /// What the used RoCE ports' classes have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]

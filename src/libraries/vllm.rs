@@ -13,6 +13,7 @@ use super::node_address::{AddressingProgram, has};
 use super::{Fill, FillReason as OfFill, Library, LibraryContext, node_address, ray, ucx};
 use crate::fabric::distance::Distance;
 use crate::fabric::of_gpu::{self, GpuHca};
+use crate::finding::{Finding, Id};
 use crate::image::Image;
 use mapping::{address, nic};
 
@@ -39,17 +40,34 @@ const SINCE: Version = Version::new(0, 23, 0);
 /// them: NIXL on UCX, and NVSHMEM below DeepEP. NCCL finds each GPU's nearest HCA itself.
 const TOLD: [(&str, &str); 2] = [("UCX_NET_DEVICES", "nixl"), ("NVSHMEM_HCA_LIST", "deep-ep")];
 
+/// Variables that people set, and that neither vLLM nor NIXL reads. vLLM takes NIXL's backend only from
+/// `kv_connector_extra_config`, and else UCX (vllm-project/vllm issue 41814); NIXL's libfabric plugin reads
+/// `NIXL_LIBFABRIC_` with the name of a parameter, and has none for the number of rails
+/// (`getCustomStringParam` in `src/utils/libfabric/libfabric_common.cpp`, NIXL 1.4).
+const NOT_READ: [&str; 3] = ["NIXL_BACKEND", "VLLM_NIXL_KVCACHE_BACKEND", "NIXL_LIBFABRIC_NUM_RAILS"];
+
 pub(crate) const LIBRARY: Library = Library {
     name: "vllm",
     title: "vLLM",
     filled: &[MAPPING, SELECTION, HOST_IP],
     gid: &[],
-    read: &[MAPPING, SELECTION, HOST_IP, LOOPBACK_IP, "VLLM_GPU_NIC_", "VLLM_NIC_"],
+    read: &[
+        MAPPING,
+        SELECTION,
+        HOST_IP,
+        LOOPBACK_IP,
+        "VLLM_GPU_NIC_",
+        "VLLM_NIC_",
+        NOT_READ[0],
+        NOT_READ[1],
+        NOT_READ[2],
+    ],
     is_here,
     fills: |subject| fills(subject).into_iter().chain(host_ip(subject)).collect(),
     findings: |subject| {
         let of_address = [ADDRESS.finding(subject), node_address::inside(subject, "vLLM", LOOPBACK_IP)];
         let all = mapping::findings(subject).into_iter().chain(of_address.into_iter().flatten());
+        let all = all.chain(not_read(subject));
         all.map(Into::into).collect()
     },
     will: |_| None,
@@ -131,13 +149,35 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
 /// Returns whether a worker should set the NIC for a package's library. The worker then leaves UCX only this
 /// HCA, over which each NIXL agent must reach itself: see [`ucx::alone`].
 fn is_told(subject: &LibraryContext, package: &str) -> bool {
-    let has = image(subject).is_some_and(|image| {
+    has_variant(subject, package) && (package != "nixl" || ucx::alone::each_rail_will_do(subject))
+}
+
+/// Returns whether the image has a package with this name or one that continues it: `nixl-cu12`.
+fn has_variant(subject: &LibraryContext, package: &str) -> bool {
+    image(subject).is_some_and(|image| {
         let is_it = |name: &str| {
             name.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         };
         image.packages.iter().any(|package| is_it(&package.name))
-    });
-    has && (package != "nixl" || ucx::alone::each_rail_will_do(subject))
+    })
+}
+
+/// Returns the finding about variables that should configure NIXL, and that are not read.
+fn not_read(subject: &LibraryContext) -> Option<Finding> {
+    let set: Vec<&str> = NOT_READ.into_iter().filter(|name| subject.value(name).is_some()).collect();
+    if set.is_empty() || !has(subject, "vllm") || !has_variant(subject, "nixl") {
+        return None;
+    }
+    let shown: Vec<String> = set.iter().map(|name| subject.shown(name)).collect();
+    let message = format!(
+        "{}: neither vLLM nor NIXL reads this. vLLM's connector takes UCX, unless --kv-transfer-config names another backend.",
+        shown.join(", ")
+    );
+    let fix = format!(
+        "Name the backend in --kv-transfer-config (kv_connector_extra_config, backends), and remove {}.",
+        set.join(", ")
+    );
+    Some(Finding::info(Id::LibraryValue, message).about_variables(set).with_fix(fix))
 }
 
 /// Returns whether vLLM's workers set this variable themselves, because the user requested it.

@@ -31,6 +31,10 @@ fn the_modules_beside_ucx_tell_whether_it_has_verbs() {
     );
     library(&root, &format!("{MULTIARCH}/ucx/libuct_ib.so.0"));
     assert_eq!(found(&root, []), [(system, Some(true))]);
+    let has_gda = |root: &Root| root.read([]).0.ucx[0].gda;
+    assert!(!has_gda(&root));
+    library(&root, &format!("{MULTIARCH}/ucx/libuct_ib_mlx5_gda.so.0.0.0"));
+    assert!(has_gda(&root));
 }
 
 #[test]

@@ -15,6 +15,15 @@ pub(super) enum Devices {
 }
 
 impl Devices {
+    /// Returns whether the value leaves `rc_gda` any of a port's devices. An exclusion would have to name them
+    /// for each GPU, so it counts as leaving one.
+    pub(super) fn has_gda(&self, port: &str, release: Release) -> bool {
+        match self {
+            Devices::All | Devices::AllBut(_) => true,
+            Devices::Only(list) => list.iter().any(|entry| names_gda(entry, port, release)),
+        }
+    }
+
     pub(super) fn read(value: Option<&str>, release: Release) -> Devices {
         let Some(value) = value else { return Devices::All };
         let (excluded, list) = match value.strip_prefix('^') {
@@ -49,6 +58,15 @@ impl Devices {
 pub(super) fn names(entry: &str, device: &str, release: Release) -> bool {
     let base = device.split_once(':').map(|(base, _)| base);
     entry == device || release >= EXCLUDES_DEVICES && base == Some(entry)
+}
+
+/// Returns whether a list entry names one of a port's devices for `rc_gda`: `cuda0-mlx5_0:1` (see
+/// [`super::gda`]).
+pub(super) fn names_gda(entry: &str, port: &str, release: Release) -> bool {
+    let of_gpu = entry.strip_prefix("cuda").and_then(|rest| rest.split_once('-'));
+    of_gpu.is_some_and(|(gpu, entry)| {
+        !gpu.is_empty() && gpu.bytes().all(|byte| byte.is_ascii_digit()) && names(entry, port, release)
+    })
 }
 
 /// Returns the entries of a list, without empty ones.
@@ -103,5 +121,20 @@ mod tests {
         assert_eq!(has("mlx5_[3-0]:1", "mlx5_2:1"), [false; 3]);
         assert_eq!(has("", "eth0"), [false; 3], "an empty value is a list of none");
         assert_eq!(Devices::read(None, OLD), Devices::All);
+    }
+
+    #[test]
+    fn a_list_of_ports_leaves_gpus_none_to_start_transfers_on() {
+        for (value, wanted) in [
+            (None, true),
+            (Some("all"), true),
+            (Some("^mlx5_1:1"), true),
+            (Some("mlx5_0:1,eth0"), false),
+            (Some("mlx5_0:1,cuda0-mlx5_0:1"), true),
+            (Some("cuda12-mlx5_0"), true),
+            (Some("cuda-mlx5_0:1,cudaX-mlx5_0:1,cuda0-mlx5_1:1"), false),
+        ] {
+            assert_eq!(Devices::read(value, NEW).has_gda("mlx5_0:1", NEW), wanted, "{value:?}");
+        }
     }
 }

@@ -3,7 +3,8 @@
 
 use std::net::IpAddr;
 
-use super::release::{Release, all, are_known, has_verbs};
+use super::gda;
+use super::release::{EXCLUDES_DEVICES, Release, all, are_known, has_verbs};
 use super::subnets::Filter;
 use super::taken::{Taken, UcxPort, strangers, taken};
 use super::transports::transports;
@@ -11,17 +12,30 @@ use super::{DEVICES, GID_INDEX, OfAny, SUBNETS, TRANSPORTS, why};
 use crate::fabric::gid::{RailGids, common_index, is_right_everywhere, of_one_family, own_network, rails};
 use crate::facts::gid::Gid;
 use crate::libraries::exclusions::{LeftTo, settled};
-use crate::libraries::{Fill, LibraryContext, traffic_class};
+use crate::libraries::{Fill, LibraryContext, traffic_class, vllm};
 
 /// Why rdma-init fills in a UCX variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UcxReason {
     /// Without it, UCX would also use these ports.
-    OtherPorts(Vec<String>),
+    OtherPorts { ports: Vec<String>, gda: Gda },
+    /// Without it, `rc_gda` may fail on these ports, and UCX with it.
+    WithoutGid(Vec<String>),
     /// Without it, UCX would select this GID entry of this port, whose address is not this container's.
     OtherGid { port: String, slot: u32, address: Option<IpAddr> },
     /// Without it, UCX would skip this port because this GID entry is empty.
     EmptySlot { port: String, slot: u32 },
+}
+
+/// What the value of `UCX_NET_DEVICES` does to `rc_gda` ([`gda`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gda {
+    /// `rc_gda` cannot run here.
+    Absent,
+    /// The value lists the ports to leave out, so it stays on.
+    Kept,
+    /// The value lists the ports to use, so it is switched off.
+    Lost,
 }
 
 pub(super) fn fills(subject: &LibraryContext) -> Vec<Fill> {
@@ -50,14 +64,35 @@ fn devices(subject: &LibraryContext) -> Option<Fill> {
     if subject.value(DEVICES).is_some() {
         return None;
     }
+    let fill = |value, because| Some(Fill { variable: DEVICES, value: Some(value), why: why(because) });
     let releases = all(subject);
     let others =
-        releases.iter().map(|release| strangers(subject, *release)).find(|others| !others.is_empty())?;
+        releases.iter().map(|release| strangers(subject, *release)).find(|others| !others.is_empty());
+    let without_gid = gda::unopenable(subject);
+    let because = match others {
+        _ if !without_gid.is_empty() => UcxReason::WithoutGid(without_gid),
+        Some(ports) if gda::may_run(subject) && accepts_exclusion(subject, &releases) => {
+            return fill(format!("^{}", ports.join(",")), UcxReason::OtherPorts { ports, gda: Gda::Kept });
+        }
+        Some(ports) => {
+            let gda = if gda::may_run(subject) { Gda::Lost } else { Gda::Absent };
+            UcxReason::OtherPorts { ports, gda }
+        }
+        None => return None,
+    };
     let allows_tcp = releases.iter().any(|release| transports(subject.value(TRANSPORTS), *release).tcp);
     let mut names = subject.rails.port_names();
     // If the list contained no interface, UCX would have no TCP.
     names.extend(if allows_tcp { Some(subject.rails.interface?.to_owned()) } else { None });
-    Some(Fill { variable: DEVICES, value: Some(names.join(",")), why: why(UcxReason::OtherPorts(others)) })
+    fill(names.join(","), because)
+}
+
+/// Returns whether each UCX here reads a list of ports to leave out, and no program writes in front of it.
+fn accepts_exclusion(subject: &LibraryContext, releases: &[Release]) -> bool {
+    let selection = subject.value(vllm::SELECTION);
+    are_known(subject)
+        && releases.iter().all(|release| *release >= EXCLUDES_DEVICES)
+        && !selection.is_some_and(|selection| vllm::is_set_by_worker(selection, DEVICES))
 }
 
 /// Returns a rail on which UCX selects a GID that is not this container's, or which it skips because of an

@@ -1,9 +1,10 @@
 //! UCX, and NIXL and MPI on top of it. [`taken`] models what each release uses on a host; [`list`],
 //! [`transports`] and [`subnets`] parse its variables; [`alone`] determines whether a process reaches itself
-//! without TCP. The functions that these files name are in openucx/ucx, 1.10 to 1.22.
+//! without TCP, and [`gda`] what its transport for GPUs opens. The functions that these files name are in openucx/ucx, 1.10 to 1.22.
 
 pub(crate) mod alone;
 mod findings;
+mod gda;
 mod index;
 mod list;
 mod mend;
@@ -18,7 +19,7 @@ use std::net::IpAddr;
 use super::{FillReason as OfAny, Library, LibraryContext, Will, traffic_class, vllm};
 use crate::fabric::Rails;
 
-pub use mend::UcxReason;
+pub use mend::{Gda, UcxReason};
 pub use release::Release;
 pub use taken::Taken;
 

@@ -1,5 +1,8 @@
 //! The UCX releases in an image. Each program uses its own: NIXL's wheel contains one (1.23 in NIXL 1.5.1's),
 //! whose file names do not show the release, and MPI uses another.
+//!
+//! NIXL's wheels have UCX 1.20 since NIXL 0.8, and 1.21 or later since 1.0.1 (`UCX_REF` in
+//! `contrib/Dockerfile.manylinux` of ai-dynamo/nixl, 0.5 to 1.4).
 
 use crate::image::Image;
 use crate::image::packages::Package;
@@ -28,6 +31,9 @@ pub(super) const HAS_SUBNETS: Release = Release(1, 18);
 /// `UCX_IB_ROCE_REACHABILITY_MODE` turns that off (`uct_ib_iface_roce_is_routable` in
 /// `src/uct/ib/base/ib_iface.c`).
 pub(super) const ASKS_ROUTES: Release = Release(1, 19);
+/// Has `rc_gda` ([`super::gda`]), which the alias `ib` of `UCX_TLS` covers only since 1.21
+/// (`ucp_tl_aliases` in `src/ucp/core/ucp_context.c`).
+pub(super) const HAS_GDA: Release = Release(1, 20);
 /// Accepts a leading `^` in `UCX_NET_DEVICES` and an HCA's name without a port; prefers other GIDs to
 /// link-local IPv6 ones (`src/ucp/core/ucp_context.c`, `src/uct/ib/base/ib_device.c`).
 pub(super) const EXCLUDES_DEVICES: Release = Release(1, 21);
@@ -40,6 +46,8 @@ struct Copy {
     release: Option<Release>,
     /// Whether it has transports over InfiniBand and RoCE, or may have.
     has_verbs: bool,
+    /// Whether it has the transport `rc_gda`.
+    has_gda: bool,
 }
 
 /// Returns each UCX in the image: those whose files were found, and the wheels whose files are unknown.
@@ -48,17 +56,43 @@ fn copies(subject: &LibraryContext) -> Vec<Copy> {
     let of_files = image.ucx.iter().map(|library| Copy {
         release: library.version.as_deref().and_then(parse),
         has_verbs: library.verbs != Some(false),
+        has_gda: library.gda,
     });
-    let is_found = |package: &Package| {
-        let folder = package.path.join("libucx");
+    let is_found = |package: &Package, folder: &str| {
+        let folder = package.path.join(folder);
         image.ucx.iter().any(|file| file.path.starts_with(&folder))
     };
     let wheels = image.packages.iter().filter(|package| package.name.starts_with("libucx"));
-    let of_wheels = wheels
-        .filter(|package| !is_found(package))
-        .map(|package| Copy { release: parse(&package.version), has_verbs: true });
-    let of_nixl = has_nixl(image).then_some(Copy { release: Some(NEWEST), has_verbs: true });
+    let of_wheels = wheels.filter(|package| !is_found(package, "libucx")).map(|package| Copy {
+        release: parse(&package.version),
+        has_verbs: true,
+        has_gda: false,
+    });
+    let of_nixl = image.packages.iter().filter(|package| is_nixl(package)).map(|package| {
+        let release = nixl(&package.version);
+        // The module shows in the files if they were found.
+        let is_found = is_found(package, &format!("{}.libs", package.name.replace('-', "_")));
+        let has_gda = !is_found && release.is_some_and(|release| release >= HAS_GDA);
+        Copy { release, has_verbs: true, has_gda }
+    });
     of_files.chain(of_wheels).chain(of_nixl).collect()
+}
+
+/// Returns the UCX in NIXL's wheel with this version; the newest known release for all later ones.
+fn nixl(version: &str) -> Option<Release> {
+    let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next()?, numbers.next()?, numbers.next().unwrap_or(0));
+    Some(match version {
+        (0, 0..8, _) => Release(1, 19),
+        (0, _, _) | (1, 0, 0) => Release(1, 20),
+        _ => NEWEST,
+    })
+}
+
+/// Returns the releases with the transport `rc_gda`.
+pub(super) fn with_gda(subject: &LibraryContext) -> Vec<Release> {
+    let copies = copies(subject).into_iter().filter(|copy| copy.has_gda);
+    copies.map(|copy| copy.release.unwrap_or(NEWEST)).collect()
 }
 
 /// Returns whether any UCX here has transports over InfiniBand and RoCE: the module for them is beside it

@@ -130,6 +130,14 @@ fn selected<'a>(subject: &LibraryContext<'a>, release: Release) -> impl Iterator
     ports.filter(move |port| devices.has(&port.name(), release))
 }
 
+/// Returns whether a RoCE port lacks the GID that a release would take on it, whatever the port's state.
+pub(super) fn lacks_gid(subject: &LibraryContext, port: &Candidate, release: Release) -> bool {
+    let table = &port.port.gids;
+    let is_read = table.scanned == table.size && table.size > 0;
+    let slot = choice(subject, release).and_then(|choice| slot(subject, port, &choice, release));
+    is_read && slot.is_some_and(|slot| slot.address.is_none())
+}
+
 /// Returns a port on which `UCX_IB_ROCE_SUBNETS` leaves a release no GID.
 pub fn without_gid(subject: &LibraryContext, release: Release) -> Option<String> {
     let choice = choice(subject, release)?;

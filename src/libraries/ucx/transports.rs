@@ -1,7 +1,7 @@
 //! How UCX reads `UCX_TLS` (`ucp_is_resource_in_transports_list` in `src/ucp/core/ucp_context.c`;
 //! `ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c`).
 
-use super::release::{EXCLUDES_TRANSPORTS, KEEPS_DATAGRAMS, NEWEST, Release};
+use super::release::{EXCLUDES_DEVICES, EXCLUDES_TRANSPORTS, KEEPS_DATAGRAMS, NEWEST, Release};
 
 /// The transports that a value of `UCX_TLS` allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,11 +14,14 @@ pub(crate) struct Transports {
     pub tcp: bool,
     /// Any transport within a node: shared memory, self, GPUs.
     pub within: bool,
+    /// `rc_gda` ([`super::gda`]).
+    pub gda: bool,
 }
 
 impl Transports {
-    const ALL: Transports = Transports { verbs: true, datagrams: true, tcp: true, within: true };
-    const NONE: Transports = Transports { verbs: false, datagrams: false, tcp: false, within: false };
+    const ALL: Transports = Transports { verbs: true, datagrams: true, tcp: true, within: true, gda: true };
+    const NONE: Transports =
+        Transports { verbs: false, datagrams: false, tcp: false, within: false, gda: false };
 }
 
 /// All names of transports over InfiniBand and RoCE; the first stands for all of them.
@@ -64,6 +67,8 @@ const OTHERS: &[&str] = &[
     "gga_mlx5",
     "gaudi",
     "gaudi_gdr",
+    "rc_gda",
+    "rc_gdp",
 ];
 
 /// Recognized names of transports that move no data but make connections by address
@@ -82,11 +87,12 @@ pub(crate) fn transports(value: Option<&str>, release: Release) -> Transports {
     if has("all") {
         return Transports::ALL;
     }
+    let names_gda = has("rc_gda") || has("ib") && release >= EXCLUDES_DEVICES;
     if excluded {
         let verbs = !has("ib") && !["rc", "dc", "ud"].iter().all(|name| has(name));
         let keeps = release >= KEEPS_DATAGRAMS && !has("ud:aux");
         let datagrams = verbs && (keeps || !has("ud"));
-        return Transports { verbs, datagrams, tcp: !has("tcp"), within: true };
+        return Transports { verbs, datagrams, tcp: !has("tcp"), within: true, gda: !names_gda };
     }
     // With ":aux", a transport only makes connections and moves no data.
     let connects = |word: &&str| {
@@ -98,6 +104,7 @@ pub(crate) fn transports(value: Option<&str>, release: Release) -> Transports {
         datagrams: words.iter().any(connects),
         tcp: has("tcp"),
         within: words.iter().any(|word| OTHERS.contains(word) && *word != "tcp"),
+        gda: names_gda,
     }
 }
 
@@ -200,6 +207,24 @@ mod tests {
         }
         assert_eq!([OLD, NEW].map(|release| allowed("^ud", release)[1]), [false, true]);
         assert_eq!(unknown_transports("rc,ib_verbs,TCP,sm,ud:aux"), ["ib_verbs", "TCP"]);
+    }
+
+    #[test]
+    fn gpus_start_transfers_only_if_the_list_allows_it() {
+        for (value, wanted) in [
+            (None, [true, true]),
+            (Some("all"), [true, true]),
+            (Some("rc,cuda"), [false, false]),
+            (Some("rc_gda,rc"), [true, true]),
+            (Some("^rc_gda"), [false, false]),
+            (Some("^cuda_ipc"), [true, true]),
+            (Some("ib"), [false, true]),
+            (Some("^ib"), [true, false]),
+        ] {
+            let gda = [Release(1, 20), NEW].map(|release| transports(value, release).gda);
+            assert_eq!(gda, wanted, "{value:?}");
+        }
+        assert_eq!(unknown_transports("^rc_gda"), [""; 0]);
     }
 
     #[test]

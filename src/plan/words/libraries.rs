@@ -27,9 +27,21 @@ impl FillReason {
                 ),
                 _ => write!(f, "without it, {library} would bootstrap on {named}"),
             },
-            FillReason::Ucx(ucx::UcxReason::OtherPorts(ports)) => {
-                write!(f, "without it, UCX would also take {}", condensed(ports))
+            FillReason::Ucx(ucx::UcxReason::OtherPorts { ports, gda }) => {
+                let then = match gda {
+                    ucx::Gda::Absent => "",
+                    ucx::Gda::Kept => {
+                        "; a list of the job's HCAs would turn off rc_gda, UCX's transfers that GPUs start"
+                    }
+                    ucx::Gda::Lost => "; it turns off rc_gda, UCX's transfers that GPUs start",
+                };
+                write!(f, "without it, UCX would also take {}{then}", condensed(ports))
             }
+            FillReason::Ucx(ucx::UcxReason::WithoutGid(ports)) => write!(
+                f,
+                "without it, UCX may open {}, without a GID, for transfers that GPUs start (rc_gda), and fail; it turns these off",
+                condensed(ports)
+            ),
             FillReason::Ucx(ucx::UcxReason::OtherGid { port, slot, address }) => {
                 write!(f, "without it, UCX would take {}", ucx::slot_of(port, *slot, *address))
             }

@@ -1,16 +1,51 @@
 //! Findings about the devices that UCX may use.
 
 use super::super::alone::{Lost, lost};
-use super::super::list::{Devices, names};
-use super::super::release::{EXCLUDES_DEVICES, Release, all};
-use super::super::taken::taken;
+use super::super::gda;
+use super::super::list::{Devices, names, names_gda};
+use super::super::release::{EXCLUDES_DEVICES, HAS_GDA, Release, all};
+use super::super::taken::{strangers, taken};
 use super::super::transports::transports;
 use super::super::{DEVICES, TRANSPORTS};
 use super::transports::{no_network, on_tcp};
-use super::with_tcp;
+use super::{job_and_interface, with_tcp};
 use crate::finding::{Finding, Id};
 use crate::libraries::LibraryContext;
 use crate::text::condensed;
+
+/// Returns the finding that UCX fails on a port that only `rc_gda` opens.
+pub(super) fn without_gid(subject: &LibraryContext) -> Option<Finding> {
+    let ports = gda::unopenable(subject);
+    let first = ports.first()?;
+    let what = format!(
+        "UCX may open {}, without a GID, for transfers that GPUs start. It then fails with \"uct_iface_open(rc_gda/cuda0-{first}) failed\", and NIXL with a backend error.",
+        condensed(&ports)
+    );
+    let fix = format!(
+        "Write {DEVICES}={}, or exclude rc_gda: {TRANSPORTS}=^rc_gda.",
+        job_and_interface(subject).join(",")
+    );
+    // A program that the variable is left to sets it itself, if it is told to.
+    let finding = match subject.value(DEVICES) {
+        Some(_) => subject.warning(Id::LibraryDevices, DEVICES, what),
+        None => Finding::info(Id::LibraryDevices, what).about_variables([DEVICES]),
+    };
+    Some(finding.about_variables([TRANSPORTS]).about_ports(ports).with_fix(fix))
+}
+
+/// Returns the finding that the user's list lets UCX take ports that the job skips.
+fn takes_all(subject: &LibraryContext, release: Release) -> Option<Finding> {
+    let is_all = Devices::read(subject.value(DEVICES), release) == Devices::All;
+    let ports = strangers(subject, release);
+    if !is_all || ports.is_empty() || subject.is_filled(DEVICES) || !gda::unopenable(subject).is_empty() {
+        return None;
+    }
+    let message =
+        format!("{}: UCX also takes {}, which the job skips.", subject.shown(DEVICES), condensed(&ports));
+    let fix = format!("Remove {DEVICES}, and rdma-init fills in one that leaves out these ports.");
+    let finding = Finding::info(Id::LibraryDevices, message).about_variables([DEVICES]);
+    Some(finding.about_ports(ports).with_fix(fix))
+}
 
 pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
     let warning = |what: String| subject.warning(Id::LibraryDevices, DEVICES, what);
@@ -26,7 +61,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
         );
         return vec![warning(what).with_fix(with_tcp(subject))];
     }
-    let mut findings = Vec::new();
+    let mut findings = Vec::from_iter(takes_all(subject, oldest));
     let mut is_any_there = false;
     let there: Vec<String> = subject.rails.ports.iter().map(|port| port.name()).collect();
     if let Devices::Only(list) = Devices::read(Some(value), oldest) {
@@ -34,6 +69,9 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<Finding> {
         let is_there = |entry: &str| {
             interfaces.iter().any(|interface| interface.name == entry)
                 || there.iter().any(|device| names(entry, device, oldest))
+                || releases.iter().any(|release| {
+                    *release >= HAS_GDA && there.iter().any(|device| names_gda(entry, device, *release))
+                })
         };
         is_any_there = list.iter().any(|entry| is_there(entry));
         let missing = list.into_iter().filter(|entry| !is_there(entry));

@@ -21,6 +21,7 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     plain(wheel::unserved(subject))
         .chain(plain(transports::findings(subject)))
         .chain(plain(devices::findings(subject)))
+        .chain(plain(Vec::from_iter(devices::without_gid(subject))))
         .chain(gid::finding(subject))
         .chain(plain(Vec::from_iter(gid::local_subnet(subject))))
         .collect()
@@ -28,7 +29,11 @@ pub(super) fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
 
 /// Returns how to fix a device list that keeps UCX from what it needs.
 fn with_tcp(subject: &LibraryContext) -> String {
-    let mut names = subject.rails.port_names();
-    names.extend(subject.rails.interface.map(str::to_owned));
-    format!("Remove {DEVICES}, or write {DEVICES}={}.", names.join(","))
+    format!("Remove {DEVICES}, or write {DEVICES}={}.", job_and_interface(subject).join(","))
+}
+
+/// Returns the job's ports and the interface for TCP.
+fn job_and_interface(subject: &LibraryContext) -> Vec<String> {
+    let interface = subject.rails.interface.map(str::to_owned);
+    subject.rails.port_names().into_iter().chain(interface).collect()
 }
