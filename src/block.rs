@@ -5,12 +5,13 @@
 pub(crate) mod list;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here are lost)";
 const END: &str = "# rdma-init: end";
 
 /// Returns the text with empty lines in place of our blocks, so that the other lines keep their
-/// numbers. A mark without its counterpart is not a block.
+/// numbers. A last mark without a first one is not a block.
 pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
     if !text.contains(BEGIN) {
         return Cow::Borrowed(text);
@@ -22,13 +23,26 @@ pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
 
 /// Returns the lines of the text that are in our blocks.
 pub(crate) fn lines(text: &str) -> Vec<&str> {
-    let shown = hidden(text);
-    let both = text.split('\n').zip(shown.split('\n'));
-    let ours = both.filter(|(line, shown)| line != shown).map(|(line, _)| line.trim_end());
-    ours.filter(|line| *line != BEGIN && *line != END).collect()
+    numbered(text).into_iter().map(|(_, line)| line).collect()
 }
 
-/// Returns for each line whether it is in a block. A block in another one is a part of that one, which would otherwise
+/// Does the same with the number of each line, counted from 1.
+pub(crate) fn numbered(text: &str) -> Vec<(usize, &str)> {
+    let shown = hidden(text);
+    let both = text.split('\n').zip(shown.split('\n')).enumerate();
+    let ours = both.filter(|(_, (line, shown))| line != shown);
+    let ours = ours.map(|(index, (line, _))| (index + 1, line.trim_end()));
+    ours.filter(|(_, line)| *line != BEGIN && *line != END).collect()
+}
+
+/// Returns whether the file has no lines of others: a text or a JSON list of ours alone, or nothing.
+pub(crate) fn is_ours_alone(text: &str) -> bool {
+    hidden(text).trim().is_empty() || list::without(text).is_ok_and(|entries| entries.is_empty())
+}
+
+/// Returns for each line whether it is in a block. A block that has lost its last line (the file was cut, or an
+/// editor removed it) ends before the first line that no block of ours has: an empty one, a comment, or a second
+/// one for a key. A block in another one is a part of that one, which would otherwise
 /// become a block when the inner one goes.
 fn ours(lines: &[&str]) -> Vec<bool> {
     let (mut ours, mut begun) = (vec![false; lines.len()], Vec::new());
@@ -42,7 +56,23 @@ fn ours(lines: &[&str]) -> Vec<bool> {
             _ => {}
         }
     }
+    for begin in begun {
+        let end = begin + 1 + length_without_end(lines.get(begin + 1..).unwrap_or_default());
+        ours.get_mut(begin..end).into_iter().for_each(|block| block.fill(true));
+    }
     ours
+}
+
+/// Returns what stands before the equals sign of a line.
+pub(crate) fn key_of(line: &str) -> &str {
+    line.split_once('=').map_or(line, |(key, _)| key)
+}
+
+/// Returns how many of the lines after the first mark are in a block without the second one.
+fn length_without_end(lines: &[&str]) -> usize {
+    let mut keys = HashSet::new();
+    let lines = lines.iter().map(|line| line.trim_end());
+    lines.take_while(|line| !line.is_empty() && !line.starts_with('#') && keys.insert(key_of(line))).count()
 }
 
 /// Returns the text with these lines in a block at its end, which replaces an earlier block. Omits a
@@ -109,14 +139,37 @@ mod tests {
     }
 
     #[test]
-    fn unpaired_markers_hide_nothing() {
-        for text in [
-            format!("{BEGIN}\nNCCL_IB_TC=1\n"),
-            format!("NCCL_IB_TC=1\n{END}\n"),
-            format!("{BEGIN}\nNCCL_IB_TC=1\n{BEGIN}\nNCCL_IB_SL=1\n"),
-        ] {
-            assert_eq!(hidden(&text), text);
-            assert!(with(&text, LINES).starts_with(&text), "{text}");
+    fn a_last_mark_alone_hides_nothing() {
+        let text = format!("NCCL_IB_TC=1\n{END}\n");
+        assert_eq!(hidden(&text), text);
+        assert!(with(&text, LINES).starts_with(&text), "{text}");
+    }
+
+    #[test]
+    fn a_block_that_has_lost_its_last_line_is_replaced_and_the_users_lines_stay() {
+        let torn = format!("{BEGIN}\nNCCL_IB_TC=1\nNCCL_IB_SL=1\n");
+        for own in ["# mine\nNCCL_DEBUG=INFO\n", "\nNCCL_DEBUG=INFO\n", "NCCL_IB_TC=5\nNCCL_DEBUG=INFO\n"] {
+            let text = format!("NCCL_ALGO=Ring\n{torn}{own}");
+            assert_eq!(hidden(&text), format!("NCCL_ALGO=Ring\n\n\n\n{own}"));
+            assert_eq!(with(&text, LINES), with(&format!("NCCL_ALGO=Ring\n{own}"), LINES), "{text}");
+        }
+        let whole = with("", LINES);
+        for text in
+            [torn.clone(), format!("{torn}NCCL_IB_"), format!("{torn}{torn}"), format!("{torn}{whole}")]
+        {
+            assert_eq!(with(&text, LINES), whole, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_ours_alone_is_told_from_one_with_lines_of_others() {
+        let list = list::with("", &["NCCL_NET"]).unwrap();
+        for text in ["", "\n", &with("", LINES), &list, "[]"] {
+            assert!(is_ours_alone(text), "{text}");
+        }
+        let list = list::with("[\"MINE\"]", &["NCCL_NET"]).unwrap();
+        for text in ["A=1", "# comment\n", &with("A=1", LINES), &list, "[", "{}"] {
+            assert!(!is_ours_alone(text), "{text}");
         }
     }
 
@@ -134,7 +187,7 @@ mod tests {
     fn what_is_hidden_keeps_its_place() {
         let text = format!("A=1\n{BEGIN}\r\nB=2\n{END}\nC=3");
         assert_eq!(hidden(&text), "A=1\n\n\n\nC=3");
-        assert_eq!(lines(&text), ["B=2"]);
+        assert_eq!(numbered(&text), [(3, "B=2")]);
         assert_eq!(conf::parse(&hidden(&text), NEWEST)[1].number, 5);
     }
 }

@@ -8,7 +8,7 @@ pub(crate) mod print;
 pub(crate) mod usage;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args, Command, CommandFactory, Parser, Subcommand, value_parser};
@@ -278,6 +278,19 @@ pub struct Host {
     /// Use a facts document that `inspect --json` wrote, or demo:NAME
     #[arg(long, value_name = "FILE")]
     pub facts: Option<PathBuf>,
+}
+
+impl Action {
+    /// Returns the facts document in place of this host.
+    pub fn facts(&self) -> Option<&Path> {
+        let host = match self {
+            Action::Inspect { host, .. } | Action::Plan { host, .. } | Action::Profiles { host, .. } => host,
+            Action::Env(arguments) => &arguments.host,
+            Action::SelfTest(arguments) => &arguments.host,
+            _ => return None,
+        };
+        host.facts.as_deref()
+    }
 }
 
 /// The names of the subcommands that the help shows.

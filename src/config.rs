@@ -11,11 +11,13 @@ mod values;
 use std::time::Duration;
 
 use figment::Figment;
-use figment::value::Value;
+use figment::value::{Dict, Value};
+use indexmap::IndexMap;
 use serde::Deserialize;
 
 use crate::facts::environment::Environment;
 use crate::facts::launchers::MOST_NODES;
+use crate::facts::secret::shown;
 use crate::init::{Enforcing, FailureOrders, Orders, Refusal, Supervision, Voice};
 use crate::log;
 use crate::plan::Options;
@@ -101,6 +103,12 @@ pub fn assignments(texts: &[String]) -> Option<Value> {
     values::table(texts.iter().map(String::as_str))
 }
 
+/// The configuration in a facts document: the values of keys.
+pub type Captured = serde_json::Map<String, serde_json::Value>;
+
+const SET: &str = "set";
+pub(crate) const PROFILE_DIR: &str = "profile-dir";
+
 /// The key whose source is kept.
 const PROFILE: &str = "profile";
 
@@ -114,17 +122,13 @@ const FABRIC_EXIT_CODE: &str = "fabric-exit-code";
 /// is invalid.
 pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, ConfigError> {
     let asks_anew = flags.iter().any(|flag| keys::find(&flag.key).is_some_and(|key| key.asks_anew));
-    let mut config = Config { asks_anew, ..Config::default() };
+    let mut config = Config { asks_anew, flags: flags.clone(), ..Config::default() };
     let Some(figment) = layers::merge(environment, flags)? else { return Ok(config) };
     // All values are read once, because figment copies all of them for each request.
     let values = layers::values(&figment)?;
-    for key in KEYS {
-        let Some(value) = values.get(key.name) else { continue };
-        (key.put)(&mut config, value).map_err(|expected| bad(key, value, &figment, &expected))?;
-        if key.name == PROFILE {
-            config.profile_source = layers::source(&figment, PROFILE);
-        }
-    }
+    put(&mut config, KEYS.iter(), &values, &figment)?;
+    config.given =
+        values.into_iter().filter(|(name, _)| keys::find(name).is_some_and(|key| key.decides)).collect();
     if config.fabric_exit_code == Some(config.refuse_exit_code) {
         let source = layers::source(&figment, FABRIC_EXIT_CODE);
         return Err(ConfigError(format!(
@@ -133,6 +137,23 @@ pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, Confi
         )));
     }
     Ok(config)
+}
+
+/// Puts the values of these keys into the configuration.
+fn put<'k>(
+    config: &mut Config,
+    keys: impl Iterator<Item = &'k Key>,
+    values: &Dict,
+    figment: &Figment,
+) -> Result<(), ConfigError> {
+    for key in keys {
+        let Some(value) = values.get(key.name) else { continue };
+        (key.put)(config, value).map_err(|expected| bad(key, value, figment, &expected))?;
+        if key.name == PROFILE {
+            config.profile_source = layers::source(figment, PROFILE);
+        }
+    }
+    Ok(())
 }
 
 fn bad(key: &Key, value: &Value, figment: &Figment, expected: &str) -> ConfigError {
@@ -159,6 +180,51 @@ pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
 }
 
 impl Config {
+    /// Returns the values of the keys on which the decision depends, for a facts document. It contains no value that
+    /// may be a secret.
+    pub fn captured(&self) -> Captured {
+        let plain = |(name, value): (&String, &Value)| {
+            let value = match name == SET {
+                true => serde_json::to_value(
+                    self.set
+                        .iter()
+                        .map(|(name, value)| (name, shown(name, value)))
+                        .collect::<IndexMap<_, _>>(),
+                ),
+                false => serde_json::to_value(value),
+            };
+            Some((name.clone(), value.ok()?))
+        };
+        self.given.iter().filter_map(plain).collect()
+    }
+
+    /// Returns this configuration with the captured one in place of what this machine's file and variables say about
+    /// the decision. Flags stay. The directory of profiles stays as well, because the captured one is on another
+    /// machine.
+    ///
+    /// # Errors
+    /// Fails if a captured value is invalid.
+    pub fn replaying(&self, captured: &Captured) -> Result<Config, ConfigError> {
+        let value = |(name, value): (&String, &serde_json::Value)| {
+            Some((name.clone(), Value::serialize(value).ok()?))
+        };
+        let keys = || KEYS.iter().filter(|key| key.decides && key.name != PROFILE_DIR);
+        let is_replayed = |name: &String| keys().any(|key| key.name == name);
+        let values = captured.iter().filter(|(name, _)| is_replayed(name)).filter_map(value).collect();
+        let figment = layers::of_document(values, self.flags.clone());
+        let mut config = self.clone();
+        let default = Config::default();
+        keys().for_each(|key| (key.copy)(&mut config, &default));
+        put(&mut config, keys(), &layers::values(&figment)?, &figment)?;
+        Ok(config)
+    }
+
+    /// Returns the variables that flags set.
+    pub fn set_by_flags(&self) -> impl Iterator<Item = &str> {
+        let tables = self.flags.iter().filter(|flag| flag.key == SET).filter_map(|flag| flag.value.as_dict());
+        tables.flat_map(|table| table.keys().map(String::as_str))
+    }
+
     /// Returns the orders for PID 1: the limits of the preparation, how to supervise the command, and how to
     /// report.
     pub fn orders(&self) -> Orders {

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid};
 
+use crate::block;
 use crate::facts::reader::{LIMIT, Links, OpenFor, ReadFailure, describe, open_regular, read_all};
-use crate::state::folder::Folder;
+use crate::state::folder::{AfterCrash, Folder};
 use crate::state::mount;
 use crate::sys::user;
 
@@ -41,8 +42,21 @@ pub(crate) enum InPlace {
     UnlessMounted,
 }
 
+/// How often to read the file again if another process changes it meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// The file as it was read.
+#[derive(PartialEq, Eq)]
+struct Content {
+    text: String,
+    mode: u32,
+    /// `None` if there is no file.
+    owner: Option<(Uid, Gid)>,
+}
+
 /// Replaces the file's text, atomically if possible. A new file gets this mode; an existing file keeps its
-/// mode and owner.
+/// mode and owner. What another process writes between the read and the replacement stays, except in the few
+/// microseconds between the last look at the file and the rename.
 ///
 /// # Errors
 /// Fails if the file cannot be read or written, or is not a regular text file.
@@ -50,27 +64,56 @@ pub(crate) fn amend(
     path: &Path,
     mode: u32,
     in_place: InPlace,
-    change: impl FnOnce(&str) -> String,
+    mut change: impl FnMut(&str) -> String,
 ) -> Result<(), NotAmended> {
-    let because = |why: &dyn ToString| NotAmended::Because(why.to_string());
-    let (old, mode, owner) = match open_regular(path, OpenFor::Read, Links::Refused) {
-        Err(ReadFailure::Errno(Errno::ENOENT)) => (String::new(), mode, None),
-        Err(ReadFailure::Errno(Errno::ELOOP)) => {
-            return Err(fs::read_link(path).map_or_else(|error| because(&error), NotAmended::Link));
+    for _ in 0..ATTEMPTS {
+        let old = read(path, mode)?;
+        let new = change(&old.text);
+        if new == old.text {
+            return Ok(());
         }
-        Err(failure) => return Err(unreadable(failure)),
-        Ok(file) => {
-            let status = file.metadata().map_err(|error| because(&error))?;
-            let text = read_all(file, LONGEST).map_err(unreadable)?;
-            let text = String::from_utf8(text).map_err(|_| because(&"it is not UTF-8 text"))?;
-            let owner = (Uid::from_raw(status.uid()), Gid::from_raw(status.gid()));
-            (text, status.permissions().mode() & 0o777, Some(owner))
+        let mut is_stale = false;
+        let confirm = || {
+            is_stale = read(path, mode).is_ok_and(|now| now != old);
+            if is_stale { Err(Errno::ESTALE) } else { Ok(()) }
+        };
+        let written = replace(path, &old, &new, in_place, confirm);
+        if !is_stale {
+            return written;
         }
-    };
-    let new = change(&old);
-    if new == old {
-        return Ok(());
     }
+    Err(NotAmended::Because("another process keeps changing it".to_owned()))
+}
+
+fn because(why: impl ToString) -> NotAmended {
+    NotAmended::Because(why.to_string())
+}
+
+fn read(path: &Path, mode: u32) -> Result<Content, NotAmended> {
+    let file = match open_regular(path, OpenFor::Read, Links::Refused) {
+        Err(ReadFailure::Errno(Errno::ENOENT)) => {
+            return Ok(Content { text: String::new(), mode, owner: None });
+        }
+        Err(ReadFailure::Errno(Errno::ELOOP)) => {
+            return Err(fs::read_link(path).map_or_else(because, NotAmended::Link));
+        }
+        opened => opened.map_err(unreadable)?,
+    };
+    let status = file.metadata().map_err(because)?;
+    let text = read_all(file, LONGEST).map_err(unreadable)?;
+    let text = String::from_utf8(text).map_err(|_| because("it is not UTF-8 text"))?;
+    let owner = (Uid::from_raw(status.uid()), Gid::from_raw(status.gid()));
+    Ok(Content { text, mode: status.permissions().mode() & 0o777, owner: Some(owner) })
+}
+
+/// Replaces the file's text unless `confirm` fails.
+fn replace(
+    path: &Path,
+    old: &Content,
+    new: &str,
+    in_place: InPlace,
+    mut confirm: impl FnMut() -> Result<(), Errno>,
+) -> Result<(), NotAmended> {
     if new.len() as u64 > LONGEST {
         return Err(NotAmended::Because(format!("it would be longer than {LONGEST} bytes")));
     }
@@ -79,7 +122,8 @@ pub(crate) fn amend(
     };
     // No other user can change a directory on this path, so none can have put another file there.
     let users = [Uid::from_raw(0), user::effective()];
-    let folder = Folder::open(folder, &users).map_err(|refused| because(&refused))?;
+    let folder = Folder::open(folder, &users).map_err(because)?;
+    folder.sweep(&[name]);
     let may_be_in_place = |errno| match errno {
         Errno::EBUSY => in_place == InPlace::Yes,
         // The directory is on a read-only mount; the file may be on a separate mount.
@@ -88,14 +132,18 @@ pub(crate) fn amend(
         _ => false,
     };
     let is_shared = || in_place == InPlace::UnlessMounted && !lies_in_its_folder(path);
-    match folder.write_for(owner, name, new.as_bytes(), mode) {
-        Err(Errno::EBUSY | Errno::EACCES | Errno::EPERM) if owner.is_some() && is_shared() => {
-            Err(NotAmended::Because("it is a mount, which other containers may share".to_owned()))
+    // The next start writes lines of ours again.
+    let after_crash =
+        if block::is_ours_alone(&old.text) { AfterCrash::Unknown } else { AfterCrash::OldOrNew };
+    match folder.write_for(old.owner, name, (new.as_bytes(), old.mode), after_crash, &mut confirm) {
+        Err(Errno::EBUSY | Errno::EACCES | Errno::EPERM) if old.owner.is_some() && is_shared() => {
+            Err(because("it is a mount, which other containers may share"))
         }
-        Err(errno) if may_be_in_place(errno) && owner.is_some() => {
-            write_in_place(path, &old, &new).map_err(|_| NotAmended::Because(describe(errno)))
+        Err(errno) if may_be_in_place(errno) && old.owner.is_some() => {
+            confirm().map_err(|errno| because(describe(errno)))?;
+            write_in_place(path, &old.text, new).map_err(|_| because(describe(errno)))
         }
-        written => written.map_err(|errno| NotAmended::Because(describe(errno))),
+        written => written.map_err(|errno| because(describe(errno))),
     }
 }
 
@@ -118,18 +166,84 @@ fn unreadable(failure: ReadFailure) -> NotAmended {
 /// Overwrites the file with the new text. If that fails, writes the old text again.
 fn write_in_place(path: &Path, old: &str, new: &str) -> Result<(), ReadFailure> {
     let file = open_regular(path, OpenFor::Write, Links::Refused)?;
-    let put =
-        |text: &str| file.write_all_at(text.as_bytes(), 0).and_then(|()| file.set_len(text.len() as u64));
-    let written = put(new).inspect_err(|_| {
-        let _ = put(old);
+    let put = |over: &str, text: &str| {
+        let (start, changed) = overwriting(over, text);
+        file.write_all_at(&changed, start as u64).and_then(|()| file.set_len(text.len() as u64))
+    };
+    let written = put(old, new).inspect_err(|_| {
+        let _ = put("", old);
     });
     written.map_err(|error| ReadFailure::Errno(Errno::from_raw(error.raw_os_error().unwrap_or(0))))
+}
+
+/// Returns the place of the first byte that changes, and the bytes from there on. Empty lines cover what is left
+/// of a longer old text, so that a start that is killed before it cuts the file leaves none of the old lines.
+fn overwriting(old: &str, new: &str) -> (usize, Vec<u8>) {
+    let start = std::iter::zip(old.bytes(), new.bytes()).take_while(|(old, new)| old == new).count();
+    let mut changed = new.as_bytes().get(start..).unwrap_or_default().to_vec();
+    changed.resize(changed.len().max(old.len().saturating_sub(start)), b'\n');
+    (start, changed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    /// A file system that is slow enough for another process to write meanwhile.
+    #[test]
+    fn a_line_that_another_process_adds_meanwhile_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        for first in [None, Some("a\n")] {
+            let _ = fs::remove_file(&path);
+            first.inspect(|first| fs::write(&path, first).unwrap());
+            let mut times = 0;
+            let append = |old: &str| {
+                times += 1;
+                if times == 1 {
+                    fs::write(&path, format!("{old}theirs\n")).unwrap();
+                }
+                format!("{old}ours\n")
+            };
+            amend(&path, 0o644, InPlace::Yes, append).unwrap();
+            let first = first.unwrap_or_default();
+            assert_eq!(fs::read_to_string(&path).unwrap(), format!("{first}theirs\nours\n"));
+        }
+        let endless = |old: &str| {
+            fs::write(&path, format!("{old}theirs\n")).unwrap();
+            format!("{old}ours\n")
+        };
+        let why = amend(&path, 0o644, InPlace::Yes, endless).unwrap_err().to_string();
+        assert!(why.contains("keeps changing it"), "{why}");
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!((text.matches("theirs").count(), text.matches("ours").count()), (1 + ATTEMPTS, 1));
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_temporary_file_of_a_killed_start_goes_with_the_next() {
+        let place = tempfile::tempdir().unwrap();
+        let names = [".file.2.1700000000000000000", ".file.bak.2.1700000000000000000", ".file.2.old"];
+        for name in names {
+            fs::write(place.path().join(name), "").unwrap();
+        }
+        amend(&place.path().join("file"), 0o644, InPlace::Yes, |_| "new".to_owned()).unwrap();
+        assert_eq!(names.map(|name| place.path().join(name).exists()), [false, true, true]);
+    }
+
+    #[test]
+    fn an_overwritten_file_keeps_no_tail_of_the_old_text() {
+        for (old, new, start, changed) in [
+            ("own\nA=1\nB=2\n", "own\nA=7\n", 6, "7\n\n\n\n\n"),
+            ("own\n", "own\nA=1\n", 4, "A=1\n"),
+            ("A=1\n", "", 0, "\n\n\n\n"),
+            ("", "A=1\n", 0, "A=1\n"),
+            ("A=1\nB=2\n", "A=1\n", 4, "\n\n\n\n"),
+        ] {
+            assert_eq!(overwriting(old, new), (start, changed.as_bytes().to_vec()), "{old}");
+        }
+    }
 
     #[test]
     fn the_text_changes_and_the_mode_stays() {

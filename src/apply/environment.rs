@@ -19,14 +19,19 @@ pub(crate) fn with<'a>(
     environment
 }
 
-/// Returns the inherited entries without these variables.
+/// Returns the inherited entries without these variables; an entry with another value is not one of them.
 pub(crate) fn without(mut inherited: Vec<CString>, filled: &[Filled]) -> Vec<CString> {
-    inherited.retain(|entry| !filled.iter().any(|one| is_of(entry, &one.variable)));
+    let is = |entry: &CString, one: &Filled| value_of(entry, &one.variable) == Some(one.value.as_bytes());
+    inherited.retain(|entry| !filled.iter().any(|one| is(entry, one)));
     inherited
 }
 
 fn is_of(entry: &CString, variable: &str) -> bool {
-    entry.as_bytes().strip_prefix(variable.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    value_of(entry, variable).is_some()
+}
+
+fn value_of<'a>(entry: &'a CString, variable: &str) -> Option<&'a [u8]> {
+    entry.as_bytes().strip_prefix(variable.as_bytes())?.strip_prefix(b"=")
 }
 
 #[cfg(test)]
@@ -41,7 +46,7 @@ mod tests {
         let mut wanted = inherited[..3].to_vec();
         wanted.extend([entry(b"N=1"), entry(b"AB=x")]);
         assert_eq!(environment, wanted);
-        let filled = Filled { variable: "A".to_owned(), ..Filled::default() };
-        assert_eq!(without(inherited, &[filled]), [entry(b"no-equals"), entry(b"AB=1")]);
+        let filled = Filled { variable: "A".to_owned(), value: "2".to_owned(), ..Filled::default() };
+        assert_eq!(without(inherited, &[filled]), [entry(b"A=\xff"), entry(b"no-equals"), entry(b"AB=1")]);
     }
 }

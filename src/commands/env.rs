@@ -4,6 +4,7 @@ use std::io::Write;
 
 use crate::cli::EnvArguments;
 use crate::config::Config;
+use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::log::say;
 use crate::report;
@@ -14,18 +15,19 @@ use crate::state::run::Run;
 pub(super) fn run(
     out: &mut impl Write,
     arguments: &EnvArguments,
+    captured: Option<&Facts>,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<i32> {
     // If the user asks for another profile, the saved state does not answer: the plan is made anew.
-    let state = match &arguments.host.facts {
+    let state = match captured {
         None if !config.asks_anew => kept(config),
         _ => None,
     };
     let run = match state {
         Some(run) => run,
         None => {
-            let super::PlannedHost { plan, .. } = super::decide(&arguments.host, config, environment)?;
+            let super::PlannedHost { plan, .. } = super::decide(captured, config, environment)?;
             Run::with_secrets(&plan)
         }
     };

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use crate::cli::Host;
 use crate::config::Config;
+use crate::facts::Facts;
 use crate::facts::document::Document;
 use crate::facts::environment::Environment;
 use crate::json;
@@ -12,16 +12,17 @@ use crate::report;
 
 pub(super) fn run(
     out: &mut impl Write,
-    host: &Host,
+    captured: Option<&Facts>,
     json: bool,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let mut facts = super::facts(host, &super::profiles(config)?, config, environment)?;
+    let mut facts = super::facts(captured, &super::profiles(config)?, config, environment);
     if json {
-        if host.facts.is_none() {
+        if captured.is_none() {
             // A self-test on another host reads these facts with --facts.
             read::add_extra(&mut facts);
+            facts.configuration = Some(config.captured());
         }
         json::write(out, &Document::new(&facts))?;
     } else {

@@ -17,7 +17,7 @@ mod why;
 use std::io::{self, Write};
 
 use crate::cli::{Action, print};
-use crate::config::Config;
+use crate::config::{Config, PROFILE_DIR};
 use crate::env_plugin::copies;
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
@@ -27,6 +27,7 @@ use crate::pipeline::{self, read};
 use crate::plan::Plan;
 use crate::profiles::Profiles;
 use crate::report::plan::Detail;
+use crate::text::visible;
 use crate::verbs;
 
 /// Runs the command, printing to standard output. Returns the exit code.
@@ -36,33 +37,35 @@ use crate::verbs;
 pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<i32> {
     // Variables that were copied here from another node are not the user's settings.
     let environment = &environment.without(&copies::of(environment));
+    let captured = action.facts().map(read::captured_facts).transpose()?;
+    let replayed = replayed(captured.as_ref(), config)?;
+    let (captured, config) = (captured.as_ref(), replayed.as_ref().unwrap_or(config));
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut code = 0;
     match action {
-        Action::Inspect { host, json } => inspect::run(&mut out, host, *json, config, environment),
+        Action::Inspect { json, .. } => inspect::run(&mut out, captured, *json, config, environment),
         Action::Plan { process: Some(pid), .. } => process::run(&mut out, *pid, config),
-        Action::Plan { host, why: Some(variable), json, .. } => {
-            why::run(&mut out, host, variable, *json, config, environment)
+        Action::Plan { why: Some(variable), json, .. } => {
+            why::run(&mut out, captured, variable, *json, config, environment)
         }
-        Action::Plan { host, evidence, json, why: None, process: None } => {
+        Action::Plan { evidence, json, why: None, process: None, .. } => {
             let form = match (json, evidence) {
                 (true, _) => plan::PlanFormat::Json,
                 (false, true) => plan::PlanFormat::Text(Detail::Full),
                 (false, false) => plan::PlanFormat::Text(Detail::Compact),
             };
-            plan::run(&mut out, host, form, config, environment)
+            plan::run(&mut out, captured, form, config, environment)
         }
         Action::Env(arguments) => {
-            env::run(&mut out, arguments, config, environment).map(|found| code = found)
+            env::run(&mut out, arguments, captured, config, environment).map(|found| code = found)
         }
-        Action::SelfTest(arguments) => {
-            self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
-        }
+        Action::SelfTest(arguments) => self_test::run(&mut out, arguments, captured, config, environment)
+            .map(|passed| code = i32::from(!passed)),
         // This returns at once, so that a failure to write the output cannot replace the code for an unfit
         // fabric.
         Action::Preflight(arguments) => return preflight::run(&mut out, arguments, config, environment),
-        Action::Profiles { why: true, names, host, .. } => {
-            profiles::why(&mut out, names, host, config, environment)
+        Action::Profiles { why: true, names, .. } => {
+            profiles::why(&mut out, names, captured, config, environment)
         }
         Action::Profiles { host: crate::cli::Host { facts: Some(_) }, .. } => Err(anyhow::anyhow!(
             "profiles reads --facts only with --why: the profiles themselves are the same for every host"
@@ -97,17 +100,17 @@ struct PlannedHost {
 }
 
 fn decide(
-    host: &crate::cli::Host,
+    captured: Option<&Facts>,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<PlannedHost> {
     let profiles = profiles(config)?;
-    let mut facts = facts(host, &profiles, config, environment)?;
+    let mut facts = facts(captured, &profiles, config, environment);
     if config.asks_anew {
         facts.settings = facts.settings.of_user();
         facts.filled_at_start.clear();
     }
-    let plan = match host.facts {
+    let plan = match captured {
         None => pipeline::decide_here(&facts, &profiles, config),
         Some(_) => pipeline::decide(&facts, &profiles, config),
     };
@@ -123,17 +126,29 @@ fn profiles(config: &Config) -> anyhow::Result<Profiles> {
     Ok(profiles)
 }
 
-/// Returns the facts of this container, or those captured on another host.
-fn facts(
-    host: &crate::cli::Host,
-    profiles: &Profiles,
-    config: &Config,
-    environment: &Environment,
-) -> anyhow::Result<Facts> {
-    let filled = read::filled_at_start(config, profiles, environment);
-    match &host.facts {
-        None => Ok(read::live_facts(profiles, environment, &filled)),
-        // The values that an earlier start filled in for this container do not apply to the captured one.
-        Some(source) => read::captured_facts(source, profiles, &environment.without(&filled)),
+/// Returns the configuration for a captured host whose document contains one.
+fn replayed(captured: Option<&Facts>, config: &Config) -> anyhow::Result<Option<Config>> {
+    let Some(configuration) = captured.and_then(|facts| facts.configuration.as_ref()) else {
+        return Ok(None);
+    };
+    if let Some(folder) = configuration.get(PROFILE_DIR).and_then(|folder| folder.as_str())
+        && config.profile_dir.is_none()
+    {
+        say(&format!(
+            "the captured host has profiles in {} (profile-dir), which the document does not contain. Copy the directory here, and name it with --profile-dir.",
+            visible(folder)
+        ));
     }
+    Ok(Some(config.replaying(configuration)?))
+}
+
+/// Returns the facts of this container, or those captured on another host.
+fn facts(captured: Option<&Facts>, profiles: &Profiles, config: &Config, environment: &Environment) -> Facts {
+    let filled = read::filled_at_start(config, profiles, environment);
+    let Some(captured) = captured else { return read::live_facts(profiles, environment, &filled) };
+    // The values that an earlier start filled in for this container do not apply to the captured one.
+    let environment = environment.without(&filled);
+    let (facts, sentence) = read::with_environment(captured.clone(), profiles, &environment, config);
+    sentence.inspect(|sentence| say(sentence));
+    facts
 }

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use crate::cli::Host;
 use crate::config::{Config, Demand};
+use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::findings::memlock;
 use crate::json;
@@ -17,12 +17,12 @@ pub(super) enum PlanFormat {
 
 pub(super) fn run(
     out: &mut impl Write,
-    host: &Host,
+    captured: Option<&Facts>,
     form: PlanFormat,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let super::PlannedHost { facts, mut plan, .. } = super::decide(host, config, environment)?;
+    let super::PlannedHost { facts, mut plan, .. } = super::decide(captured, config, environment)?;
     let mut memlock = None;
     if config.memlock != Demand::Off
         && plan.fabric.pins_memory()

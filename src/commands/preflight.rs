@@ -40,8 +40,7 @@ pub(super) fn run(
         "--exclude-format is for the list of faulty nodes; name its file with --exclude-file"
     );
     let part = preflight::part(&asked, environment, &[])?;
-    let host = crate::cli::Host { facts: None };
-    let super::PlannedHost { mut facts, plan, .. } = super::decide(&host, config, environment)?;
+    let super::PlannedHost { mut facts, plan, .. } = super::decide(None, config, environment)?;
     read::add_extra(&mut facts);
     let scope = Scope::new(Level::Verbs, SIZE, config.preflight_each);
     let report = report(&known::host_name(), &facts, &plan, scope, |_| true);

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::PlannedHost;
 use crate::config::Config;
+use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::facts::platform::is_of_platform;
 use crate::facts::secret::shown;
@@ -50,15 +51,15 @@ fn named<'p>(names: &[String], profiles: &'p Profiles) -> anyhow::Result<Vec<&'p
 pub(super) fn why(
     out: &mut impl Write,
     names: &[String],
-    host: &crate::cli::Host,
+    captured: Option<&Facts>,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let PlannedHost { profiles, facts, plan } = super::decide(host, config, environment)?;
+    let PlannedHost { profiles, facts, plan } = super::decide(captured, config, environment)?;
     named(names, &profiles)?;
     let built_in = Profiles::load(None)?;
     let is_known = |asked: Asked| match asked {
-        _ if host.facts.is_none() => true,
+        _ if captured.is_none() => true,
         Asked::File(path) | Asked::RegularFile(path) => built_in.files().contains(&path),
         Asked::Variable(pattern) => is_of_platform(pattern) || built_in.is_marker(pattern),
         _ => true,

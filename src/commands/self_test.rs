@@ -33,6 +33,7 @@ use crate::state::find::find;
 pub(super) fn run(
     out: &mut impl Write,
     arguments: &SelfTestArguments,
+    captured: Option<&Facts>,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<bool> {
@@ -66,8 +67,7 @@ pub(super) fn run(
         token.transpose().map_err(|why| kept_token(environment).map_or(why.to_string(), str::to_owned));
     let token = token.map_err(anyhow::Error::msg)?.unwrap_or_default();
     let met = role.map(|role| pair::meet(&Meeting { role, wait: arguments.wait, token, extent }, &say));
-    let super::PlannedHost { profiles, mut facts, mut plan } =
-        super::decide(&arguments.host, config, environment)?;
+    let super::PlannedHost { profiles, mut facts, mut plan } = super::decide(captured, config, environment)?;
     let is_here = arguments.host.facts.is_none();
     if is_here {
         read::add_extra(&mut facts);

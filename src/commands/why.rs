@@ -5,8 +5,8 @@ use std::io::Write;
 use anyhow::bail;
 use serde::Serialize;
 
-use crate::cli::Host;
 use crate::config::Config;
+use crate::facts::Facts;
 use crate::facts::environment::{Environment, is_variable_name};
 use crate::json;
 use crate::plan::Why;
@@ -23,7 +23,7 @@ struct WhyDocument<'a> {
 
 pub(super) fn run(
     out: &mut impl Write,
-    host: &Host,
+    captured: Option<&Facts>,
     variable: &str,
     json: bool,
     config: &Config,
@@ -32,7 +32,7 @@ pub(super) fn run(
     if !is_variable_name(variable) {
         bail!("{:?} is not the name of a variable", visible(variable));
     }
-    let super::PlannedHost { profiles, facts, plan } = super::decide(host, config, environment)?;
+    let super::PlannedHost { profiles, facts, plan } = super::decide(captured, config, environment)?;
     let profile = plan.profile.as_ref().and_then(|choice| profiles.get(&choice.name));
     let why = Why::new(variable, &facts, profile, &config.plan_options(), &plan);
     if json {

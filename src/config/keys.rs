@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use figment::value::Value;
+use figment::value::{Dict, Value};
 use indexmap::IndexMap;
 
-use super::{Demand, Excluded, Rounds, WatchOption, values};
+use super::{Demand, Excluded, Flag, Rounds, WatchOption, values};
 use crate::exit;
 use crate::init::{DEFAULT_PREPARE_TIMEOUT, Remap, Rewrite};
 use crate::libraries::Wanted;
@@ -23,6 +23,10 @@ pub(super) struct Key {
     pub put: fn(&mut Config, &Value) -> Result<(), String>,
     /// Whether a flag for it makes rdma-init decide again, because the earlier decision was made without it.
     pub asks_anew: bool,
+    /// Whether the decision for a host depends on it, so that a facts document contains it.
+    pub decides: bool,
+    /// Gives a configuration the value that another one has.
+    pub copy: fn(&mut Config, &Config),
     /// Whether messages must not show its value.
     pub may_hold_secrets: bool,
     /// Whether an empty variable counts as a value. For every other key it is ignored, because templates
@@ -31,8 +35,15 @@ pub(super) struct Key {
 }
 
 /// A key without special properties.
-const PLAIN: Key =
-    Key { name: "", put: |_, _| Ok(()), asks_anew: false, may_hold_secrets: false, empty_counts: false };
+const PLAIN: Key = Key {
+    name: "",
+    put: |_, _| Ok(()),
+    copy: |_, _| {},
+    asks_anew: false,
+    decides: false,
+    may_hold_secrets: false,
+    empty_counts: false,
+};
 
 /// Generates [`Config`], its defaults and [`KEYS`] from one list. An entry is
 /// `"name" [properties] => field: type = default, reader;`, and the properties are the fields of [`Key`] that
@@ -50,11 +61,20 @@ macro_rules! keys {
             pub profile_source: String,
             /// Whether a flag says what to decide, so that rdma-init decides again.
             pub asks_anew: bool,
+            /// The values, as they were given, of the keys on which the decision depends.
+            pub given: Dict,
+            pub flags: Vec<Flag>,
         }
 
         impl Default for Config {
             fn default() -> Config {
-                Config { $($field: $default,)* profile_source: String::new(), asks_anew: false }
+                Config {
+                    $($field: $default,)*
+                    profile_source: String::new(),
+                    asks_anew: false,
+                    given: Dict::new(),
+                    flags: Vec::new(),
+                }
             }
         }
 
@@ -65,6 +85,7 @@ macro_rules! keys {
                 config.$field = $reader(value)?;
                 Ok(())
             },
+            copy: |config, from| config.$field = from.$field.clone(),
             $($($peculiarity: true,)+)?
             ..PLAIN
         }),*];
@@ -74,19 +95,19 @@ macro_rules! keys {
 const DEMANDS: &[&str] = &["off", "warn", "enforce"];
 
 keys! {
-    "profile" [asks_anew] => profile: ProfileOption = ProfileOption::Auto, values::profile;
+    "profile" [asks_anew, decides] => profile: ProfileOption = ProfileOption::Auto, values::profile;
 
     /// A directory with the user's own profiles.
-    "profile-dir" [asks_anew] => profile_dir: Option<PathBuf> = None, values::optional(values::path);
+    "profile-dir" [asks_anew, decides] => profile_dir: Option<PathBuf> = None, values::optional(values::path);
 
     /// Whether to use the HCA of the default route.
-    "default-route-hca" => default_route_hca: DefaultRouteOption = DefaultRouteOption::Auto,
+    "default-route-hca" [decides] => default_route_hca: DefaultRouteOption = DefaultRouteOption::Auto,
         values::word(&["auto", "use", "skip"]);
 
     /// The machine's type, such as `ecs.ebmgn8v.48xlarge`, if nothing in the container shows it.
-    "instance-type" => instance_type: Option<String> = None, values::optional(values::words);
+    "instance-type" [decides] => instance_type: Option<String> = None, values::optional(values::words);
 
-    "memlock" => memlock: Demand = Demand::Warn, values::word(DEMANDS);
+    "memlock" [decides] => memlock: Demand = Demand::Warn, values::word(DEMANDS);
 
     /// Whether to run a self-test before the command starts.
     "self-test" => self_test: Demand = Demand::Off, values::word(DEMANDS);
@@ -131,17 +152,17 @@ keys! {
     "preflight-json-file" => preflight_json_file: Option<PathBuf> = None, values::optional(values::path);
 
     /// Whether to refuse to start the command if no fabric is found.
-    "require-rdma" => require_rdma: bool = false, values::boolean;
+    "require-rdma" [decides] => require_rdma: bool = false, values::boolean;
 
     /// The variables that rdma-init must not fill in.
-    "keep" [asks_anew, may_hold_secrets] => keep: BTreeSet<String> = BTreeSet::new(), values::names;
+    "keep" [asks_anew, decides, may_hold_secrets] => keep: BTreeSet<String> = BTreeSet::new(), values::names;
 
     /// The variables to treat as set by the user.
-    "set" [asks_anew, may_hold_secrets] => set: IndexMap<String, String> = IndexMap::new(),
+    "set" [asks_anew, decides, may_hold_secrets] => set: IndexMap<String, String> = IndexMap::new(),
         values::assignments;
 
     /// The libraries other than NCCL to decide for.
-    "libraries" [asks_anew] => libraries: Wanted = Wanted::Found, values::libraries;
+    "libraries" [asks_anew, decides] => libraries: Wanted = Wanted::Found, values::libraries;
 
     /// Where to save the state; empty for nowhere.
     "state-dir" [empty_counts] => state_dir: StateDir = StateDir::Default, values::place;
@@ -150,7 +171,7 @@ keys! {
     "write-nccl-conf" => write_nccl_conf: Option<bool> = None, values::optional(values::boolean);
 
     /// Whether NCCL loads rdma-init's env plugin in each process.
-    "nccl-env-plugin" => nccl_env_plugin: EnvPluginOption = EnvPluginOption::Auto,
+    "nccl-env-plugin" [decides] => nccl_env_plugin: EnvPluginOption = EnvPluginOption::Auto,
         values::word(&["auto", "off"]);
 
     /// The other places where processes that enter the container find the variables.

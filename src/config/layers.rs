@@ -61,6 +61,12 @@ pub(super) fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Optio
     Ok(layers.fold(None, |merged: Option<Figment>, layer| Some(merged.unwrap_or_default().merge(layer))))
 }
 
+/// Merges the configuration in a facts document with the flags.
+pub(super) fn of_document(values: Dict, flags: Vec<Flag>) -> Figment {
+    let document = ConfigLayer { name: "the facts document".to_owned(), values };
+    flags.into_iter().map(flag).fold(Figment::new().merge(document), Figment::merge)
+}
+
 fn file(environment: &Environment) -> Result<Option<ConfigLayer>, ConfigError> {
     let asked_for = environment.get(CONFIG_VARIABLE).filter(|path| !path.is_empty());
     let path = asked_for.unwrap_or(DEFAULT_FILE);

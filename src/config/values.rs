@@ -221,13 +221,15 @@ pub(super) fn command(value: &Value) -> Result<Vec<String>, String> {
 /// because it may be a secret.
 pub(super) fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
-    match names.iter().position(|name| !is_variable_name(name)) {
-        Some(index) => Err(format!(
-            "expected names of variables, with commas between them, and number {} is not one",
-            index + 1
-        )),
-        None => Ok(names.into_iter().collect()),
-    }
+    let Some(index) = names.iter().position(|name| !is_variable_name(name)) else {
+        return Ok(names.into_iter().collect());
+    };
+    let pattern =
+        if names[index].contains('*') { " (* stands for no names here: write each name)" } else { "" };
+    Err(format!(
+        "expected names of variables, with commas between them, and number {} is not one{pattern}",
+        index + 1
+    ))
 }
 
 /// Parses `auto` or a list of libraries; NCCL is always included.

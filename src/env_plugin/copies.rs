@@ -60,23 +60,32 @@ mod tests {
     fn copies_are_those_that_another_nodes_marker_lists_with_their_values() {
         let hash = |value: &str| String::from_utf8(hash(value.as_bytes()).into()).unwrap();
         let marker = format!(
-            "1:ffff:IB_HCA={},IB_TC={},UCX_NET_DEVICES={}",
+            "1:ffff:IB_HCA={},IB_TC={},DEBUG={},.UCX_NET_DEVICES={},.RCCL_X={}",
             hash("=mlx5_7"),
             hash("106"),
-            hash("mlx5_7:1")
+            hash("INFO"),
+            hash("mlx5_7:1"),
+            hash("1")
         );
         let environment = Environment::from([
             ("PATH", "/bin"),
             ("NCCL_IB_HCA", "=mlx5_7"),
             ("NCCL_IB_TC", "41"),
             ("UCX_NET_DEVICES", "mlx5_7:1"),
-            ("NCCL_DEBUG", "INFO"),
+            // The rest of the name of a variable of NCCL, with its value, is another variable.
+            ("DEBUG", "INFO"),
+            ("IB_HCA", "=mlx5_7"),
+            ("NCCL_RCCL_X", "1"),
+            ("RCCL_X", "1"),
+            ("NCCL_ALGO", "INFO"),
+            // A second entry of a name has a value of its own.
+            ("NCCL_IB_HCA", "=mlx5_8"),
             (MARKER, &marker),
         ]);
         let all = |found: Vec<Filled>| -> Vec<String> { found.into_iter().map(|one| one.variable).collect() };
         let names = |marker: &str, node: &str| all(of_another(&environment, marker, node));
         let of_start = |marker: &str, node: &str| all(of_start(&environment, marker, node));
-        let listed = ["NCCL_IB_HCA", "UCX_NET_DEVICES", MARKER];
+        let listed = ["NCCL_IB_HCA", "UCX_NET_DEVICES", "RCCL_X", MARKER];
         assert_eq!(names(&marker, "0a1b"), listed);
         assert!(names(&marker, "ffff").is_empty());
         assert_eq!(of_start(&marker, "ffff"), listed);

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 
 use hmac_sha256::Hash;
 
-use super::answer::{self, MARKER, MOST_DEVICES, MOST_VARIABLES};
+use super::answer::{self, MOST_DEVICES, MOST_VARIABLES};
 use crate::facts::Facts;
 use crate::facts::identity::Identity;
 use crate::facts::secret::is_secret;
@@ -15,8 +15,6 @@ use crate::finding::Source;
 use crate::libraries::nccl::conf;
 use crate::libraries::nccl::env_plugin::{VARIABLE, is_asked};
 use crate::plan::{Plan, Setting, SettingOutcome};
-
-const PREFIX: &str = "NCCL_";
 
 /// Returns a word that identifies this start of this container and reveals nothing else about it.
 pub(crate) fn node() -> String {
@@ -76,18 +74,16 @@ pub(crate) fn text(plan: &Plan, facts: &Facts, node: &str) -> String {
 }
 
 /// Returns the value of [`MARKER`], which lists the variables that this node filled in, including the one
-/// that names the shared object. The marker fits into a conf file.
+/// that names the shared object. NCCL's own variables come first: a conf file may not hold the rest
+/// ([`answer::beginning`]).
 pub(crate) fn marker(plan: &Plan, node: &str, library: &str) -> String {
     let mut marker = format!("1:{node}:");
     let of_others = own(plan).filter(|(name, _)| !is_asked(name));
     for (name, value) in [(VARIABLE, library)].into_iter().chain(of_nccl(plan)).chain(of_others) {
         let hash = answer::hash(value.as_bytes()).map(char::from).iter().collect::<String>();
         let separator = if marker.ends_with(':') { "" } else { "," };
-        let entry = format!("{separator}{}={hash}", name.strip_prefix(PREFIX).unwrap_or(name));
-        if !conf::fits(MARKER, &format!("{marker}{entry}")) {
-            break;
-        }
-        marker += &entry;
+        let (before, name) = answer::in_marker(name);
+        marker += &format!("{separator}{before}{name}={hash}");
     }
     marker
 }
@@ -201,7 +197,6 @@ mod tests {
                 |marker: &str| answer::is_copy(marker.as_bytes(), b"0a1b", name.as_bytes(), value.as_bytes());
             assert!(copied(&marker_of_other) && !copied(&own_marker), "{name}");
         }
-        assert!(conf::fits(MARKER, &own_marker));
     }
 
     #[test]

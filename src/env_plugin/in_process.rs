@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::answer::{Answer, MARKER, Settled, is_copy};
 use crate::facts::environment::Environment;
-use crate::libraries::nccl::env_plugin::is_asked;
+use crate::libraries::nccl::env_plugin::{is_asked, is_read_before};
 
 /// The source of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,7 @@ fn variable(name: &str, process: &Environment, here: &Here) -> Variable {
     let (read_bytes, marker) = (bytes(read), bytes(marker));
     let answer = here
         .settled
+        .filter(|_| !is_read_before(name))
         .map(|settled| settled.answer(name.as_bytes(), read_bytes.as_deref(), marker.as_deref()))
         .unwrap_or(Answer::OfProcess);
     let text = |decided: &std::ffi::CStr| Some(decided.to_string_lossy().into_owned());
@@ -98,16 +99,17 @@ mod tests {
 
     #[test]
     fn each_variable_has_its_origin_and_what_nccl_gets() {
-        let text = "rdma-init env plugin 1\nnode 0a1b\nset NCCL_IB_HCA==mlx5_1\nset NCCL_SOCKET_IFNAME==eth0\nset NCCL_IB_TC=106\nend\n";
+        let text = "rdma-init env plugin 1\nnode 0a1b\nset NCCL_IB_HCA==mlx5_1\nset NCCL_SOCKET_IFNAME==eth0\nset NCCL_IB_TC=106\nset NCCL_DEBUG_SUBSYS=ALL\nend\n";
         let decision = Decision::parse(text.as_bytes()).unwrap();
         let interfaces = [Device { name: b"eth0", id: b"", pci: b"" }];
         let present = Present { hcas: None, interfaces: Some(&interfaces) };
         let mut memory = vec![0; 4096];
         let settled = Settled::new(&decision, present, &|_, _| false, &mut Arena::new(&mut memory)).unwrap();
         let hash = String::from_utf8(hash(b"=mlx5_7").into()).unwrap();
-        let marker = format!("1:ffff:IB_HCA={hash}");
+        let marker = format!("1:ffff:IB_HCA={hash},DEBUG_FILE={hash}");
         let process = Environment::from([
             ("NCCL_IB_HCA", "=mlx5_7"),
+            ("NCCL_DEBUG_FILE", "=mlx5_7"),
             ("NCCL_SOCKET_IFNAME", "bond0"),
             ("NCCL_DEBUG", "INFO"),
             ("NCCL_ALGO", "Ring"),
@@ -122,7 +124,13 @@ mod tests {
             ("NCCL_ALGO", "Ring"),
         ];
         let rows = |settled| -> Vec<(String, Origin, Option<String>)> {
-            let conf = [("NCCL_IB_TC", "106"), ("NCCL_PROTO", "LL"), ("PATH", "/"), ("NCCL_PROTO", "Simple")];
+            let conf = [
+                ("NCCL_IB_TC", "106"),
+                ("NCCL_DEBUG_SUBSYS", "NET"),
+                ("NCCL_PROTO", "LL"),
+                ("PATH", "/"),
+                ("NCCL_PROTO", "Simple"),
+            ];
             let of_user = [("NCCL_NTHREADS", "256")];
             let here = Here { node: "0a1b", filled: &filled, of_user: &of_user, conf: &conf, settled };
             let found = variables(&process, &here).into_iter();
@@ -132,6 +140,9 @@ mod tests {
         let wanted = [
             row("NCCL_ALGO", Origin::Start, "Ring"),
             row("NCCL_DEBUG", Origin::Process, "INFO"),
+            // NCCL reads it before it asks a plugin.
+            row("NCCL_DEBUG_FILE", Origin::Copy, "=mlx5_7"),
+            row("NCCL_DEBUG_SUBSYS", Origin::Absent, "NET"),
             row("NCCL_IB_HCA", Origin::Copy, "=mlx5_1"),
             row("NCCL_IB_TC", Origin::Absent, "106"),
             row("NCCL_NTHREADS", Origin::OfUser, "256"),
@@ -142,8 +153,8 @@ mod tests {
         assert_eq!(rows(Some(&settled)), wanted);
         // Without the plugin, NCCL uses the existing value.
         let without = rows(None);
-        assert_eq!(without[2], row("NCCL_IB_HCA", Origin::Copy, "=mlx5_7"));
-        assert_eq!(without[6], row("NCCL_SOCKET_IFNAME", Origin::Process, "bond0"));
+        assert_eq!(without[4], row("NCCL_IB_HCA", Origin::Copy, "=mlx5_7"));
+        assert_eq!(without[8], row("NCCL_SOCKET_IFNAME", Origin::Process, "bond0"));
     }
 
     #[test]

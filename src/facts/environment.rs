@@ -11,9 +11,11 @@ use crate::finding::Source;
 pub struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    /// Returns the environment without these variables.
+    /// Returns the environment without these variables; an entry with another value is not one of them.
     pub fn without(&self, filled: &[Filled]) -> Environment {
-        let is_other = |(name, _): &&(String, String)| !filled.iter().any(|known| known.variable == *name);
+        let is_other = |(name, value): &&(String, String)| {
+            !filled.iter().any(|known| known.variable == *name && known.value == *value)
+        };
         Environment(self.0.iter().filter(is_other).cloned().collect())
     }
 

@@ -146,6 +146,9 @@ pub struct Facts {
     pub state_writable: Option<bool>,
     /// The paths that exist but could not be read.
     pub unreadable: Vec<Unreadable>,
+    /// The keys of rdma-init's configuration on which the decision depends; `None` if the document does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl Facts {

@@ -29,6 +29,10 @@ pub struct UserSetting {
     /// Whether the value comes from a file that is not world-readable.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub private: bool,
+    /// Whether rdma-init's block stands above the line and has the variable, too. NCCL takes the first line, until a
+    /// start moves the block to the end.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub below_block: bool,
 }
 
 impl UserSetting {
@@ -39,6 +43,7 @@ impl UserSetting {
             value: shown(variable, value).to_owned(),
             origin,
             private: false,
+            below_block: false,
         }
     }
 }
@@ -186,20 +191,25 @@ pub fn read(
         };
         let private = !reader.is_for_everybody(&path);
         // Lines from an earlier start of rdma-init are not the user's settings.
+        let ours = block::numbered(&text);
+        let below_block = |name: &str, number| {
+            ours.iter().any(|(above, line)| *above < number && block::key_of(line) == name)
+        };
         let text = block::hidden(&text);
         // Names that are not NCCL's may have any content in the file, even secrets.
         let lines = parse(&text).into_iter();
-        let mut ours = lines
+        let mut wanted = lines
             .filter(|line| is_variable_name(&line.name) && (always_matters(&line.name) || also(&line.name)));
-        settings.extend(ours.by_ref().take(MOST_SETTINGS).map(|line| UserSetting {
+        settings.extend(wanted.by_ref().take(MOST_SETTINGS).map(|line| UserSetting {
             private,
+            below_block: below_block(&line.name, line.number),
             ..UserSetting::new(
                 &line.name,
                 &line.value,
                 Source::ConfFile { path: file.clone(), line: line.number },
             )
         }));
-        if ours.next().is_some() {
+        if wanted.next().is_some() {
             let why = format!("it sets more than {MOST_SETTINGS} variables; rdma-init ignores the rest");
             reader.remember(&reader.path(&path), why);
         }
@@ -418,6 +428,19 @@ mod tests {
                 "/etc/nccl.conf:7  NCCL_IB_SL=1",
             ]
         );
+    }
+
+    #[test]
+    fn a_line_below_our_block_is_told_from_one_above_it() {
+        let root = FakeRoot::new();
+        let lines = "NCCL_IB_HCA==mlx5_1\nNCCL_IB_TC=106\n";
+        let text = block::with("NCCL_DEBUG=INFO\n", lines, conf::keys);
+        root.file("etc/nccl.conf", &format!("{text}NCCL_IB_TC=41\nNCCL_ALGO=Ring\nNCCL_DEBUG=WARN\n"));
+        let settings =
+            read(&root.reader(), Start::from(&Environment::default()), None, conf::assignments, |_| false)
+                .settings;
+        let below: Vec<_> = settings.0.iter().filter(|setting| setting.below_block).collect();
+        assert!(below.len() == 1 && below[0].variable == "NCCL_IB_TC", "{below:?}");
     }
 
     #[test]

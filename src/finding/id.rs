@@ -380,9 +380,10 @@ ids! {
     /// `NCCL_CONF_FILE` names a file that NCCL cannot read, and NCCL then does not read the one in
     /// the home directory either.
     ConfFile = "conf-file", "Write the whole path of a file: NCCL expands neither `~` nor variables in it.";
-    /// A line of nccl.conf sets nothing, or NCCL takes spaces, quotes, a comment, or a Windows line
-    /// ending as part of the name or the value.
-    ConfLine = "conf-line", "Write `NAME=VALUE`, with no space, quote or comment, and with Unix line endings.";
+    /// A line of nccl.conf sets nothing, stands below rdma-init's block, which has the variable, too,
+    /// or NCCL takes spaces, quotes, a comment, or a Windows line ending as part of the name or the
+    /// value.
+    ConfLine = "conf-line", "Write `NAME=VALUE`, with no space, quote or comment, with Unix line endings, and above rdma-init's block.";
     /// `NCCL_DEBUG` is not a level that NCCL knows, so NCCL logs nothing.
     DebugLevel = "debug-level", "Write VERSION, WARN, INFO or TRACE.";
     /// The time that an HCA waits for an answer with your value of `NCCL_IB_TIMEOUT`, and how often

@@ -106,6 +106,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(platform::equal_profiles(plan));
     findings.extend(fabric::of_others(facts, plan, profile));
     findings.extend(profile_names::findings(plan.library, profile));
+    findings.extend(profile_names::of_keep(&context));
     findings.extend(idle_in_profile::findings(profile));
     findings.extend(instance_type::finding(&context));
     findings.extend(script::finding(&context));

@@ -1,10 +1,12 @@
-//! The names of variables in a profile of the user.
+//! The names of variables in a profile of the user, and in the key `keep`.
 
 use std::collections::BTreeSet;
 
 use super::values::names::{Name, judge};
 use crate::finding::{Finding, Id};
 use crate::image::flavor::Flavor;
+use crate::libraries;
+use crate::plan::Context;
 use crate::profiles::Profile;
 
 pub(super) fn findings(library: Flavor, profile: &Profile) -> Vec<Finding> {
@@ -15,6 +17,23 @@ pub(super) fn findings(library: Flavor, profile: &Profile) -> Vec<Finding> {
     let others = profile.unset.iter().chain(profile.hands_off.iter().filter(whole)).map(String::as_str);
     let names: BTreeSet<&str> = profile.may_fill().chain(others).collect();
     names.into_iter().filter_map(|name| finding(library, profile, name)).collect()
+}
+
+/// Reports the names in `keep` that mean another variable, which is then not kept.
+pub(super) fn of_keep(context: &Context) -> Vec<Finding> {
+    let may_be_filled = |name: &str| context.profile.may_fill().any(|filled| filled == name);
+    let finding = |name: &String| {
+        let (library, meant) = (context.library(), libraries::meant(name)?);
+        let message = format!(
+            "The configuration has {name} in keep, which {library} and the other libraries do not know, so it keeps nothing from being filled in; did you mean {meant}?"
+        );
+        Some(
+            Finding::warning(Id::MisspeltVariable, message)
+                .about_variables([name, &meant])
+                .with_fix(format!("Write it as {meant} in keep, or remove it.")),
+        )
+    };
+    context.options.keep.iter().filter(|name| !may_be_filled(name)).filter_map(finding).collect()
 }
 
 fn finding(library: Flavor, profile: &Profile, name: &str) -> Option<Finding> {
@@ -44,6 +63,8 @@ fn finding(library: Flavor, profile: &Profile, name: &str) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Facts;
+    use crate::plan::{self, Options};
     use crate::profiles::Profiles;
 
     fn said(text: &str) -> Vec<String> {
@@ -71,6 +92,18 @@ mod tests {
                 format!("Profile site has the variable UCX_NET_DEVICE, {slip} UCX_NET_DEVICES?"),
             ]
         );
+    }
+
+    #[test]
+    fn a_name_in_keep_that_means_another_one_is_reported() {
+        let names = ["NCCL_IB_HAC", "ib_tc", "NCCL_IB_SL", "NCCL_ASYNC_ERROR_HANDLING", "TZ"];
+        let options = Options { keep: names.map(str::to_owned).into(), ..Options::default() };
+        let facts = Facts::default();
+        let decided = plan::decide(&facts, &Profiles::load(None).unwrap(), &options);
+        let said: Vec<String> =
+            of_keep(&decided.context()).into_iter().filter_map(|finding| finding.fix).collect();
+        let fix = |meant: &str| format!("Write it as {meant} in keep, or remove it.");
+        assert_eq!(said, [fix("NCCL_IB_HCA"), fix("NCCL_IB_TC")]);
     }
 
     #[test]

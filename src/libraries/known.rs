@@ -44,6 +44,15 @@ pub(crate) fn meant(name: &str) -> Option<&'static str> {
     if alike.binary_search(&name).is_ok() { None } else { nearest_of(alike.iter().copied(), name) }
 }
 
+/// Returns whether a list contains the name.
+#[must_use]
+pub(crate) fn knows(name: &str) -> bool {
+    match name.strip_prefix(UCX) {
+        Some(rest) => is_of_ucx(rest, MOST_PREFIXES),
+        None => NAMES.binary_search(&name).is_ok(),
+    }
+}
+
 /// The lists are parsed only once, because the user may have set thousands of variables.
 static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| sorted(LISTS));
 static FIELDS: LazyLock<Vec<&str>> = LazyLock::new(|| sorted(&[UCX_FIELDS]));

@@ -177,6 +177,30 @@ pub fn of_variable(variable: &str) -> Option<&'static Library> {
     ALL.iter().copied().find(|library| library.read.iter().any(reads))
 }
 
+/// Returns the known name that a person means who writes a name in lower case, without `NCCL_`, or with a slip;
+/// `None` for a known name, or one that resembles none.
+#[must_use]
+pub(crate) fn meant(name: &str) -> Option<String> {
+    let is_known = |name: &str| {
+        nccl::variables::find(name).is_some()
+            || rccl::knows(name)
+            || known::knows(name)
+            || ALL.iter().any(|library| library.read.contains(&name))
+    };
+    if is_known(name) {
+        return None;
+    }
+    let upper = name.to_ascii_uppercase();
+    let slip = match () {
+        () if upper.starts_with("NCCL_") => nccl::variables::nearest(&upper),
+        () if upper.starts_with("RCCL_") => rccl::nearest(&upper),
+        () => known::meant(&upper),
+    };
+    let with_prefix = format!("NCCL_{upper}");
+    let found = [upper, with_prefix].into_iter().find(|name| is_known(name));
+    found.or_else(|| slip.map(str::to_owned))
+}
+
 /// Returns whether a variable may be filled in for one of the libraries.
 pub fn may_fill(variable: &str) -> bool {
     ALL.iter().any(|library| library.filled.contains(&variable))
@@ -212,6 +236,26 @@ mod tests {
         let listed: Vec<&str> = row.split('`').skip(1).step_by(2).skip(1).collect();
         assert_eq!(listed, COMPANIONS);
         assert!(COMPANIONS.iter().all(|companion| of_variable(companion).is_some()));
+    }
+
+    #[test]
+    fn a_name_as_a_person_writes_it_means_a_known_one() {
+        for (name, wanted) in [
+            ("ib_hca", Some("NCCL_IB_HCA")),
+            ("nccl_ib_hca", Some("NCCL_IB_HCA")),
+            ("IB_GID_INDEX", Some("NCCL_IB_GID_INDEX")),
+            ("NCCL_IB_HAC", Some("NCCL_IB_HCA")),
+            ("ucx_net_devices", Some("UCX_NET_DEVICES")),
+            ("Gloo_Socket_Ifname", Some("GLOO_SOCKET_IFNAME")),
+            ("UCX_NET_DEVICE", Some("UCX_NET_DEVICES")),
+            ("NCCL_IB_HCA", None),
+            ("UCX_RC_MLX5_TX_QUEUE_LEN", None),
+            ("VLLM_HOST_IP", None),
+            ("TZ", None),
+            ("", None),
+        ] {
+            assert_eq!(meant(name).as_deref(), wanted, "{name}");
+        }
     }
 
     #[test]

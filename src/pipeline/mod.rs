@@ -119,10 +119,14 @@ pub fn prepare(
         filled: &filled,
         keeper,
     };
-    let facts = match (config.self_test, config.preflight) {
+    let mut facts = match (config.self_test, config.preflight) {
         (Demand::Off, Demand::Off) => read::needed_facts(&profiles, start, config),
         _ => read::facts_to_prove(&profiles, start),
     };
+    // This start moves the block to the end of the file.
+    facts.settings.0.iter_mut().for_each(|setting| setting.below_block = false);
+    // A copy of the saved facts is replayed with the same keys.
+    facts.configuration = Some(config.captured());
     let mut plan = decide_here(&facts, &profiles, config);
     own_program::amend(&mut plan, config);
     let expected = conf_file::Expected::take(&mut plan, &facts, config);

@@ -13,7 +13,7 @@ use crate::demo;
 use crate::env_plugin::copies;
 use crate::facts::document::Document;
 use crate::facts::environment::{Environment, Filled};
-use crate::facts::settings::{self, Settings};
+use crate::facts::settings::{self, Settings, UserSetting};
 use crate::facts::start::Start;
 use crate::facts::{self, Facts, Need, Reader, Sources, extra, net, rdma, rdma_namespace, rtnetlink};
 use crate::image::ImageScope;
@@ -23,7 +23,7 @@ use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
 use crate::resolve;
 use crate::state::find::find;
-use crate::text::visible;
+use crate::text::{condensed_to, visible};
 
 /// In bytes: the largest facts document. A large host's has a few hundred thousand.
 const LONGEST: u64 = 8 * 1024 * 1024;
@@ -168,16 +168,11 @@ pub fn settings(environment: &Environment) -> Settings {
     settings::read(&reader, Start::from(environment), None, conf::assignments, |_| false).settings
 }
 
-/// Returns another container's facts from a document or from an embedded one (`demo:NAME`). Variables that
-/// the user sets in this environment take precedence over that container's.
+/// Returns another container's facts from a document or from an embedded one (`demo:NAME`).
 ///
 /// # Errors
 /// Fails if the document cannot be read or is not a facts document.
-pub fn captured_facts(
-    source: &Path,
-    profiles: &Profiles,
-    environment: &Environment,
-) -> anyhow::Result<Facts> {
+pub fn captured_facts(source: &Path) -> anyhow::Result<Facts> {
     let text = match source.to_str().and_then(|source| source.strip_prefix("demo:")) {
         Some(name) => demo::host(name)
             .with_context(|| {
@@ -186,17 +181,53 @@ pub fn captured_facts(
             .to_owned(),
         None => read(source).with_context(|| format!("cannot read the facts in {}", source.display()))?,
     };
-    let mut facts = Document::parse(&text)
-        .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))?;
+    Document::parse(&text)
+        .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))
+}
+
+/// Returns a captured host's facts with the variables of this environment, and a sentence about these variables if
+/// that makes a difference.
+///
+/// A document with rdma-init's configuration is a whole case, and comes out as it was captured: only flags count
+/// over it (`--set`). Other documents are made or reduced by hand, and take the variables from here.
+pub fn with_environment(
+    mut facts: Facts,
+    profiles: &Profiles,
+    environment: &Environment,
+    config: &Config,
+) -> (Facts, Option<String>) {
     // The root is empty, because this machine's conf files do not belong to the other container.
     let here =
         settings::read(&Reader::nowhere(), Start::from(environment), None, conf::assignments, |variable| {
             is_setting(profiles, variable)
         })
         .settings;
-    facts.settings = facts.settings.under(here);
-    Ok(facts)
+    let is_other = |one: &&UserSetting| {
+        facts.settings.get(&one.variable).is_none_or(|captured| captured.value != one.value)
+    };
+    let names: Vec<&str> = here.0.iter().filter(is_other).map(|one| one.variable.as_str()).collect();
+    let names = visible(&condensed_to(&names, SHOWN));
+    let is_whole = facts.configuration.is_some();
+    let sentence = match (names.is_empty(), is_whole) {
+        (true, _) => None,
+        (false, true) => Some(format!(
+            "variables of this shell do not count for the captured host: {names}. To try a value there, use --set NAME=VALUE."
+        )),
+        (false, false) => Some(format!(
+            "variables of this shell count for the captured host, over its own: {names}. To do without them, unset them."
+        )),
+    };
+    if is_whole {
+        let is_set_anew = |name: &str| config.set_by_flags().any(|set| set == name);
+        facts.settings.0.retain(|setting| !is_set_anew(&setting.variable));
+    } else {
+        facts.settings = facts.settings.under(here);
+    }
+    (facts, sentence)
 }
+
+/// The most variables to name.
+const SHOWN: usize = 8;
 
 fn read(path: &Path) -> std::io::Result<String> {
     let source: Box<dyn Read> =

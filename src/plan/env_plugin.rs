@@ -27,6 +27,8 @@ pub enum NotUsedReason {
     UnknownRelease,
     /// A process may load this release, which does not use env plugins.
     Release(Version),
+    /// The library reads this variable before it loads the plugin.
+    ReadBefore,
     /// The user sets or keeps the variable that names the plugin.
     OfUser,
     /// NCCL loads this other plugin by itself.

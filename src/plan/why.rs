@@ -2,11 +2,11 @@
 
 use serde::{Serialize, Serializer};
 
-use super::env_plugin::{ForProcess, is_answer};
+use super::env_plugin::{ForProcess, NotUsedReason, is_answer};
 use super::evidence;
 use super::forecast::{Forecast, forecasts};
 use super::rule::{NcclKnowledge, OfProfile, Published};
-use super::{Options, Outlook, Plan, Setting, User};
+use super::{EnvPlugin, Options, Outlook, Plan, Setting, User};
 use crate::env_plugin::answer::names_devices;
 use crate::fabric::candidates;
 use crate::facts::Facts;
@@ -15,7 +15,7 @@ use crate::facts::settings::UserSetting;
 use crate::finding::Finding;
 use crate::image::flavor::Flavor;
 use crate::libraries::nccl::devices::LIST;
-use crate::libraries::nccl::env_plugin::is_asked;
+use crate::libraries::nccl::env_plugin::{is_asked, is_read_before};
 use crate::libraries::{self, nccl::variables};
 use crate::profiles::{self, Profile};
 
@@ -45,6 +45,9 @@ pub struct Why {
     pub library: Option<Outlook>,
     /// Whether rdma-init considers this variable. It knows nothing about other variables.
     pub concerns: bool,
+    /// The variable that this name probably means, if rdma-init does not consider it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meant: Option<String>,
     /// The findings about the variable. The document contains their severities and messages.
     #[serde(serialize_with = "messages")]
     pub findings: Vec<Finding>,
@@ -64,7 +67,10 @@ fn for_process(variable: &str, plan: &Plan) -> Option<ForProcess> {
     let setting = plan.settings.iter().find(|setting| setting.variable == variable);
     let is_asked = is_asked(variable) && (plan.library == Flavor::Rccl || variable.starts_with("NCCL_"));
     is_asked.then(|| ForProcess {
-        env_plugin: plan.env_plugin.clone(),
+        env_plugin: match plan.env_plugin == EnvPlugin::Used && is_read_before(variable) {
+            true => EnvPlugin::NotUsed(NotUsedReason::ReadBefore),
+            false => plan.env_plugin.clone(),
+        },
         value: setting.and_then(|setting| setting.value.clone()),
         is_of_user: setting.is_some_and(|setting| !is_answer(setting)),
         names_devices: names_devices(variable.as_bytes()),
@@ -101,6 +107,7 @@ impl Why {
             || profile.is_some_and(|profile| names(profile, variable));
         Why {
             concerns,
+            meant: if concerns { None } else { libraries::meant(variable) },
             variable: variable.to_owned(),
             setting: plan.settings.iter().find(|setting| setting.variable == variable).cloned(),
             set_in,

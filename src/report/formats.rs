@@ -1,6 +1,7 @@
 //! Writes variables in the syntax of each reader. If a reader would misread a value, its writer rejects the
 //! value and says why.
 
+use crate::env_plugin::answer::{MARKER, beginning};
 use crate::facts::environment::is_variable_name;
 use crate::libraries::nccl::conf;
 
@@ -54,6 +55,12 @@ const CONTROL: Why = "a control character";
 
 fn one_line(value: &str) -> Result<(), Why> {
     if value.contains(['\n', '\r']) { Err(LINE_BREAK) } else { Ok(()) }
+}
+
+/// Returns the value as a line of this length holds it. A marker that lists fewer variables is still right about
+/// those, and NCCL's come first.
+fn cut_marker<'a>(name: &str, value: &'a str, most: usize) -> &'a str {
+    if name == MARKER { beginning(value, most) } else { value }
 }
 
 fn without_controls(value: &str) -> Result<(), Why> {
@@ -133,6 +140,7 @@ pub(crate) fn dotenv(name: &str, value: &str) -> Result<String, Why> {
 
 /// Writes a line that every version of NCCL reads correctly.
 pub(crate) fn nccl_conf(name: &str, value: &str) -> Result<String, Why> {
+    let value = cut_marker(name, value, conf::LONGEST);
     one_line(value)?;
     match conf::fits(name, value) {
         true => Ok(format!("{name}={value}")),
@@ -183,6 +191,8 @@ const LONGEST_FOR_PAM: usize = 1022;
 /// read in the same way. pam_env knows quotes around a value but no escapes, and a `#` cuts the value even
 /// inside quotes.
 pub(crate) fn pam(name: &str, value: &str) -> Result<String, Why> {
+    // The name, an equals sign and two quotes are on the same line.
+    let value = cut_marker(name, value, LONGEST_FOR_PAM.saturating_sub(name.len() + 3));
     without_controls(value)?;
     if value.contains(['"', '\'', '\\', '#']) {
         return Err("a quote, a backslash or a #");
@@ -250,6 +260,11 @@ mod tests {
         assert_eq!(line(dotenv, "a\nb"), "A=\"a\\nb\"");
         assert_eq!(line(dotenv, "$HOME \"x\""), "A='$HOME \"x\"'");
         assert_eq!(line(docker, " # '$x\" "), "A= # '$x\" ");
+        let marker = format!("1:5d2c:{}", ["IB_TC=c0ffee00"; 100].join(","));
+        for (writer, entries) in [(nccl_conf as Writer, 67), (pam, 66), (shell, 100)] {
+            let line = writer(MARKER, &marker).unwrap();
+            assert!(line.matches("IB_TC=c0ffee00").count() == entries && !line.contains(",'"), "{line}");
+        }
         assert_eq!(line(mpirun, "^=mlx5_1,mlx5_2:1"), "-x A=^=mlx5_1,mlx5_2:1");
         assert_eq!(line(mpirun, ""), "-x A=");
         assert_eq!(line(sshd, " a;b 'c' $(d) "), " \"A= a;b 'c' $(d) \"");

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use crate::env_plugin::in_process::{Origin, Variable};
 use crate::facts::secret::shown;
+use crate::libraries::nccl::env_plugin::is_read_before;
 use crate::text::{WIDEST, shortened, visible};
 
 /// Writes the variables of a process, one per line.
@@ -30,8 +31,12 @@ pub(crate) fn write(
             Some(given) => format!("; NCCL gets {}", value(given)),
             None => "; NCCL gets none, and decides itself".to_owned(),
         };
+        let before = match asks_ours && is_read_before(&one.name) {
+            true => "; NCCL reads it before it asks a plugin",
+            false => "",
+        };
         let (word, text) = words(one.origin);
-        writeln!(out, "  {word:5}  {:width$}  {has:<8}  {text}{gets}", visible(&one.name))?;
+        writeln!(out, "  {word:5}  {:width$}  {has:<8}  {text}{gets}{before}", visible(&one.name))?;
     }
     Ok(())
 }

@@ -16,8 +16,9 @@ pub(crate) fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<
     if !why.concerns {
         writeln!(
             out,
-            "{} is not a variable of NCCL, of another library that rdma-init knows, of this profile or of the configuration: rdma-init does not set it",
-            visible(&why.variable)
+            "{} is not a variable of NCCL, of another library that rdma-init knows, of this profile or of the configuration: rdma-init does not set it{}",
+            visible(&why.variable),
+            why.meant.as_ref().map_or_else(String::new, |meant| format!("; did you mean {meant}?"))
         )?;
         return findings(out, why);
     }

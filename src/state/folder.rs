@@ -30,9 +30,14 @@ const STICKY: u32 = 0o1000;
 
 /// What a newly written file contains after a crash of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AfterCrash {
+pub(crate) enum AfterCrash {
+    /// The new text is on the disk before it gets the name (fsync(2)), which may take as long as the disk is busy.
+    /// ext4 would do this by itself for a name that another file has (`auto_da_alloc`), but not on an overlay
+    /// whose lower layer alone has that file, and XFS never does. If the rename itself is lost, the name still
+    /// stands for the old text, so the directory needs no fsync(2).
     OldOrNew,
-    Nothing,
+    /// Perhaps nothing.
+    Unknown,
 }
 
 #[derive(Debug)]
@@ -111,18 +116,18 @@ impl Folder {
         let folder = Folder::at(path, &[user::effective()], true)?;
         if !folder.is_new {
             FILES.iter().try_for_each(|name| folder.clear(name))?;
-            folder.sweep();
+            folder.sweep(&FILES);
         }
         Ok(folder)
     }
 
-    /// Removes the temporary files of starts that were killed while writing.
-    fn sweep(&self) {
+    /// Removes the temporary files of starts that were killed while writing one of these files.
+    pub(crate) fn sweep(&self, files: &[&str]) {
         let entries = self.folder.try_clone().map_err(drop).and_then(|fd| Dir::from_fd(fd).map_err(drop));
         let Ok(mut entries) = entries else { return };
         let now = nanoseconds();
         for entry in entries.iter().flatten() {
-            if is_left(entry.file_name().to_bytes(), now) {
+            if is_left(entry.file_name().to_bytes(), files, now) {
                 let _ = unlinkat(&self.folder, entry.file_name(), UnlinkatFlags::NoRemoveDir);
             }
         }
@@ -195,7 +200,7 @@ impl Folder {
         if bytes.is_empty() && self.is_new && self.write_unread(name, bytes, mode).is_ok() {
             return Ok(());
         }
-        self.replace(None, name, mode, AfterCrash::Nothing, |file| file.write_all(bytes))
+        self.replace(None, name, mode, AfterCrash::Unknown, |file| file.write_all(bytes))
     }
 
     /// Writes a new file as [`Folder::write`] does, but without a temporary name, which saves a start some time. A
@@ -214,19 +219,25 @@ impl Folder {
     }
 
     /// Does the same as [`Folder::write`], but the file belongs to this owner, or with `None` to this
-    /// process's user and group. After a crash of the machine, it contains either the old text or the new
-    /// one.
+    /// process's user and group. Calls `confirm` last, just before the file gets its name.
     ///
     /// # Errors
-    /// Fails as [`Folder::write`] and chown(2) do.
+    /// Fails as [`Folder::write`], chown(2) and fsync(2) do, and as `confirm` does.
     pub(crate) fn write_for(
         &self,
         owner: Option<(Uid, Gid)>,
         name: &str,
-        bytes: &[u8],
-        mode: u32,
+        (bytes, mode): (&[u8], u32),
+        after_crash: AfterCrash,
+        confirm: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        self.replace(owner, name, mode, AfterCrash::OldOrNew, |file| file.write_all(bytes))
+        self.replace(owner, name, mode, after_crash, |file| {
+            file.write_all(bytes)?;
+            if after_crash == AfterCrash::OldOrNew {
+                sync(file)?;
+            }
+            Ok(confirm()?)
+        })
     }
 
     /// Does the same as [`Folder::write`], but the bytes are on the disk or server before the file gets its
@@ -260,7 +271,7 @@ impl Folder {
             .and_then(|()| set_mode(&file, mode))
             .and_then(|()| fill(&mut File::from(file)).map_err(errno_of))
             .and_then(|()| match after_crash {
-                AfterCrash::Nothing if !self.is_new => self.exchange(&new, name),
+                AfterCrash::Unknown if !self.is_new => self.exchange(&new, name),
                 _ => renameat(&self.folder, new.as_str(), &self.folder, name),
             });
         if written.is_err() {
@@ -366,6 +377,15 @@ fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
         return Ok(());
     }
     fchmod(file, mode)
+}
+
+/// Writes the file's bytes to the disk. A file system or a sandbox that has no fsync(2) is no reason to write
+/// nothing.
+fn sync(file: &File) -> std::io::Result<()> {
+    match file.sync_all().map_err(errno_of) {
+        Err(errno @ (Errno::EIO | Errno::ENOSPC | Errno::EDQUOT)) => Err(errno.into()),
+        _ => Ok(()),
+    }
 }
 
 fn errno_of(error: std::io::Error) -> Errno {

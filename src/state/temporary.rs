@@ -18,12 +18,16 @@ pub(super) fn nanoseconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
-/// Returns whether this is a temporary name that is too old for a start to be still writing the file.
-pub(super) fn is_left(name: &[u8], now: u64) -> bool {
-    let made = || std::str::from_utf8(name).ok()?.rsplit('.').next()?.parse::<u64>().ok();
-    name.starts_with(b".")
-        && is_ours(name)
-        && made().is_some_and(|made| now.saturating_sub(made) > LONGEST_WRITE)
+/// Returns whether this is a temporary name for one of these files that is too old for a start to be still
+/// writing the file.
+pub(super) fn is_left(name: &[u8], files: &[&str], now: u64) -> bool {
+    let made = |file: &&str| {
+        let name = std::str::from_utf8(name).ok()?.strip_prefix('.')?.strip_prefix(file)?;
+        let (process, made) = name.strip_prefix('.')?.split_once('.')?;
+        process.parse::<u32>().ok()?;
+        made.parse::<u64>().ok()
+    };
+    files.iter().filter_map(made).any(|made| now.saturating_sub(made) > LONGEST_WRITE)
 }
 
 /// Returns whether this is the name of one of rdma-init's files, or a temporary name for it.

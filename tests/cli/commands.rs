@@ -196,19 +196,79 @@ fn files_that_variables_name_are_looked_for_and_not_read() {
 /// A variable may be set in several places: in the captured environment, in the present one,
 /// and in a file.
 #[test]
-fn a_setting_is_reported_once() {
+fn a_case_comes_out_as_it_was_captured_and_a_setting_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let conf = folder.path().join("nccl.conf");
     fs::write(&conf, "NCCL_DEBUG=FILE\n").unwrap();
     let with_setting = |arguments: &[&str], value: &str, input: &str| {
         let mut command = rdma_init(arguments);
         command.env("NCCL_DEBUG", value).env("NCCL_CONF_FILE", &conf);
+        let ran = run_with_input(command, input).expect_code(0);
+        let text = ran.text().to_owned();
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(" NCCL_DEBUG ")).collect();
+        (lines.join("\n"), text, ran.stderr)
+    };
+    let (_, facts, _) = with_setting(&["inspect", "--json"], "THERE", "");
+    let (line, _, said) = with_setting(&["plan", "--facts", "-"], "HERE", &facts);
+    assert!(line.lines().count() == 1 && line.contains("THERE"), "{line}");
+    assert!(
+        said.contains("variables of this shell do not count for the captured host: NCCL_DEBUG."),
+        "{said}"
+    );
+    let (line, _, said) = with_setting(&["plan", "--facts", "-"], "THERE", &facts);
+    assert!(line.contains("THERE") && said.is_empty(), "{line}{said}");
+    // A flag of this shell counts.
+    let (line, _, _) = with_setting(&["plan", "--set", "NCCL_DEBUG=FLAG", "--facts", "-"], "HERE", &facts);
+    assert!(line.lines().count() == 1 && line.contains("FLAG"), "{line}");
+    // A document that is not a whole case, such as an older one, takes the variables from here.
+    let mut older: Value = serde_json::from_str(&facts).unwrap();
+    older.as_object_mut().unwrap().remove("configuration").unwrap();
+    let (line, _, said) = with_setting(&["plan", "--facts", "-"], "HERE", &older.to_string());
+    assert!(line.lines().count() == 1 && line.contains("HERE"), "{line}");
+    assert!(
+        said.contains("variables of this shell count for the captured host, over its own: NCCL_DEBUG."),
+        "{said}"
+    );
+}
+
+/// The keys on which a decision depends travel with the facts, and secrets do not.
+#[test]
+fn a_case_has_the_keys_of_its_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let [there, here] = ["there.toml", "here.toml"].map(|name| folder.path().join(name));
+    let text = "keep = [\"NCCL_IB_TC\"]\nstop-timeout = \"9s\"\ndefault-route-hca = \"use\"\n[set]\nT_A = \"captured\"\nT_API_KEY = \"hunter2\"\n";
+    fs::write(&there, text).unwrap();
+    fs::write(&here, "keep = [\"NCCL_IB_SL\"]\ninstance-type = \"x.y\"\n[set]\nT_B = \"here\"\n").unwrap();
+    let with = |config: &Path, arguments: &[&str], input: &str| {
+        let mut command = rdma_init(arguments);
+        command
+            .env("RDMA_INIT_CONFIG", config)
+            .env("RDMA_INIT_TOKEN", "hunter3")
+            .env("RDMA_INIT_PROFILE", "none");
         run_with_input(command, input).expect_code(0).text().to_owned()
     };
-    let facts = with_setting(&["inspect", "--json"], "THERE", "");
-    let text = with_setting(&["plan", "--facts", "-"], "HERE", &facts);
-    let lines: Vec<&str> = text.lines().filter(|line| line.contains(" NCCL_DEBUG ")).collect();
-    assert!(lines.len() == 1 && lines[0].contains("HERE"), "{text}");
+    let facts = with(&there, &["inspect", "--json"], "");
+    assert!(!facts.contains("hunter"), "{facts}");
+    let document: Value = serde_json::from_str(&facts).unwrap();
+    let wanted = serde_json::json!({
+        "default-route-hca": "use",
+        "keep": ["NCCL_IB_TC"],
+        "profile": "none",
+        "set": {"T_A": "captured", "T_API_KEY": "(not shown)"},
+    });
+    assert_eq!(document["configuration"], wanted);
+    let env = |flags: &[&str]| {
+        with(&here, &[&["env", "--format", "docker", "--facts", "-"], flags].concat(), &facts)
+    };
+    assert_eq!(env(&[]), "T_A=captured\nT_API_KEY=(not shown)\n");
+    assert_eq!(env(&["--set", "T_A=flag"]), "T_A=flag\nT_API_KEY=(not shown)\n");
+    let plan = |flags: &[&str]| with(&here, &[&["plan", "--facts", "-"], flags].concat(), &facts);
+    assert!(plan(&[]).contains("NCCL_IB_TC") && !plan(&[]).contains("NCCL_IB_SL"), "{}", plan(&[]));
+    assert!(!plan(&["--keep", "NCCL_ALGO"]).contains("NCCL_IB_TC"));
+    let mut wrong = document;
+    wrong["configuration"]["profile"] = Value::from("nosuch");
+    let ran = run_with_input(rdma_init(["plan", "--facts", "-"]), wrong.to_string());
+    ran.expect_error(&["nosuch", "the facts document"]);
 }
 
 /// Names and values that need care in one format or another.

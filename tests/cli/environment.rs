@@ -213,14 +213,18 @@ fn standard_input_is_the_command_s() {
 #[test]
 fn what_another_start_filled_in_and_a_tool_copied_here_is_decided_anew() {
     let hash = |value: &str| String::from_utf8(hash(value.as_bytes()).into()).unwrap();
-    let [hca, ucx] = ["=mlx5_77", "mlx5_77:1"].map(hash);
-    let marker =
-        format!("1:ffff:ENV_PLUGIN={},IB_HCA={hca},UCX_NET_DEVICES={ucx}", hash("/x/libnccl-env.so"));
+    let [hca, ucx, debug] = ["=mlx5_77", "mlx5_77:1", "INFO"].map(hash);
+    let marker = format!(
+        "1:ffff:ENV_PLUGIN={},IB_HCA={hca},DEBUG={debug},.UCX_NET_DEVICES={ucx}",
+        hash("/x/libnccl-env.so")
+    );
     let given = |arguments: &[&str], hca: &str| {
         let mut command = rdma_init(arguments);
         command.env_clear().env("RDMA_INIT_CONFIG", "/dev/null").env("NCCL_RDMA_INIT", &marker);
         command.env("NCCL_ENV_PLUGIN", "/x/libnccl-env.so").env("NCCL_IB_HCA", hca);
         command.env("UCX_NET_DEVICES", "mlx5_77:1").env("NCCL_ALGO", "Ring");
+        // A variable of the application, with the value that the other start gave NCCL_DEBUG.
+        command.env("DEBUG", "INFO");
         let ran = run(command).expect_code(0);
         (ran.text().to_owned(), ran.stderr)
     };
@@ -233,6 +237,7 @@ fn what_another_start_filled_in_and_a_tool_copied_here_is_decided_anew() {
             assert!(!has(name), "{name}: {text}{said}");
         }
         assert!(!text.contains("mlx5_77") && text.contains("NCCL_ALGO=Ring\n"), "{text}{said}");
+        assert!(text.lines().any(|line| line == "DEBUG=INFO"), "{text}{said}");
         // A value that a person has since changed belongs to that person.
         assert!(given(arguments, "=mlx5_78").0.contains("NCCL_IB_HCA==mlx5_78\n"), "{text}");
     }

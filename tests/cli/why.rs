@@ -169,6 +169,12 @@ fn why_says_if_a_variable_is_unknown_or_unset() {
     );
     let gloo = why("demo:cce-roce", "GLOO_SOCKET_IFNAME", &[("GLOO_SOCKET_IFNAME", "eth9")]);
     expect(&gloo, &["GLOO_SOCKET_IFNAME=eth9, set by you and unchanged"]);
+    for (name, meant) in [("ib_hca", "NCCL_IB_HCA"), ("ucx_net_devices", "UCX_NET_DEVICES")] {
+        expect(
+            &why("demo:cce-roce", name, &[]),
+            &[&format!("rdma-init does not set it; did you mean {meant}?")],
+        );
+    }
     for name in ["", "\u{1b}[31m", "A=B", "A B"] {
         run(rdma_init(["plan", "--facts", "demo:cce-roce", "--why", name]))
             .expect_error(&["not the name of a variable"]);

@@ -207,6 +207,28 @@ fn all(places: &[Place]) -> Vec<(Place, i32)> {
     places.iter().copied().flat_map(errors).collect()
 }
 
+/// A machine that crashes must not lose the lines of others. A file of ours alone is not worth the time.
+#[test]
+fn a_file_with_lines_of_others_is_on_the_disk_before_it_gets_its_name() {
+    let synced = |root: &Path| {
+        let (ended, places) = start(root, true, None);
+        assert_eq!(ended.stdout, "ran =mlx5_0 prepared\n", "{ended:#?}");
+        places.iter().filter(|place| place.call == libc::SYS_fsync).count()
+    };
+    let amended = ["etc/nccl.conf", "etc/environment", "root/.ssh/environment"];
+    let root = container::root();
+    assert_eq!(synced(root.path()), amended.len());
+    let root = container::root();
+    amended.iter().for_each(|name| fs::remove_file(root.path().join(name)).unwrap());
+    assert_eq!(synced(root.path()), 0);
+    let whole = amended.map(|name| fs::read_to_string(root.path().join(name)).unwrap());
+    for (name, whole) in std::iter::zip(amended, &whole) {
+        fs::write(root.path().join(name), whole.replace("mlx5_0", "mlx5_9")).unwrap();
+    }
+    assert_eq!(synced(root.path()), 0);
+    assert_eq!(amended.map(|name| fs::read_to_string(root.path().join(name)).unwrap()), whole);
+}
+
 #[test]
 fn a_call_that_fails_keeps_no_command_from_its_start() {
     expect_all_well(true, some);

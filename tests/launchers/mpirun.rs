@@ -127,7 +127,7 @@ fn as_the_fork_agent_exec_gives_each_rank_the_variables_of_its_own_node() {
     let entry = |name: &str, value: &str| {
         format!("{name}={}", String::from_utf8(hash(value.as_bytes()).into()).unwrap())
     };
-    let list = [entry("ALGO", "Tree"), entry("UCX_NET_DEVICES", "mlx5_9:1")].join(",");
+    let list = [entry("ALGO", "Tree"), entry(".UCX_NET_DEVICES", "mlx5_9:1")].join(",");
     let marker = format!("NCCL_RDMA_INIT=1:another:{list}");
     let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let state = format!("--state-dir={}", state.path().join("state").display());

@@ -108,7 +108,8 @@ impl Host {
         let environment = Environment::new(&entries);
         let config = config::load(&environment, Vec::new()).unwrap();
         let profiles = read::profiles(&config).unwrap();
-        let facts = read::captured_facts(self.facts(), &profiles, &environment).unwrap();
+        let facts = read::captured_facts(self.facts()).unwrap();
+        let (facts, _) = read::with_environment(facts, &profiles, &environment, &config);
         Case { name: self.name.clone(), facts, profiles, config }
     }
 }

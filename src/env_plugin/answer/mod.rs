@@ -31,10 +31,18 @@ const LAST_LINE: &[u8] = b"end";
 
 /// The variable that travels with values that rdma-init filled in: `1:NODE:NAME=HASH,...`. Names of NCCL's
 /// variables omit their `NCCL_`. It also lists variables of other libraries, for `rdma-init exec` and for a
-/// start. Its own name starts with `NCCL_`, because some launchers copy only such variables.
+/// start; these have a dot before their whole name, because an application's variable may have the rest of an
+/// NCCL variable's name (`DEBUG`). Its own name starts with `NCCL_`, because some launchers copy only such
+/// variables.
 pub const MARKER: &str = "NCCL_RDMA_INIT";
 const MARKER_VERSION: &[u8] = b"1";
-const PREFIX: &[u8] = b"NCCL_";
+const PREFIX: &str = "NCCL_";
+const WHOLE: &str = ".";
+
+/// Returns what stands before a variable's name in a marker, and the part of the name that stands there.
+pub fn in_marker(name: &str) -> (&str, &str) {
+    name.strip_prefix(PREFIX).map_or((WHOLE, name), |rest| ("", rest))
+}
 
 /// The variables whose values name devices: HCAs, or interfaces.
 const OF_HCAS: &[u8] = b"NCCL_IB_HCA";
@@ -438,11 +446,22 @@ pub fn read_marker(marker: &[u8]) -> Option<(&[u8], &[u8])> {
     split_at(rest, b':').filter(|_| version == MARKER_VERSION)
 }
 
+/// Returns the entries of a marker that fit into this many bytes.
+pub fn beginning(marker: &str, most: usize) -> &str {
+    match marker.get(..=most).and_then(|longer| longer.rfind(',')) {
+        Some(end) => marker.get(..end).unwrap_or_default(),
+        None => marker,
+    }
+}
+
 /// Returns whether a marker's list contains this variable with this value.
 pub fn lists(list: &[u8], name: &[u8], value: &[u8]) -> bool {
-    let short = name.strip_prefix(PREFIX).unwrap_or(name);
+    let is_name = |entry: &[u8]| match name.strip_prefix(PREFIX.as_bytes()) {
+        Some(rest) => entry == rest,
+        None => entry.strip_prefix(WHOLE.as_bytes()) == Some(name),
+    };
     let mut entries = list.split(|byte| *byte == b',').filter_map(|entry| split_at(entry, b'='));
-    entries.find(|(name, _)| *name == short).is_some_and(|(_, listed)| listed == hash(value))
+    entries.find(|(entry, _)| is_name(entry)).is_some_and(|(_, listed)| listed == hash(value))
 }
 
 /// Returns whether another node's marker lists this variable with this value.

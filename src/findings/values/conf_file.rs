@@ -14,7 +14,22 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         .filter(|line| line.origin.conf_file().is_some_and(|file| subject.user.reads(file)))
         .map(|line| of_line(subject, line));
     let values = subject.user.effective().filter_map(|setting| of_value(subject, setting));
-    missing(subject).into_iter().chain(lines).chain(values).chain(of_windows(subject)).collect()
+    let below = subject.user.effective().filter(|setting| setting.below_block);
+    let below = below.map(|setting| below_block(subject, setting));
+    missing(subject).into_iter().chain(lines).chain(values).chain(below).chain(of_windows(subject)).collect()
+}
+
+/// Reports a line that a person has added below rdma-init's block, in a running container.
+fn below_block(subject: &Subject, setting: &UserSetting) -> Finding {
+    let variable = setting.variable.as_str();
+    let message = format!(
+        "{} stands below rdma-init's block, which has {variable}, too: {} takes the first line, so it gets the value in the block until rdma-init starts in this container again.",
+        shown(setting),
+        subject.library()
+    );
+    Finding::warning(Id::ConfLine, message)
+        .about_variables([variable])
+        .with_fix("Move the line above the block.")
 }
 
 /// Reports that `NCCL_CONF_FILE` names an unreadable file. In this case, NCCL does not read `~/.nccl.conf`

@@ -12,6 +12,24 @@ pub(crate) fn is_asked(variable: &str) -> bool {
     variable.starts_with("NCCL_") || variable.starts_with("RCCL_")
 }
 
+/// Returns whether the library reads this variable with getenv(3) before it loads the plugin (`src/debug.cc`,
+/// `src/misc/param.cc`, `src/plugin/env.cc`), so that no plugin can answer for it: it gets the value of the
+/// environment, or else the first one in its conf files.
+pub(crate) fn is_read_before(variable: &str) -> bool {
+    const NAMES: [&str; 9] = [
+        "NCCL_CONF_FILE",
+        "NCCL_DEBUG",
+        "NCCL_DEBUG_FILE",
+        "NCCL_DEBUG_LEVELS",
+        "NCCL_DEBUG_SUBSYS",
+        "NCCL_DEBUG_TIMESTAMP_FORMAT",
+        "NCCL_DEBUG_TIMESTAMP_LEVELS",
+        "NCCL_WARN_ENABLE_DEBUG_INFO",
+        VARIABLE,
+    ];
+    NAMES.contains(&variable)
+}
+
 /// The prefix of such plugins' names.
 const START: &str = "libnccl-env";
 

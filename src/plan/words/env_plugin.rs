@@ -15,6 +15,7 @@ impl NotUsedReason {
             NotUsedReason::Release(version) => {
                 format!("a process may load {library} {version}, which asks no plugin")
             }
+            NotUsedReason::ReadBefore => format!("{library} reads this variable before it loads a plugin"),
             NotUsedReason::OfUser => "you set or keep NCCL_ENV_PLUGIN".to_owned(),
             NotUsedReason::Foreign(file) => format!("{library} loads {file} by itself"),
             NotUsedReason::Folder => {
