@@ -435,7 +435,7 @@ mod tests {
         let root = FakeRoot::new();
         let lines = "NCCL_IB_HCA==mlx5_1\nNCCL_IB_TC=106\n";
         let text = block::with("NCCL_DEBUG=INFO\n", lines, conf::keys);
-        root.file("etc/nccl.conf", &format!("{text}NCCL_IB_TC=41\nNCCL_ALGO=Ring\nNCCL_DEBUG=WARN\n"));
+        root.file("etc/nccl.conf", format!("{text}NCCL_IB_TC=41\nNCCL_ALGO=Ring\nNCCL_DEBUG=WARN\n"));
         let settings =
             read(&root.reader(), Start::from(&Environment::default()), None, conf::assignments, |_| false)
                 .settings;

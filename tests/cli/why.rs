@@ -55,6 +55,12 @@ fn a_port_that_the_env_plugin_adds_is_named() {
     let text = why(&golden::facts("ib-rail-polling-env-plugin"), "NCCL_IB_HCA", &[]);
     let own = "=mlx5_0,mlx5_1,mlx5_3, which rdma-init decided for this node; also mlx5_2 if its port is ACTIVE by then";
     expect(&text, &[own]);
+    // NCCL reads some variables before it loads a plugin.
+    let text = why(&golden::facts("ib-rail-polling-env-plugin"), "NCCL_DEBUG", &[]);
+    expect(
+        &text,
+        &["does not ask rdma-init's env plugin, because NCCL reads this variable before it loads a plugin"],
+    );
     // Without the plugin, the start's list applies.
     let text = why(&golden::facts("ib-rail-polling"), "NCCL_IB_HCA", &[]);
     assert!(!text.contains("by then"), "{text}");
