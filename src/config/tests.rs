@@ -71,7 +71,7 @@ fn errors_name_key_value_and_source() {
     );
     assert_eq!(
         error("libraries = [\"gloo\", \"glo\"]", &[], vec![]),
-        "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe, ucx, nvshmem, mooncake, uccl, vllm, sglang, ray"
+        "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe, ucx, nvshmem, mooncake, uccl, mori, rocshmem, vllm, sglang, ray"
     );
     assert_eq!(
         error("require-rdma = 7", &[], vec![]),
