@@ -282,8 +282,8 @@ ids! {
     // Limits, and what could not be read.
 
     /// The memory that can be pinned is limited. With 8 MiB or less, RDMA fails; with more, a
-    /// larger job fails.
-    Memlock = "memlock", "Raise the limit (Docker: `--ulimit memlock=-1:-1`; Kubernetes: LimitMEMLOCK of the container runtime), or add the capability IPC_LOCK and run as root.";
+    /// larger job fails. Or the kernel keeps memory for kexec handover (KHO), which cannot be pinned.
+    Memlock = "memlock", "Raise the limit (Docker: `--ulimit memlock=-1:-1`; Kubernetes: LimitMEMLOCK of the container runtime), or add the capability IPC_LOCK and run as root. For kexec handover, boot the node with `kho=off`.";
     /// `/dev/shm` has 64 MiB or less for several GPUs, so NCCL will run out of space there.
     SharedMemory = "shared-memory", "Docker: `--shm-size=16g` or `--ipc=host`. Kubernetes: an emptyDir with `medium: Memory` on `/dev/shm`.";
     /// rdma-init cannot read or use a file that it needs for a decision.

@@ -121,6 +121,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(traffic_class::findings(user, ports, plan));
     findings.extend(gpu_direct::finding(facts, plan));
     findings.extend(c2c::finding(facts, plan));
+    findings.extend(memlock::handover(facts).filter(|_| plan.fabric.pins_memory()));
     findings.extend(data_direct::finding(facts, plan));
     findings.extend(nics::finding(facts, plan));
     findings.extend(nvlink::finding(facts, plan));
