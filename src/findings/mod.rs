@@ -29,6 +29,7 @@ mod fabric;
 mod failover;
 mod gid;
 mod gid_changed;
+mod gin;
 mod given;
 mod gpu_direct;
 mod hang;
@@ -124,6 +125,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(memlock::handover(facts).filter(|_| plan.fabric.pins_memory()));
     findings.extend(data_direct::finding(facts, plan));
     findings.extend(nics::finding(facts, plan));
+    findings.extend(gin::finding(facts, plan));
     findings.extend(nvlink::finding(facts, plan));
     findings.extend(nccl_conf::findings(plan));
     findings.extend(secrets::finding(plan));
