@@ -359,6 +359,9 @@ ids! {
     /// Libraries of a package are missing, although pip has recorded it as installed.
     LibraryBroken = "library-broken", "Reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`.";
 
+    /// The image has a release of a library with a known fault that a job on this host can meet.
+    FaultyRelease = "faulty-release", "Use the release that the finding names.";
+
     /// vLLM's map of GPUs to NICs does not fit this host, or the release of vLLM in the image.
     VllmMapping = "vllm-mapping", "Remove `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS`: rdma-init fills them in if they are needed.";
     /// vLLM's list of the variables that Ray's workers do not get from the driver is not a JSON

@@ -19,7 +19,7 @@ pub(crate) mod meeting;
 mod mooncake;
 pub mod nccl;
 pub(crate) mod node_address;
-mod nvshmem;
+pub(crate) mod nvshmem;
 pub(crate) mod own_verbs;
 mod ray;
 pub(crate) mod rccl;

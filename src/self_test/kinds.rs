@@ -257,6 +257,7 @@ pub const KINDS: &[Kind] = &[
         "libraries beside NCCL",
         job::libraries,
         &[
+            Id::FaultyRelease,
             Id::LibraryBroken,
             Id::LibraryDevices,
             Id::LibraryGid,
