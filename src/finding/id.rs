@@ -158,6 +158,10 @@ ids! {
     /// Interfaces share a network, so the kernel may send or answer through the wrong one.
     OverlappingSubnets = "overlapping-subnets", "Give each interface its own network, or a separate routing table for its address (`ip rule`), with `arp_ignore=1` and `arp_announce=2`.";
 
+    /// NCCL before 2.30.7 pairs the NICs of two nodes by their order, and another node may have other NICs: an ACTIVE
+    /// port here has no address of a network.
+    RailOrder = "rail-order", "Name in `NCCL_IB_HCA` only NICs that all nodes have in the same networks and in the same order, or use NCCL 2.30.7 or later.";
+
     // The interface over which the processes find each other.
 
     /// `NCCL_SOCKET_IFNAME` matches no interface that NCCL accepts, so NCCL will fail.

@@ -55,6 +55,7 @@ pub(crate) mod port_errors;
 pub(crate) mod port_name;
 mod ports;
 mod profile_names;
+mod rail_order;
 pub mod routes;
 mod script;
 mod secrets;
@@ -126,6 +127,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(data_direct::finding(facts, plan));
     findings.extend(nics::finding(facts, plan));
     findings.extend(gin::finding(facts, plan));
+    findings.extend(rail_order::finding(&decided));
     findings.extend(nvlink::finding(facts, plan));
     findings.extend(nccl_conf::findings(plan));
     findings.extend(secrets::finding(plan));

@@ -28,7 +28,7 @@ pub(crate) mod profile;
 pub(crate) mod remark;
 pub(crate) mod rule;
 mod setting;
-mod subnets;
+pub(crate) mod subnets;
 mod traffic_class;
 mod user;
 mod wanted;

@@ -165,7 +165,7 @@ pub const KINDS: &[Kind] = &[
     ),
     quick("address", "rails have an address", address::addresses, &[Id::NoAddress]),
     quick("mtu", "MTU is equal on all rails", mtu::mtus, &[Id::MtuDiffers]),
-    quick("route", "rails have a route", ports::route, &[Id::NoRoute, Id::OverlappingSubnets]),
+    quick("route", "rails have a route", ports::route, &[Id::NoRoute, Id::OverlappingSubnets, Id::RailOrder]),
     quick(
         "interface",
         "interface of the bootstrap",
