@@ -23,6 +23,11 @@ pub struct CoherentMemory {
     /// may be hidden in a container.
     #[serde(skip_serializing_if = "is_zero")]
     pub of_gpus: usize,
+    /// In bytes: the free memory in CMA pageblocks that belongs to no CMA area (`CmaFree` above `CmaTotal` in
+    /// `/proc/meminfo`). Kexec handover (KHO) gives its scratch memory to the page allocator in this form
+    /// (`kho_init`, kernel/liveupdate/kexec_handover.c).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cma_outside_areas: Option<u64>,
 }
 
 impl CoherentMemory {
@@ -42,7 +47,8 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-pub(crate) fn read(reader: &Reader) -> CoherentMemory {
+/// Reads the memory of a machine with GPUs. What can be pinned matters only if there is an HCA.
+pub(crate) fn read(reader: &Reader, has_hca: bool) -> CoherentMemory {
     let list = |file: &str| reader.text_if_readable(format!("{NODES}/{file}")).unwrap_or_default();
     let with_cpu = numbers(&list("has_cpu"));
     let mut without: Vec<u32> = numbers(&list("has_memory"));
@@ -59,7 +65,21 @@ pub(crate) fn read(reader: &Reader) -> CoherentMemory {
     CoherentMemory {
         without_cpu: (!without.is_empty()).then(|| ranges(&without)),
         of_gpus: gpus.iter().take(MOST).filter(has_node).count(),
+        cma_outside_areas: has_hca
+            .then(|| reader.text_if_readable("/proc/meminfo"))
+            .flatten()
+            .and_then(|text| outside_areas(&text)),
     }
+}
+
+/// Returns the difference of `CmaFree` and `CmaTotal`, which the kernel gives in KiB.
+fn outside_areas(meminfo: &str) -> Option<u64> {
+    let kib = |name: &str| -> Option<u64> {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    let outside = kib("CmaFree")?.checked_sub(kib("CmaTotal")?)?;
+    outside.checked_mul(1024).filter(|bytes| *bytes > 0)
 }
 
 /// The most NUMA nodes that a kernel supports (`MAX_NUMNODES`).
@@ -102,6 +122,23 @@ mod tests {
     use crate::facts::fake_root::FakeRoot;
 
     #[test]
+    fn cma_memory_outside_of_areas_is_more_than_the_areas_have() {
+        for (text, bytes) in [
+            (
+                "MemTotal: 1 kB\nCmaTotal:              0 kB\nCmaFree:         9752576 kB\n",
+                Some(9_752_576 * 1024),
+            ),
+            ("CmaTotal:          32768 kB\nCmaFree:           32768 kB\n", None),
+            ("CmaTotal:          65536 kB\nCmaFree:            1024 kB\n", None),
+            ("CmaFree:            1024 kB\n", None),
+            ("CmaTotal: odd\nCmaFree: 18446744073709551615 kB\n", None),
+            ("CmaTotal: 0 kB\nCmaFree: 18446744073709551615 kB\n", None),
+        ] {
+            assert_eq!(outside_areas(text), bytes, "{text}");
+        }
+    }
+
+    #[test]
     fn nodes_with_memory_and_no_cpu_are_named() {
         for (memory, cpu, without) in [
             ("0-1,4,12,20,28", "0-1", Some("4,12,20,28")),
@@ -115,9 +152,9 @@ mod tests {
             let root = FakeRoot::new();
             root.file("sys/devices/system/node/has_memory", format!("{memory}\n"));
             root.file("sys/devices/system/node/has_cpu", format!("{cpu}\n"));
-            assert_eq!(read(&root.reader()).without_cpu.as_deref(), without, "{memory} {cpu}");
+            assert_eq!(read(&root.reader(), true).without_cpu.as_deref(), without, "{memory} {cpu}");
         }
-        assert!(read(&Reader::nowhere()).is_empty());
+        assert!(read(&Reader::nowhere(), true).is_empty());
     }
 
     #[test]
@@ -128,6 +165,6 @@ mod tests {
             root.file(&format!("proc/driver/nvidia/gpus/{gpu}/numa_status"), status);
         }
         root.folder("proc/driver/nvidia/gpus/0018:06:00.0");
-        assert_eq!(read(&root.reader()).of_gpus, 1);
+        assert_eq!(read(&root.reader(), true).of_gpus, 1);
     }
 }

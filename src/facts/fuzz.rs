@@ -31,7 +31,7 @@ pub(crate) fn sysfs(data: &[u8]) {
             facts.imex = imex::read(reader);
         }
         if is_of_pci || changed.any(&["proc/driver/nvidia/gpus", "sys/devices/system"]) {
-            facts.memory = coherent::read(reader);
+            facts.memory = coherent::read(reader, true);
             facts.data_direct = data_direct::read(reader);
         }
         if is_of_pci || changed.any(&["IB/", "sys/class/infiniband", "dev/infiniband"]) {

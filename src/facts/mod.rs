@@ -93,7 +93,7 @@ pub struct Facts {
     /// The channels to other nodes of an NVLink domain.
     #[serde(skip_serializing_if = "imex::Imex::is_empty")]
     pub imex: imex::Imex,
-    /// Memory in NUMA nodes without a CPU.
+    /// Memory in NUMA nodes without a CPU, and memory that cannot be pinned.
     #[serde(skip_serializing_if = "coherent::CoherentMemory::is_empty")]
     pub memory: coherent::CoherentMemory,
     /// PCI functions of NICs that access GPU memory without going through the CPU (Data Direct).
@@ -268,7 +268,11 @@ pub fn read(sources: Sources, need_of: impl Fn(&Facts, &[String]) -> Need) -> Fa
     let has_nvlink = has_gpu && known.gpu.make.is_nvidia();
     Facts {
         imex: if has_nvlink { imex::read(&reader) } else { imex::Imex::default() },
-        memory: if has_gpu { coherent::read(&reader) } else { coherent::CoherentMemory::default() },
+        memory: if has_gpu {
+            coherent::read(&reader, !rdma.is_empty())
+        } else {
+            coherent::CoherentMemory::default()
+        },
         data_direct: if rdma.is_empty() { Vec::new() } else { data_direct::read(&reader) },
         node_list: image
             .as_ref()

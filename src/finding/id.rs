@@ -160,6 +160,10 @@ ids! {
     /// Interfaces share a network, so the kernel may send or answer through the wrong one.
     OverlappingSubnets = "overlapping-subnets", "Give each interface its own network, or a separate routing table for its address (`ip rule`), with `arp_ignore=1` and `arp_announce=2`.";
 
+    /// NCCL before 2.30.7 pairs the NICs of two nodes by their order, and another node may have other NICs: an ACTIVE
+    /// port here has no address of a network.
+    RailOrder = "rail-order", "Name in `NCCL_IB_HCA` only NICs that all nodes have in the same networks and in the same order, or use NCCL 2.30.7 or later.";
+
     // The interface over which the processes find each other.
 
     /// `NCCL_SOCKET_IFNAME` matches no interface that NCCL accepts, so NCCL will fail.
@@ -285,8 +289,8 @@ ids! {
     // Limits, and what could not be read.
 
     /// The memory that can be pinned is limited. With 8 MiB or less, RDMA fails; with more, a
-    /// larger job fails.
-    Memlock = "memlock", "Raise the limit (Docker: `--ulimit memlock=-1:-1`; Kubernetes: LimitMEMLOCK of the container runtime), or add the capability IPC_LOCK and run as root.";
+    /// larger job fails. Or the kernel keeps memory for kexec handover (KHO), which cannot be pinned.
+    Memlock = "memlock", "Raise the limit (Docker: `--ulimit memlock=-1:-1`; Kubernetes: LimitMEMLOCK of the container runtime), or add the capability IPC_LOCK and run as root. For kexec handover, boot the node with `kho=off`.";
     /// `/dev/shm` has 64 MiB or less for several GPUs, so NCCL will run out of space there.
     SharedMemory = "shared-memory", "Docker: `--shm-size=16g` or `--ipc=host`. Kubernetes: an emptyDir with `medium: Memory` on `/dev/shm`.";
     /// rdma-init cannot read or use a file that it needs for a decision.
@@ -361,6 +365,9 @@ ids! {
     LibraryVersionsDiffer = "library-versions-differ", "Keep one of them. `rdma-init inspect` shows all of them.";
     /// Libraries of a package are missing, although pip has recorded it as installed.
     LibraryBroken = "library-broken", "Reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`.";
+
+    /// The image has a release of a library with a known fault that a job on this host can meet.
+    FaultyRelease = "faulty-release", "Use the release that the finding names.";
 
     /// vLLM's map of GPUs to NICs does not fit this host, or the release of vLLM in the image.
     VllmMapping = "vllm-mapping", "Remove `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS`: rdma-init fills them in if they are needed.";

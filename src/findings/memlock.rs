@@ -79,6 +79,26 @@ pub(crate) fn finding(pinning: Pinning, Facts { process, platform, .. }: &Facts)
     Some(Finding { severity, ..Finding::info(Id::Memlock, message) }.with_fix(fix(process, platform)))
 }
 
+/// GPUs that use the machine's own memory, and fill it.
+const SHARES_MEMORY: &str = "GB10";
+
+/// Reports memory that cannot be pinned although no limit is set: the kernel has to move a page out of a CMA pageblock
+/// before it is pinned (`__gup_longterm_locked`, mm/gup.c), which fails if the rest of the memory is full. Seen on DGX
+/// Spark with Linux 7.0 (https://github.com/NVIDIA/NV-Kernels/pull/590).
+pub(crate) fn handover(facts: &Facts) -> Option<Finding> {
+    let bytes = facts.memory.cma_outside_areas?;
+    facts.gpu.models.iter().any(|model| model.contains(SHARES_MEMORY)).then(|| {
+        let message = format!(
+            "The kernel keeps {} of memory for kexec handover (KHO; CmaFree above CmaTotal in /proc/meminfo), which cannot be pinned. If the GPU fills the rest, ibv_reg_mr fails with \"Cannot allocate memory\", whatever the limit.",
+            amount(bytes)
+        );
+        Finding::info(Id::Memlock, message).with_fix(WITHOUT_HANDOVER)
+    })
+}
+
+pub(crate) const WITHOUT_HANDOVER: &str =
+    "Boot the node with the kernel parameter kho=off, unless it uses kexec handover.";
+
 fn why_no_capability(process: &Process) -> String {
     let sets = &process.capabilities;
     if sets.effective.has(CAP_IPC_LOCK) || sets.permitted.has(CAP_IPC_LOCK) {

@@ -186,13 +186,14 @@ pub(super) fn add_versions(tree: &Tree, family: LibraryFamily, libraries: &mut [
     }
 }
 
-/// Returns the version from a text in a library of NCCL, RCCL, UCX or NVSHMEM.
+/// Returns the version from a text in a library of NCCL, RCCL, UCX, NVSHMEM or aws-ofi-nccl.
 fn version_in(tree: &Tree, family: LibraryFamily, real: &Path) -> Option<String> {
     let file = tree.open(real)?;
     let elf = Elf::open(&file).ok()?;
     match family {
         LibraryFamily::Rccl => scan::rccl_version(&file, &elf, NCCL_TEXTS),
         LibraryFamily::Ucp => scan::ucx_version(&file, &elf, NCCL_TEXTS),
+        LibraryFamily::NetPlugin => scan::ofi_version(&file, &elf, NCCL_TEXTS),
         LibraryFamily::Nvshmem => scan::nvshmem_version(&file, &elf, NVSHMEM_TEXTS),
         _ => scan::nccl_version(&file, &elf, NCCL_TEXTS),
     }

@@ -263,6 +263,13 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
         ucx::look_into(tree, start, &mut ucx);
         collect::add_versions(tree, LibraryFamily::Nvshmem, &mut nvshmem);
     }
+    let mut net_plugins = with_folders(LibraryFamily::NetPlugin, PLUGIN_FOLDERS);
+    let is_of_aws = |library: &&mut Library| library.path.to_str().is_some_and(|path| path.contains("ofi"));
+    if scope == ImageScope::All {
+        for library in net_plugins.iter_mut().filter(is_of_aws) {
+            collect::add_versions(tree, LibraryFamily::NetPlugin, std::slice::from_mut(library));
+        }
+    }
     let verbs = family(LibraryFamily::Verbs);
     let mut foreign = programs::foreign(tree, start);
     foreign.extend([&nccl, &rccl, &verbs].into_iter().flat_map(|found| found.foreign.iter().cloned()));
@@ -277,7 +284,7 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
         provider_folder: built.configuration,
         libibverbs,
         librdmacm: family(LibraryFamily::Rdmacm).finish(),
-        net_plugins: with_folders(LibraryFamily::NetPlugin, PLUGIN_FOLDERS),
+        net_plugins,
         gin_plugins: with_folders(LibraryFamily::GinPlugin, PLUGIN_FOLDERS),
         tuner_plugins: with_folders(LibraryFamily::TunerPlugin, PLUGIN_FOLDERS),
         env_plugins: with_folders(LibraryFamily::EnvPlugin, PLUGIN_FOLDERS),

@@ -90,6 +90,16 @@ pub(super) fn nvshmem_version(file: &File, elf: &Elf, most: u64) -> Option<Strin
     })
 }
 
+/// Returns the version of an aws-ofi-nccl, from a text that it prints when NCCL loads it (`src/nccl_ofi_net.cpp`,
+/// `PACKAGE_STRING`): `Initializing aws-ofi-nccl 1.18.0`.
+pub(super) fn ofi_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
+    scan(file, elf, most, b'-', |before, after| {
+        let word = after.strip_prefix(b"-ofi-nccl ").filter(|_| before.ends_with(b"Initializing aws"))?;
+        let end = word.iter().take(16).position(|byte| *byte == 0)?;
+        three_numbers(std::str::from_utf8(&word[..end]).ok()?)
+    })
+}
+
 fn is_of_version(byte: u8) -> bool {
     byte.is_ascii_digit() || byte == b'.'
 }
@@ -169,6 +179,17 @@ mod tests {
         let found = |texts: &[u8]| of(nvshmem_version, texts);
         assert_eq!(found(b"NVSHMEM version in\0NVSHMEM v3.2.5\0").unwrap(), "3.2.5");
         for text in [&b"NVSHMEM v3.2\0"[..], b"NVSHMEM v%d.%d.%d\0", b"NVSHMEM v3.2.5", b"NVSHMEM 3.2.5\0"] {
+            assert_eq!(found(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn aws_ofi_nccl_prints_its_version() {
+        let found = |texts: &[u8]| of(ofi_version, texts);
+        assert_eq!(found(b"aws-ofi-nccl 1\0NET/OFI Initializing aws-ofi-nccl 1.18.0\0").unwrap(), "1.18.0");
+        for text in
+            [&b"Initializing aws-ofi-nccl GitHub-dev\0"[..], b"aws-ofi-nccl 1.18.0\0", b"x-ofi-nccl 1.18.0\0"]
+        {
             assert_eq!(found(text), None, "{text:?}");
         }
     }

@@ -20,7 +20,7 @@ mod mooncake;
 mod mori;
 pub mod nccl;
 pub(crate) mod node_address;
-mod nvshmem;
+pub(crate) mod nvshmem;
 pub(crate) mod own_verbs;
 mod ray;
 pub(crate) mod rccl;

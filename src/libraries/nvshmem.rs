@@ -26,6 +26,7 @@ use crate::fabric::interface::obstacle;
 use crate::fabric::{Candidate, Rails};
 use crate::facts::gpu::Make;
 use crate::finding::{Finding, Id, Severity};
+use crate::image::Image;
 
 const TITLE: &str = "NVSHMEM";
 
@@ -126,7 +127,11 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
 }
 
 fn release(subject: &LibraryContext) -> Option<Version> {
-    let image = subject.facts.image.as_ref()?;
+    release_in(subject.facts.image.as_ref()?)
+}
+
+/// Returns the release that the job uses, as far as the image shows.
+pub(crate) fn release_in(image: &Image) -> Option<Version> {
     let package = image.packages.iter().find(|package| package.name.starts_with("nvidia-nvshmem"));
     let of_file = || image.nvshmem.iter().find_map(|library| library.version.as_deref());
     Version::parse(package.map(|package| package.version.as_str()).or_else(of_file)?)

@@ -7,25 +7,41 @@ use crate::facts::Facts;
 use crate::facts::environment::Filled;
 use crate::facts::settings::UserSetting;
 use crate::finding::Source;
+use crate::libraries::nccl::number::integer;
+use crate::libraries::nccl::{network, plugin};
 use crate::profiles::Profile;
 
 /// Variables whose value depends on the host, and not on a constant alone.
 pub(super) const SELECTION: &[&str] =
     &["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY"];
 
+/// Lets NCCL use SHARP, which a net plugin has (`NCCL_PARAM(CollnetEnable, ...)`, `src/init.cc`).
+const SHARP: &str = "NCCL_COLLNET_ENABLE";
+
 /// Returns the constants of the profile that do not depend on facts, and the variables that it leaves
 /// unset.
-pub(super) fn tuning(profile: &Profile) -> Vec<Proposal> {
+pub(super) fn tuning(context: &Context) -> Vec<Proposal> {
+    let profile = context.profile;
+    let loads_no_plugin = |variable: &str| variable == plugin::VARIABLE && needs_plugin(context);
     let constants = profile
         .variables
         .iter()
-        .filter(|(variable, _)| !SELECTION.contains(&variable.as_str()))
+        .filter(|(variable, _)| !SELECTION.contains(&variable.as_str()) && !loads_no_plugin(variable))
         .map(|(variable, value)| Proposal::from_profile(&profile.name, variable, value, Rule::Published));
     let unset = profile.unset.iter().map(|variable| Proposal {
         value: None,
         ..Proposal::from_profile(&profile.name, variable, "", Rule::PublishedAsUnset)
     });
     constants.chain(unset).collect()
+}
+
+/// Returns whether the user asks for what only a net plugin has, which a published `NCCL_NET_PLUGIN=none` would
+/// take away: SHARP (`src/transport/coll_net.cc`), or the network that the plugin calls by this name.
+fn needs_plugin(context: &Context) -> bool {
+    let value = |variable: &str| context.user.get(variable).map(|setting| setting.value.as_str());
+    let is_on = |value: &str| integer(value, context.version()).is_some_and(|number| number != 0);
+    value(SHARP).is_some_and(is_on)
+        || value(network::VARIABLE).is_some_and(|name| !name.is_empty() && !network::is_built_in(name))
 }
 
 /// Returns what the user set, then the proposals for other variables. If there are two proposals for one

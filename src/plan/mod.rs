@@ -28,7 +28,7 @@ pub(crate) mod profile;
 pub(crate) mod remark;
 pub(crate) mod rule;
 mod setting;
-mod subnets;
+pub(crate) mod subnets;
 mod traffic_class;
 mod user;
 mod wanted;
@@ -241,7 +241,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         proposals.extend(gid::propose(&context, &gid, &mut notes));
         proposals.extend(interface::propose(&context, interface.as_ref(), &mut notes));
         proposals.extend(libraries::companions(&context, &Rails { interface: rails.interface, ..for_lists }));
-        proposals.extend(fill::tuning(&profile));
+        proposals.extend(fill::tuning(&context));
         proposals.extend(traffic_class::propose(&context, &ports));
         proposals.extend(libraries::propose(&context, &for_lists, &proposals));
     }

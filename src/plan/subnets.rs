@@ -27,32 +27,12 @@ const USUAL: u8 = 24;
 /// because a merged NIC is not in one subnet.
 pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Vec<Proposal> {
     let reads = context.user.version().is_some_and(|version| version >= ROUTES_BY_SUBNET);
-    let is_apart = |forecast: &Forecast| {
-        matches!(forecast.prediction.transport, Transport::Verbs(_))
-            && matches!(&forecast.prediction.fused, Fused::Nics(nics) if nics.is_empty())
-    };
-    if context.facts.gpu.count != Some(1)
-        || !reads
-        || context.leaves_alone(BY_SUBNET)
-        || context.user.get(PREFIX).is_some()
-        || forecasts.is_empty()
-        || !forecasts.iter().all(is_apart)
-    {
+    if !reads || context.leaves_alone(BY_SUBNET) || context.user.get(PREFIX).is_some() {
         return Vec::new();
     }
-    let used = ports.iter().filter(|port| port.is_used());
-    if !(2..=most_hcas(context.version())).contains(&used.clone().count()) {
-        return Vec::new();
-    }
-    let subnet = |port: &Candidate| {
-        let addresses = own_slots(context.facts, port.port).into_iter().map(|gid| gid.address());
-        own_network(context.facts, addresses.into_iter().find(IpAddr::is_ipv4)?)
-    };
-    let Some(subnets) = used.map(subnet).collect::<Option<Vec<IpNet>>>() else { return Vec::new() };
+    let Some(subnets) = subnets_of_nics(context, forecasts, ports) else { return Vec::new() };
     let Some(bits) = subnets.first().map(IpNet::prefix_len) else { return Vec::new() };
-    let is_own =
-        |(number, net): (usize, &IpNet)| net.prefix_len() == bits && !subnets[..number].contains(net);
-    if bits == 0 || !subnets.iter().enumerate().all(is_own) {
+    if bits == 0 || !subnets.iter().all(|net| net.prefix_len() == bits) {
         return Vec::new();
     }
     let length = (bits != USUAL).then(|| (PREFIX, bits.to_string()));
@@ -61,4 +41,31 @@ pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candid
     }
     let all = [(BY_SUBNET, "1".to_owned())].into_iter().chain(length);
     all.map(|(variable, value)| Proposal::from_facts(variable, value, Rule::SubnetPerNic(bits))).collect()
+}
+
+/// Returns the subnets of the used ports, if the container has one GPU, and each of them is a NIC of its own in a subnet
+/// of its own.
+pub(crate) fn subnets_of_nics(
+    context: &Context,
+    forecasts: &[Forecast],
+    ports: &[Candidate],
+) -> Option<Vec<IpNet>> {
+    let is_apart = |forecast: &Forecast| {
+        matches!(forecast.prediction.transport, Transport::Verbs(_))
+            && matches!(&forecast.prediction.fused, Fused::Nics(nics) if nics.is_empty())
+    };
+    if context.facts.gpu.count != Some(1) || forecasts.is_empty() || !forecasts.iter().all(is_apart) {
+        return None;
+    }
+    let used = ports.iter().filter(|port| port.is_used());
+    if !(2..=most_hcas(context.version())).contains(&used.clone().count()) {
+        return None;
+    }
+    let subnet = |port: &Candidate| {
+        let addresses = own_slots(context.facts, port.port).into_iter().map(|gid| gid.address());
+        own_network(context.facts, addresses.into_iter().find(IpAddr::is_ipv4)?)
+    };
+    let subnets = used.map(subnet).collect::<Option<Vec<IpNet>>>()?;
+    let is_own = |(number, net): (usize, &IpNet)| !subnets[..number].contains(net);
+    subnets.iter().enumerate().all(is_own).then_some(subnets)
 }

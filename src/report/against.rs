@@ -101,8 +101,15 @@ fn without_connection<'a>(plan: &Plan, errors: impl Iterator<Item = &'a Finding>
 
 /// Returns the used ports that no version of NCCL takes.
 fn not_used(plan: &Plan) -> Vec<String> {
-    let taken: Option<Vec<_>> =
-        plan.forecasts.iter().map(|forecast| forecast.prediction.transport.ports()).collect();
+    let taken: Option<Vec<&[PortUse]>> = plan
+        .forecasts
+        .iter()
+        .map(|forecast| match (&forecast.prediction.transport, &plan.fabric) {
+            // These devices are the plugin's; NCCL alone would take others.
+            (Transport::Plugin { .. }, Fabric::Plugin(_)) => None,
+            (transport, _) => transport.ports(),
+        })
+        .collect();
     let Some(taken) = taken.filter(|taken| !taken.is_empty()) else { return Vec::new() };
     let is_idle = |port: &&PortVerdict| {
         !taken.iter().any(|ports| ports.iter().any(|taken| taken.hca == port.hca && taken.port == port.port))

@@ -193,6 +193,9 @@ fn write_beyond_the_gpus(out: &mut impl Write, facts: &Facts) -> io::Result<()> 
     if let (0, Some(channels)) = (imex.count, imex.of_driver) {
         line!(out, "  no IMEX channel of the {channels} that the driver has")?;
     }
+    if let Some(bytes) = facts.memory.cma_outside_areas {
+        line!(out, "  free CMA memory outside of CMA areas: {}", amount(bytes))?;
+    }
     if let Some(nodes) = &facts.memory.without_cpu {
         line!(out, "  memory without a CPU: NUMA node {nodes}")?;
     }

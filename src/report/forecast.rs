@@ -113,6 +113,7 @@ fn without_plugin(plan: &Plan, prediction: &Prediction) -> String {
         Transport::Plugin { file, found: false, otherwise } => {
             let instead = match &**otherwise {
                 Transport::Fails(message) => format!("fail with \"{message}\""),
+                Transport::Verbs(ports) => format!("use {}", ports_used(plan, ports)),
                 _ => "use TCP".to_owned(),
             };
             format!("load the net plugin {file}, if the image has it, else {instead}")

@@ -165,7 +165,7 @@ pub const KINDS: &[Kind] = &[
     ),
     quick("address", "rails have an address", address::addresses, &[Id::NoAddress]),
     quick("mtu", "MTU is equal on all rails", mtu::mtus, &[Id::MtuDiffers, Id::ErdmaMtu]),
-    quick("route", "rails have a route", ports::route, &[Id::NoRoute, Id::OverlappingSubnets]),
+    quick("route", "rails have a route", ports::route, &[Id::NoRoute, Id::OverlappingSubnets, Id::RailOrder]),
     quick(
         "interface",
         "interface of the bootstrap",
@@ -257,6 +257,7 @@ pub const KINDS: &[Kind] = &[
         "libraries beside NCCL",
         job::libraries,
         &[
+            Id::FaultyRelease,
             Id::LibraryBroken,
             Id::LibraryDevices,
             Id::LibraryGid,

@@ -106,6 +106,7 @@ pub(crate) fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest>
             allowed_mtu,
             marks,
             driver: hca.driver.clone(),
+            cma_outside_areas: facts.memory.cma_outside_areas,
         }
     };
     used(facts, plan).map(of).collect()

@@ -6,6 +6,7 @@ use nix::errno::Errno;
 
 use super::check::{Check, Outcome};
 use super::kinds;
+use crate::findings::memlock::WITHOUT_HANDOVER;
 use crate::text::{amount, microseconds};
 use crate::verbs::failure::Failure;
 use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeEnd, ProbeResult, StepResult};
@@ -68,8 +69,8 @@ fn of_probe(wanted: &PortTest, probe: &DeviceProbe) -> Vec<Check> {
         failed = error.is_some();
         let mut check = match (error, &probe.no_loopback) {
             (Some((step, error)), _) => Check {
-                message: Some(format!("{step} failed: {error}.{}", explained(step, error, probe))),
-                fix: fix(step, error),
+                message: Some(format!("{step} failed: {error}.{}", explained(wanted, step, error, probe))),
+                fix: fix(wanted, step, error, probe),
                 ..check(wanted, id, Outcome::Failed)
             },
             (None, Some(why)) if id == LOOPBACK => skipped(wanted, id, why),
@@ -140,23 +141,31 @@ fn is_memlock(step: Step, error: &Failure) -> bool {
     step.pins() && error.errno() == Some(Errno::ENOMEM)
 }
 
-fn explained(step: Step, error: &Failure, probe: &DeviceProbe) -> String {
-    match probe.memlock {
-        Some(bytes) if is_memlock(step, error) => {
-            format!(" Only {} of memory can be pinned (RLIMIT_MEMLOCK).", amount(bytes))
-        }
-        None if is_memlock(step, error) => {
+fn explained(wanted: &PortTest, step: Step, error: &Failure, probe: &DeviceProbe) -> String {
+    match (probe.memlock, wanted.cma_outside_areas) {
+        _ if !is_memlock(step, error) => String::new(),
+        (Some(bytes), _) => format!(" Only {} of memory can be pinned (RLIMIT_MEMLOCK).", amount(bytes)),
+        (None, Some(bytes)) => format!(
+            " RLIMIT_MEMLOCK is unlimited. The kernel keeps {} of memory for kexec handover (KHO), which cannot be pinned, and the rest may be full.",
+            amount(bytes)
+        ),
+        (None, None) => {
             " RLIMIT_MEMLOCK is unlimited, so the device or the node is out of memory.".to_owned()
         }
-        _ => String::new(),
     }
 }
 
-fn fix(step: Step, error: &Failure) -> Option<String> {
+fn fix(wanted: &PortTest, step: Step, error: &Failure, probe: &DeviceProbe) -> Option<String> {
     let fix = match (step, error) {
-        _ if is_memlock(step, error) => {
-            "Raise the limit (Docker: --ulimit memlock=-1:-1) or add the capability IPC_LOCK."
-        }
+        _ if is_memlock(step, error) => match (probe.memlock, wanted.cma_outside_areas) {
+            (Some(_), _) => {
+                "Raise the limit (Docker: --ulimit memlock=-1:-1) or add the capability IPC_LOCK."
+            }
+            (None, Some(_)) => WITHOUT_HANDOVER,
+            (None, None) => {
+                "Look for what uses the node's memory, and in the kernel's log (dmesg on the host)."
+            }
+        },
         (Step::Map, _) => "Choose a smaller --size.",
         (Step::OpenNode, error) => match error.errno()? {
             Errno::ENOENT => "Give the container the device's node, below /dev/infiniband.",
@@ -203,6 +212,7 @@ mod tests {
             allowed_mtu: Some(1024),
             marks: Marks::default(),
             driver: Some("ionic_rdma".into()),
+            cma_outside_areas: None,
         }
     }
 
@@ -227,6 +237,26 @@ mod tests {
         assert!(message.contains("ibv_reg_mr failed: ENOMEM"), "{message}");
         assert!(message.contains("Only 64 KiB of memory can be pinned"), "{message}");
         assert!(checks[1].fix.as_deref().unwrap().contains("memlock"));
+    }
+
+    #[test]
+    fn without_a_limit_it_is_not_the_limit() {
+        let probe = DeviceProbe {
+            steps: vec![step(Step::Register, Some(Errno::ENOMEM.into()))],
+            ..DeviceProbe::default()
+        };
+        for (cma_outside_areas, said, fix) in [
+            (None, "so the device or the node is out of memory", "dmesg"),
+            (Some(9 << 30), "keeps 9 GiB", "kho=off"),
+        ] {
+            let wanted = PortTest { cma_outside_areas, ..wanted() };
+            let check = checks(&wanted, &Ok(Box::new(probe.clone()))).remove(1);
+            let (message, told) = (check.message.unwrap(), check.fix.unwrap());
+            assert!(
+                message.contains(said) && told.contains(fix) && !told.contains("ulimit"),
+                "{message} {told}"
+            );
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct PortTest {
     pub marks: Marks,
     /// The kernel driver of the device; `None` if it is not known.
     pub driver: Option<String>,
+    /// In bytes, the free CMA memory outside of CMA areas, which cannot be pinned.
+    pub cma_outside_areas: Option<u64>,
 }
 
 /// The attributes of the job's queue pairs other than their addresses.

@@ -48,7 +48,7 @@ pub(crate) fn findings(image: &Image) -> Vec<Finding> {
     let of_nvshmem = by_loader(&nvshmem, "libnvshmem_host.so.3");
     findings.extend(libraries("RCCL", &rccl, &of_rccl, "cannot form one job"));
     findings.extend(libraries("UCX", &without_wheels(ucx), &of_ucx, "may read other variables"));
-    findings.extend(libraries("NVSHMEM", &without_wheels(nvshmem), &of_nvshmem, "may be incompatible"));
+    findings.extend(libraries("NVSHMEM", &without_wheels(nvshmem), &of_nvshmem, "may be incompatible, as may a program with the device library of one and the host library of another"));
     findings
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod copies;
 mod node_list;
+mod releases;
 
 use crate::finding::Finding;
 use crate::libraries::{LibraryFinding, WrongGid};
@@ -13,8 +14,10 @@ pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     let of_libraries = decided.of_libraries.iter().filter(|found| !is_of_missing_gids(decided, found));
     let of_libraries = of_libraries.map(|found| &found.finding);
     let of_libraries = of_libraries.filter(|finding| !is_about_fills(decided, finding)).cloned();
-    let of_image = decided.facts.image.iter().flat_map(copies::findings);
-    of_libraries.chain(node_list::finding(decided)).chain(of_image).collect()
+    let image = || decided.facts.image.iter();
+    let of_image = image().flat_map(copies::findings);
+    let faults = image().flat_map(|image| releases::findings(decided, image));
+    of_libraries.chain(node_list::finding(decided)).chain(of_image).chain(faults).collect()
 }
 
 /// Returns whether a library chooses a wrong index by itself, but no index is right, because a rail has no

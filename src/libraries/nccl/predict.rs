@@ -10,7 +10,7 @@ use super::libibverbs::{self, Libibverbs};
 use super::number::integer;
 use super::version::{LISTS_PLUGINS, READS_GIDS_FIRST, Version};
 use super::{env_plugin, gid, network, plugin};
-use crate::fabric::needs_own_library;
+use crate::fabric::{needs_own_library, nvswitch};
 use crate::facts::Facts;
 use crate::facts::gid::Gid;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
@@ -168,8 +168,10 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
     if let Some(file) = net_plugin(facts, get, version) {
         return Transport::Plugin { file, found: true, otherwise: Box::new(built_in(facts, get, version)) };
     }
+    let has_device_of_plugin =
+        || facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| needs_own_library(hca, port)));
     let needs_plugin = || {
-        facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| needs_own_library(hca, port)))
+        has_device_of_plugin()
             || plugin::OF_INTERFACES
                 .iter()
                 .any(|variable| get(variable).is_some_and(|value| !value.is_empty()))
@@ -181,7 +183,11 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
         Transport::Fails(_) => {
             wanted.is_some_and(|wanted| !wanted.is_empty() && !network::is_built_in(wanted))
         }
-        Transport::Verbs(_) | Transport::Plugin { .. } => false,
+        // A P6 has HCAs for its NVSwitches beside the EFA devices.
+        Transport::Verbs(ports) => {
+            wanted.is_none() && has_device_of_plugin() && all_to_nvswitches(facts, ports)
+        }
+        Transport::Plugin { .. } => false,
     };
     let files = plugin::files(get(plugin::VARIABLE), version);
     match files.into_iter().flatten().next() {
@@ -190,6 +196,12 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
         }
         _ => otherwise,
     }
+}
+
+fn all_to_nvswitches(facts: &Facts, ports: &[PortUse]) -> bool {
+    ports
+        .iter()
+        .all(|port| facts.rdma.iter().any(|hca| hca.name == port.hca && nvswitch::sign(facts, hca).is_some()))
 }
 
 /// Returns the file of the net plugin that carries the job's traffic instead of NCCL's own transports.

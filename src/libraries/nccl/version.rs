@@ -98,6 +98,13 @@ pub const REWROTE_PARSERS: Version = Version::new(2, 30, 0);
 pub const FUSES_EIGHT: Version = Version::new(2, 30, 0);
 /// Compares all nodes' numbers of NICs (`NCCL_IGNORE_NET_MISMATCH`, `src/init.cc`).
 pub const COMPARES_NICS: Version = Version::new(2, 30, 3);
+/// Offers GIN, with which GPUs start transfers, only if no ports are merged (until [`GIN_OVER_MERGED`]) and
+/// `NCCL_CROSS_NIC` is not 0 (until [`GIN_WITHIN_RAILS`], `src/init.cc`).
+pub const RESTRICTS_GIN: Version = Version::new(2, 29, 2);
+/// Offers GIN within each rail if `NCCL_CROSS_NIC` is 0.
+pub const GIN_WITHIN_RAILS: Version = Version::new(2, 29, 7);
+/// Offers GIN over merged ports.
+pub const GIN_OVER_MERGED: Version = Version::new(2, 30, 7);
 /// Continues over another port of a NIC whose link fails, if `NCCL_IB_RESILIENCY_PORT_FAILOVER` is set.
 pub const FAILS_OVER: Version = Version::new(2, 29, 7);
 /// Reads `NCCL_IBVERBS_LIB` (`src/misc/ibvsymbols.cc`).

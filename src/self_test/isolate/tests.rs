@@ -20,6 +20,7 @@ fn wanted() -> PortTest {
         allowed_mtu: None,
         marks: Marks::default(),
         driver: None,
+        cma_outside_areas: None,
     }
 }
 
