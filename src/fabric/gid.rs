@@ -60,9 +60,7 @@ fn slots(port: &Port, is_own: impl Fn(IpAddr) -> bool) -> Vec<&Gid> {
 /// Returns the RoCE v2 GIDs that a queue pair can use beyond its own Ethernet segment.
 fn routable(port: &Port) -> impl Iterator<Item = &Gid> {
     let slots = port.gids.slots.iter();
-    slots.filter(|gid| {
-        gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX && !gid.is_link_local()
-    })
+    slots.filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX && !gid.is_link_local())
 }
 
 /// Returns the name of the HCA's own interface in the namespace where it is: the kernel keeps the first entries of
@@ -81,13 +79,8 @@ pub(crate) fn node_slots(port: &Port) -> Vec<&Gid> {
     let Some(name) = own_interface(port) else { return Vec::new() };
     let is_of_it = |gid: &&Gid| gid.netdev.as_deref() == Some(name);
     let mut slots: Vec<&Gid> = routable(port).filter(is_of_it).collect();
-    let link_local: BTreeSet<IpAddr> = port
-        .gids
-        .slots
-        .iter()
-        .filter(|gid| gid.is_link_local() && is_of_it(gid))
-        .map(Gid::address)
-        .collect();
+    let link_local: BTreeSet<IpAddr> =
+        port.gids.slots.iter().filter(|gid| gid.is_link_local() && is_of_it(gid)).map(Gid::address).collect();
     if link_local.len() > 1 {
         slots.truncate(1);
     }

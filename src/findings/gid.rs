@@ -82,11 +82,15 @@ pub(super) fn without_own(facts: &Facts, rails: &[&Candidate]) -> Finding {
         }
         () if rails.iter().all(is_of_others) => Finding::warning(
             Id::NoOwnGid,
-            format!("{list}: no address of this container or of its node, but perhaps another container's. A connection ends when that container does."),
+            format!(
+                "{list}: no address of this container or of its node, but perhaps another container's. A connection ends when that container does."
+            ),
         ),
         () => Finding::warning(
             Id::NoOwnGid,
-            format!("{list}: none with an address of this container or of its node, so RoCE reaches no node beyond its own Ethernet segment."),
+            format!(
+                "{list}: none with an address of this container or of its node, so RoCE reaches no node beyond its own Ethernet segment."
+            ),
         ),
     };
     finding.about_ports(rails.iter().map(|rail| rail.name())).with_fix(format!("{GIVE_ADDRESSES}."))

@@ -219,12 +219,16 @@ mod tests {
     #[test]
     fn what_follows_from_missing_devices_is_told_once() {
         let mut facts = Facts {
-            dra: vec![nic(&[("dra.net/rdmaDevice", "mlx5_9")])],
+            dra: vec![nic(&[
+                ("dra.net/rdmaDevice", "mlx5_9"),
+                ("resource.kubernetes.io/pciBusID", "0000:99:00.0"),
+            ])],
             given: vec![GivenDevice { variable: "PCIDEVICE_A".to_owned(), ..GivenDevice::default() }],
             rdma: vec![Hca { ports: vec![Port { number: 1, ..Port::default() }], ..Hca::default() }],
             ..Facts::default()
         };
         facts.rdma[0].name = "mlx5_0".to_owned();
+        facts.rdma[0].pci_address = Some("0000:28:00.0".to_owned());
         let told = |facts: &Facts| {
             let port =
                 Candidate { hca: &facts.rdma[0], port: &facts.rdma[0].ports[0], verdict: Verdict::Used };

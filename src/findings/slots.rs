@@ -102,6 +102,7 @@ fn what_is_wrong(
         }
     };
     let is_right = if severity == Severity::Info { "this container's" } else { "right" };
-    let instead = right.first().map(|gid| format!(" (index {} is {is_right})", gid.index)).unwrap_or_default();
+    let instead =
+        right.first().map(|gid| format!(" (index {} is {is_right})", gid.index)).unwrap_or_default();
     Some(WrongSlot { what: format!("index {index} {there}{instead}"), severity })
 }

@@ -24,10 +24,7 @@ fn main() {
         ("what_is_not_read_decides_nothing", all::what_is_not_read_decides_nothing),
         ("the_self_test_and_require_rdma_agree", all::the_self_test_and_require_rdma_agree),
         ("no_fill_ends_the_bootstrap", all::no_fill_ends_the_bootstrap),
-        (
-            "what_nccl_ends_on_is_judged_without_a_profile",
-            all::what_nccl_ends_on_is_judged_without_a_profile,
-        ),
+        ("what_nccl_ends_on_is_judged_without_a_profile", all::what_nccl_ends_on_is_judged_without_a_profile),
         ("every_finding_has_a_check", all::every_finding_has_a_check),
         ("a_finding_is_about_what_its_message_names", all::a_finding_is_about_what_its_message_names),
         ("findings_name_the_library_of_the_job", all::findings_name_the_library_of_the_job),

@@ -77,10 +77,8 @@ fn planes(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(LIST)?;
     let (list, version) = (setting.value.as_str(), subject.version());
     let why = bad_planes(&taken(subject.facts, list, version, |_| true).ports, list, version)?;
-    let message = format!(
-        "{why}, and {} then gives up on all HCAs: the job will run on TCP.",
-        subject.nccl()
-    );
+    let message =
+        format!("{why}, and {} then gives up on all HCAs: the job will run on TCP.", subject.nccl());
     let fix = "Number the planes from 0, and leave them out for HCAs of one plane.";
     Some(Finding::error(Id::OutOfRange, message).about_variables([LIST]).with_fix(fix))
 }

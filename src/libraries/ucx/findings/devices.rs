@@ -28,9 +28,10 @@ pub(super) fn without_gid(subject: &LibraryContext) -> Option<Finding> {
     // A program that the variable is left to sets it itself, if it is told to.
     let finding = match subject.value(DEVICES) {
         Some(_) => subject.warning(Id::LibraryDevices, DEVICES, what),
-        None => Finding::info(Id::LibraryDevices, what).about_variables([DEVICES]),
+        None => Finding::info(Id::LibraryDevices, format!("{DEVICES} is not set: {what}"))
+            .about_variables([DEVICES]),
     };
-    Some(finding.about_variables([TRANSPORTS]).about_ports(ports).with_fix(fix))
+    Some(finding.about_ports(ports).with_fix(fix))
 }
 
 /// Returns the finding that the user's list lets UCX take ports that the job skips.
