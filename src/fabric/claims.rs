@@ -201,15 +201,17 @@ fn is_here(device: &ClaimedDevice, facts: &Facts) -> bool {
     facts.rdma.iter().any(|hca| is_it(device, hca))
 }
 
-/// Returns whether the claimed devices that are not here are the HCAs that no claim names, under other names: there are as
-/// many of both, and no PCI addresses tell them apart. The name in a claim is the one on the node, and in the exclusive
-/// mode of the RDMA namespaces, a Pod sees its own devices alone.
+/// Returns whether the claimed devices that are not here are the HCAs that no claim names, under other names: a claim names
+/// one of the others, there are as many of both, and no PCI addresses tell them apart. The name in a claim is the one on
+/// the node, and in the exclusive mode of the RDMA namespaces, a Pod sees its own devices alone.
 fn are_renamed(facts: &Facts, missing: &[&ClaimedDevice]) -> bool {
     let is_claimed = |hca: &&Hca| facts.dra.iter().any(|device| is_it(device, hca));
     let unclaimed: Vec<&Hca> = facts.rdma.iter().filter(|hca| !is_claimed(hca)).collect();
     let have_addresses = unclaimed.iter().any(|hca| hca.pci_address.is_some());
     let has_name_alone = |device: &&ClaimedDevice| !have_addresses || device.pci_address().is_none();
-    unclaimed.len() == missing.len() && missing.iter().all(has_name_alone)
+    unclaimed.len() < facts.rdma.len()
+        && unclaimed.len() == missing.len()
+        && missing.iter().all(has_name_alone)
 }
 
 /// Returns the RDMA devices of claims that do not exist here, each once.
