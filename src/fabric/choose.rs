@@ -4,7 +4,7 @@ use super::default_route::{self, OnDefaultRoute};
 use super::own_interface::Index;
 use super::port::{Candidate, SkipReason, Verdict, needs_own_library};
 use super::step::NarrowingStep;
-use super::{claims, gid, near, subnet};
+use super::{claims, gid, near, slower, subnet};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 
@@ -62,6 +62,7 @@ fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRout
     let mut steps = Vec::from_iter(claims::leave_out_unclaimed(facts, ports));
     steps.extend(near::leave_out_far(facts, &interfaces, ports, is_wanted));
     steps.extend(subnet::leave_out_others(facts, ports));
+    steps.extend(slower::leave_out_slower(facts, ports));
     steps.extend(default_route::decide(facts, &interfaces, ports, on_default_route));
     let own = gid::OwnAddresses::of(facts);
     leave_out_without_gid(&own, ports);

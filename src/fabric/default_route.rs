@@ -18,6 +18,9 @@ use crate::facts::route::Route;
 pub enum OnDefaultRoute {
     /// The port is skipped, unless it is a rail.
     Judged,
+    /// The platform says that the port is no rail: it is skipped if another port is as fast, even if that leaves fewer
+    /// HCAs than GPUs.
+    NoRail,
     /// The port is used.
     Used,
     /// The port is skipped, even if there is no other port. The phrase names the source.
@@ -52,9 +55,12 @@ pub(crate) fn decide(
             leave_out(ports, &carriers, which_route(&routes), Some(by));
             Vec::new()
         }
-        OnDefaultRoute::Judged => {
+        OnDefaultRoute::Judged | OnDefaultRoute::NoRail => {
             // On InfiniBand, it does not matter that the same port also carries TCP traffic.
             carriers.retain(|carrier| ports[carrier.port].port.link_layer == LinkLayer::Ethernet);
+            if what == OnDefaultRoute::NoRail && Split::of(ports, &carriers).rest_is_as_fast() {
+                leave_out(ports, &carriers, which_route(&routes), None);
+            }
             leave_out_front_end(facts, interfaces, ports, &carriers, &routes);
             steps(facts, interfaces, ports, &carriers, &routes)
         }
@@ -66,7 +72,7 @@ pub(crate) fn decide(
 pub(crate) fn wanted(facts: &Facts, what: OnDefaultRoute) -> impl Fn(&Candidate) -> bool {
     let best = match what {
         OnDefaultRoute::Used => Some(BestRoutes::of(facts, &interface::default_routes(facts))),
-        OnDefaultRoute::Judged | OnDefaultRoute::LeftOut(_) => None,
+        OnDefaultRoute::Judged | OnDefaultRoute::NoRail | OnDefaultRoute::LeftOut(_) => None,
     };
     move |port| best.as_ref().is_some_and(|best| best.carried(port).is_some())
 }
@@ -391,6 +397,21 @@ mod tests {
         let (interface, route) = ("eth0".to_owned(), WhichRoute::Only);
         let reason = SkipReason::CarriesDefaultRoute { interface, route, by: Some("the configuration") };
         assert_eq!(verdict, Verdict::LeftOut(reason), "even the only one");
+    }
+
+    #[test]
+    fn a_port_that_the_platform_calls_no_rail_takes_no_rails_place() {
+        let eight = Some(8);
+        for (rates, wanted) in [
+            (&[200; 8][..], &[1, 2, 3, 4, 5, 6, 7][..]),
+            (&[200, 200], &[1]),
+            // Without it, there would be no HCA, or only slower ones.
+            (&[200], &[0]),
+            (&[200, 25], &[0, 1]),
+        ] {
+            assert_eq!(used(&host(rates, &[(0, 0)], eight), OnDefaultRoute::NoRail), wanted, "{rates:?}");
+        }
+        assert_eq!(used(&host(&[200; 8], &[(0, 0)], eight), OnDefaultRoute::Judged).len(), 8);
     }
 
     #[test]

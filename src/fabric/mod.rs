@@ -20,6 +20,7 @@ pub(crate) mod nvswitch;
 pub(crate) mod of_gpu;
 pub(crate) mod own_interface;
 mod port;
+mod slower;
 mod step;
 pub(crate) mod subnet;
 pub(crate) mod twin;

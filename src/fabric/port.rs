@@ -48,6 +48,8 @@ pub enum SkipReason {
         library: Flavor,
     },
     NodeType(String),
+    /// The HCA is a part of a Gaudi accelerator.
+    OfGaudi,
     /// The port connects to this machine's NVSwitches, and not to a network.
     NvSwitch(NvSwitch),
     CarriesDefaultRoute {
@@ -62,6 +64,11 @@ pub enum SkipReason {
     OtherSubnet {
         own: Prefix,
         rails: Prefix,
+    },
+    /// The port's rate, and the rate of the rails, which are enough for the GPUs, in the kernel's format.
+    Slower {
+        own: String,
+        rails: String,
     },
     /// The link layer of the port, and that of the used ports.
     OtherLinkLayer(LinkLayer, LinkLayer),
@@ -129,6 +136,9 @@ pub fn candidates(facts: &Facts) -> Vec<Candidate<'_>> {
 }
 
 fn obstacle(facts: &Facts, hca: &Hca, port: &Port) -> Option<SkipReason> {
+    if is_of_gaudi(hca) {
+        return Some(SkipReason::OfGaudi);
+    }
     match hca.uverbs.as_ref().map(|uverbs| &uverbs.access) {
         None | Some(Access::NoNode) => return Some(SkipReason::NotAllotted),
         Some(Access::Failed(error)) => return Some(SkipReason::CannotBeOpened(error.clone())),
@@ -151,6 +161,16 @@ fn obstacle(facts: &Facts, hca: &Hca, port: &Port) -> Option<SkipReason> {
         return Some(SkipReason::PortState(port.state.clone()));
     }
     nvswitch::sign(facts, hca).map(SkipReason::NvSwitch)
+}
+
+/// Returns whether an HCA is a part of a Gaudi accelerator, which fills its send queues itself: the provider has no
+/// `post_send` and no `poll_cq` (rdma-core, `hbl_ctx_ops` in `providers/hbl/hbl.c`). The driver names it `hbl_0`, below
+/// the accelerator's PCI function (HabanaAI/drivers.gpu.linux-nic.kernel, `drivers/infiniband/hw/hbl/hbl_main.c`).
+fn is_of_gaudi(hca: &Hca) -> bool {
+    match &hca.driver {
+        Some(driver) => driver.starts_with("habanalabs"),
+        None => hca.name.starts_with("hbl_"),
+    }
 }
 
 /// Returns whether verbs programs know the link layer. They do not know EFA's.

@@ -14,6 +14,8 @@ pub enum NarrowingStep {
     FarLeftOut(Vec<String>),
     /// The rails are in one InfiniBand subnet; the skipped ports are in others.
     OtherSubnets { left_out: Vec<String>, rails: Prefix },
+    /// The rails have one rate; the skipped ports are slower.
+    Slower { left_out: Vec<String>, rails: String },
     /// Ports with an interface that carries a default route.
     DefaultRoute { left_out: Vec<String>, kept: Vec<String> },
     /// The ports that are kept because the GPUs need them.

@@ -1,10 +1,10 @@
 //! InfiniBand subnets, which cannot reach each other without a router. A machine may have one for
 //! its GPUs, and one for storage.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use super::port::{Candidate, SkipReason, Verdict};
+use super::enough;
+use super::port::{Candidate, SkipReason};
 use super::step::NarrowingStep;
 use crate::facts::Facts;
 use crate::facts::rdma::{LinkLayer, Port};
@@ -27,31 +27,15 @@ pub(crate) fn of(port: &Port) -> Option<Prefix> {
     (port.link_layer == LinkLayer::InfiniBand).then_some(Prefix(prefix))
 }
 
-/// Skips the ports of other subnets if exactly one subnet has as many HCAs as there are GPUs, or a multiple;
-/// if no port of another subnet is faster; and if all other subnets together have fewer HCAs than there are
-/// GPUs. Ports that are down count with the others, because they may belong to any subnet.
+/// Skips the ports of other subnets if one subnet has the rails ([`enough::split`]), and no port of another subnet is
+/// faster.
 pub(crate) fn leave_out_others(facts: &Facts, ports: &mut [Candidate]) -> Option<NarrowingStep> {
-    let gpus = facts.gpu.count.filter(|count| *count > 0)? as usize;
-    let mut by_prefix: BTreeMap<Prefix, Vec<&Candidate>> = BTreeMap::new();
-    for port in ports.iter().filter(|port| port.is_used()) {
-        by_prefix.entry(of(port.port)?).or_default().push(port);
-    }
-    let is_whole = |of_one: &[&Candidate]| hcas(of_one) >= gpus && hcas(of_one).is_multiple_of(gpus);
-    let (whole, others): (Vec<_>, Vec<_>) = by_prefix.into_iter().partition(|(_, of_one)| is_whole(of_one));
-    let [(rails, of_rails)] = whole.as_slice() else { return None };
-    let others: Vec<&Candidate> = others.into_iter().flat_map(|(_, of_one)| of_one).collect();
-    let is_down = |port: &&Candidate| {
-        port.port.link_layer == LinkLayer::InfiniBand
-            && matches!(&port.verdict, Verdict::LeftOut(SkipReason::PortState(_)))
-    };
-    let down = ports.iter().filter(is_down).count();
-    let rails = *rails;
-    if others.is_empty() || hcas(&others) + down >= gpus || fastest(&others) > fastest(of_rails) {
-        return None;
-    }
+    let split = enough::split(facts, ports, |port| of(port.port)).filter(|split| split.speed.is_ge())?;
+    let rails = split.rails;
     let mut names = Vec::new();
-    for port in ports.iter_mut().filter(|port| port.is_used()) {
-        if let Some(own) = of(port.port).filter(|own| *own != rails) {
+    for port in split.others {
+        let port = &mut ports[port];
+        if let Some(own) = of(port.port) {
             names.push(port.name());
             port.leave_out(SkipReason::OtherSubnet { own, rails });
         }
@@ -59,19 +43,10 @@ pub(crate) fn leave_out_others(facts: &Facts, ports: &mut [Candidate]) -> Option
     Some(NarrowingStep::OtherSubnets { left_out: names, rails })
 }
 
-fn hcas(ports: &[&Candidate]) -> usize {
-    ports.iter().map(|port| port.hca.name.as_str()).collect::<BTreeSet<&str>>().len()
-}
-
-/// Returns the highest rate of these ports in Gbit/s.
-fn fastest(ports: &[&Candidate]) -> f64 {
-    ports.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::candidates;
+    use crate::fabric::{Verdict, candidates};
     use crate::facts::gid::{Gid, GidTable};
     use crate::facts::rdma::{Hca, Uverbs};
 

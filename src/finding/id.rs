@@ -86,8 +86,8 @@ ids! {
     ErdmaIwarp = "erdma-iwarp", "Load the driver on the node in its compat or ofed mode.";
     /// An HCA uses iWARP, which NCCL cannot use.
     Iwarp = "iwarp", "If the NIC supports RoCE, switch the driver to it.";
-    /// A device is not a channel adapter, or its link layer is neither InfiniBand nor
-    /// Ethernet, so NCCL's own transport cannot use it.
+    /// A device is not a channel adapter, its link layer is neither InfiniBand nor Ethernet, or it is a part of a Gaudi
+    /// accelerator, so NCCL's own transport cannot use it.
     UnknownDevice = "unknown-device", "If this is a new kind of fabric, install the net plugin that it needs.";
     /// The job uses HCAs that connect, or may connect, to the machine's NVSwitches and to no
     /// network: `NCCL_IB_HCA` names them, or rdma-init cannot identify them for certain. HGX B200
@@ -198,11 +198,12 @@ ids! {
     NoHangDiagnosis = "no-hang-diagnosis", "Remove `NCCL_RAS_ENABLE`, or use NCCL 2.24 or later, which has RAS. Or turn on PyTorch's Flight Recorder: `TORCH_FR_BUFFER_SIZE=2000`.";
     /// The release of CUDA in the image is older than the platform asks for.
     CudaTooOld = "cuda-too-old", "Use an image with a later CUDA.";
-    /// The platform has RDMA only for other numbers of GPUs than this container has.
-    CardCount = "card-count", "Request one of the numbers of GPUs that the finding names.";
+    /// The platform has RDMA only for other numbers of GPUs than this container has. Where there are exceptions and
+    /// only an interface's name shows the fabric, a job of several nodes gets a warning, and `require-rdma` refuses.
+    CardCount = "card-count", "Request one of the numbers of GPUs that the finding names. If the container is an exception, name the profile.";
     /// The number of usable RDMA NICs is not the one that the platform publishes for the instance type, or that the
-    /// Pod's resource claims hold.
-    NicCount = "nic-count", "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.";
+    /// Pod's resource claims hold. Or equal HCAs are one short of the same number for each GPU.
+    NicCount = "nic-count", "Check that the container has all RDMA devices of the instance, that each has its driver, and that their ports are ACTIVE.";
     /// The Pod has been given HCAs that the job leaves idle, because HCAs of another link layer have more
     /// bandwidth. A privileged container sees those, too, and another Pod may hold them.
     GivenHcasIdle = "given-hcas-idle", "If the HCAs in use are not rails of this Pod, name its own HCAs in `NCCL_IB_HCA`.";

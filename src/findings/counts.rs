@@ -1,18 +1,18 @@
-//! HCAs that may be for storage, if the facts do not show it.
+//! HCAs that may be for storage, if the facts do not show it, and a rail that is not there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::nvlink;
+use crate::fabric::distance::{Distance, of_hca};
 use crate::fabric::own_interface::Index;
 use crate::fabric::subnet::{self, Prefix};
-use crate::fabric::{Candidate, default_route, near};
+use crate::fabric::{Candidate, SkipReason, Verdict, claims, default_route, near};
 use crate::facts::Facts;
 use crate::facts::gpu::Make;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
-
 use crate::plan::{Context, on_default_route};
-use crate::text::condensed;
+use crate::text::{condensed, counted};
 
 /// Returns findings about the HCAs that the plan chose. `of_nvswitches` are the names of ports with a finding
 /// of their own.
@@ -96,9 +96,102 @@ fn is_by_design(facts: &Facts, rails: &[&Candidate], gpus: usize) -> bool {
         false if facts.gpu.model_of(TRAYS).is_some() => gpus >= OF_TRAY || nvlink::is_workstation(facts),
         _ => gpus >= OF_MACHINE,
     };
+    has_all_gpus && are_equal(rails)
+}
+
+/// Returns whether these ports have one rate, and their HCAs one driver.
+fn are_equal(rails: &[&Candidate]) -> bool {
     let rates: BTreeSet<&str> = rails.iter().map(|port| port.port.rate.as_str()).collect();
     let drivers: BTreeSet<Option<&str>> = rails.iter().map(|port| port.hca.driver.as_deref()).collect();
-    has_all_gpus && rates.len() == 1 && drivers.len() == 1
+    rates.len() == 1 && drivers.len() == 1
+}
+
+/// Reports that one rail is not there at all: its HCA has no driver, or is gone from the bus. The others show it if they
+/// are equal and one short of the same number for each GPU, with the missing one near a GPU. If the positions show
+/// nothing, this holds only for a whole machine: no machine has seven HCAs for eight GPUs, but small ones may have any
+/// number.
+pub(super) fn one_is_missing(context: &Context, ports: &[Candidate]) -> Option<Finding> {
+    let facts = context.facts;
+    let gpus = usize::try_from(facts.gpu.count?).ok()?;
+    let used: Vec<&Candidate> = ports.iter().filter(|port| port.is_used()).collect();
+    let hcas: BTreeSet<&str> = used.iter().map(|port| port.hca.name.as_str()).collect();
+    let is_one_short = gpus >= OF_TRAY && (hcas.len() + 1).is_multiple_of(gpus) && hcas.len() == used.len();
+    if !is_one_short
+        || !context.uses_verbs()
+        || context.leaves_alone(VARIABLE)
+        || !are_equal(&used)
+        || ports.iter().any(may_be_the_missing)
+        || claims::nics(facts, ports).is_some()
+    {
+        return None;
+    }
+    let where_to_look = match near_one_short(facts, &used, (hcas.len() + 1) / gpus) {
+        Near::Short(gpus) => {
+            let names: Vec<String> = gpus.iter().map(|gpu| format!("GPU {gpu}")).collect();
+            let have = if gpus.len() == 1 { "has" } else { "have" };
+            format!("{} {have} one HCA fewer near by (PIX or PXB) than the others", condensed(&names))
+        }
+        Near::Nothing if gpus >= OF_MACHINE => "one HCA seems to be missing".to_owned(),
+        Near::Nothing | Near::Otherwise => return None,
+    };
+    let message = format!(
+        "This container has {} of one kind for {gpus} GPUs, and {where_to_look}: nodes that have it have more rails than this one.",
+        counted(hcas.len(), "HCA")
+    );
+    let finding = Finding::warning(Id::NicCount, message).about_ports(used.iter().map(|port| port.name()));
+    Some(finding.with_fix(
+        "Check on the node that the PCI bus has every RDMA NIC (lspci) and that each has its driver (`rdma link`, dmesg), and that the container has all of them.",
+    ))
+}
+
+/// Returns whether a port that is not used may be the rail that the others lack. Another finding then reports it, or
+/// somebody has decided so.
+fn may_be_the_missing(port: &Candidate) -> bool {
+    match &port.verdict {
+        Verdict::Used => false,
+        Verdict::LeftOut(reason) => !matches!(
+            reason,
+            SkipReason::NearNoGpu(_)
+                | SkipReason::OtherSubnet { .. }
+                | SkipReason::Slower { .. }
+                | SkipReason::OtherLinkLayer(..)
+                | SkipReason::NvSwitch(_)
+                | SkipReason::OfGaudi
+                | SkipReason::CarriesDefaultRoute { by: None, .. }
+        ),
+    }
+}
+
+/// What the positions of GPUs and HCAs show about a missing HCA.
+enum Near {
+    /// No GPU has a known near HCA.
+    Nothing,
+    /// These GPUs have one HCA fewer near them than the others.
+    Short(Vec<usize>),
+    Otherwise,
+}
+
+/// Groups the GPUs by the HCAs near them. Each group has `each` HCAs for each of its GPUs, but for one that has one fewer.
+fn near_one_short(facts: &Facts, used: &[&Candidate], each: usize) -> Near {
+    let mut groups: BTreeMap<Vec<&str>, Vec<usize>> = BTreeMap::new();
+    for (number, gpu) in facts.gpu.devices.iter().enumerate() {
+        let near = used.iter().filter(|port| of_hca(gpu, port.hca).is_some_and(Distance::is_near));
+        groups.entry(near.map(|port| port.hca.name.as_str()).collect()).or_default().push(number);
+    }
+    if groups.keys().all(Vec::is_empty) {
+        return Near::Nothing;
+    }
+    let is_complete = facts.gpu.count.is_some_and(|count| facts.gpu.devices.len() == count as usize);
+    let distinct: BTreeSet<&str> = groups.keys().flatten().copied().collect();
+    let are_apart =
+        distinct.len() == groups.keys().map(Vec::len).sum::<usize>() && distinct.len() == used.len();
+    let short: Vec<_> = groups.into_iter().filter(|(hcas, gpus)| hcas.len() != gpus.len() * each).collect();
+    match short.as_slice() {
+        [(hcas, gpus)] if is_complete && are_apart && hcas.len() + 1 == gpus.len() * each => {
+            Near::Short(gpus.clone())
+        }
+        _ => Near::Otherwise,
+    }
 }
 
 /// Reports ports of different InfiniBand subnets, which cannot reach each other without a router.

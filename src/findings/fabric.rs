@@ -85,7 +85,7 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
         ];
     }
     // Such a machine has no RDMA network, just like a machine without any RDMA device.
-    if choice.is_none() && all(|reason| matches!(reason, SkipReason::NvSwitch(_))) {
+    if choice.is_none() && all(|reason| matches!(reason, SkipReason::NvSwitch(_) | SkipReason::OfGaudi)) {
         return Vec::from_iter(no_rdma(context, plan));
     }
     let is_forced = |setting: &&UserSetting| setting.value.eq_ignore_ascii_case("IB");
@@ -153,19 +153,20 @@ fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
         _ => "RDMA device that connects to a network",
     };
     let start = format!("This job has {nodes} nodes with GPUs, and this container has no {device}");
+    let request = request(context.facts);
     if uses_nvlink(context.facts, plan) {
         let message = format!(
             "{start}: NCCL will use NVLink between the nodes of one NVLink domain, and TCP between others, which is many times slower. Only NVML knows which nodes are in one domain: see Fabric in the output of nvidia-smi -q."
         );
         let fix =
-            format!("If all nodes of the job are in one NVLink domain, do nothing. Otherwise: {REQUEST}");
+            format!("If all nodes of the job are in one NVLink domain, do nothing. Otherwise: {request}");
         return Some(Finding::info(Id::NoRdma, message).with_fix(fix));
     }
     let library = plan.library;
     let message =
         format!("{start}: {library} will silently run on TCP between the nodes, which is many times slower.");
     Some(Finding::warning(Id::NoRdma, message).with_fix(format!(
-        "{REQUEST} If these nodes have no RDMA, set NCCL_NET=Socket: it requests TCP and silences this warning."
+        "{request} If these nodes have no RDMA, set NCCL_NET=Socket: it requests TCP and silences this warning."
     )))
 }
 
@@ -187,7 +188,18 @@ pub(super) fn devices_missing(
     ))
 }
 
-const REQUEST: &str = "Request the node's RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband.";
+/// Returns how to request RDMA devices. On the firmware of Alibaba Cloud, these are the ways of ACS (documentation of the
+/// high-performance network) and of ACK (documentation of eRDMA with Arena), which nothing else tells apart.
+fn request(facts: &Facts) -> &'static str {
+    match profiles::maker_of(&facts.dmi) {
+        Some("Alibaba Cloud") => {
+            "Request the node's RDMA devices for the container. ACS: the Pod's label alibabacloud.com/hpn-type: \"rdma\". ACK: the resource aliyun/erdma (arena submit --device=aliyun/erdma=1). Docker: --device /dev/infiniband."
+        }
+        _ => {
+            "Request the node's RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband."
+        }
+    }
+}
 
 /// Returns whether NCCL looks for GPUs on other nodes that it can reach over NVLink, and has what it needs to
 /// use them.

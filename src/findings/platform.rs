@@ -1,20 +1,22 @@
 //! The platform's requirements for RDMA, compared with this host.
 
+use super::counts;
 use crate::fabric::{Candidate, SkipReason, Verdict, claims, interface};
 use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
+use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::version::Version;
-use crate::plan::{Context, Fabric, Plan, named_for_plugin};
+use crate::plan::{Context, Fabric, Plan, ProfileOption, named_for_plugin, over_tcp};
 use crate::profiles::{self, GpuRow, Profile, WrongConstant};
 use crate::text::{condensed, counted, shortened, visible};
 
 pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
     let Context { facts, profile, .. } = context;
     let mut findings = Vec::new();
-    findings.extend(cards(facts, profile));
+    findings.extend(cards(context));
     match &profile.fabric {
         Some(profiles::Fabric::PluginOverInterfaces(_)) => {
             // If the plugin has no interface at all, `no-usable-hca` reports it.
@@ -37,7 +39,8 @@ pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) 
             }
         }
     }
-    findings.extend(nics(context, ports).or_else(|| nics_of_gpus(facts, ports, profile)));
+    let of_platform = nics(context, ports).or_else(|| nics_of_gpus(facts, ports, profile));
+    findings.extend(of_platform.or_else(|| counts::one_is_missing(context, ports)));
     for (id, what, minimum, found) in [
         (
             Id::NcclTooOld,
@@ -72,41 +75,68 @@ fn cuda(facts: &Facts) -> Option<Version> {
     Version::parse(facts.platform.cuda_version.as_deref().or_else(library)?)
 }
 
-fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
+fn cards(context: &Context) -> Option<Finding> {
+    let Context { facts, profile, .. } = context;
     let count = facts.gpu.count?;
     let allowed = &profile.constraints.cards;
     if allowed.is_empty() || allowed.contains(&count) {
         return None;
     }
     let list: Vec<String> = allowed.iter().map(u32::to_string).collect();
+    let list = list.join(" or ");
+    let (name, gpus) = (&profile.name, counted(count as usize, "GPU"));
+    let doubted = may_lack_its_hcas(context);
+    // With require-rdma, the job must not start on what is not certain.
+    let wrong = |message| match doubted.is_some() && context.options.require_rdma {
+        true => Finding::error(Id::CardCount, message),
+        false => Finding::warning(Id::CardCount, message),
+    };
     if let Some(note) = profile.constraints.cards_note.as_ref()
         && profile.constraints.cards_elsewhere.contains(&count)
     {
         let message = format!(
-            "This container has {}. Profile {} has RDMA only with {} GPUs, with one exception: {note}",
-            counted(count as usize, "GPU"),
-            profile.name,
-            list.join(" or ")
+            "This container has {gpus}. Profile {name} has RDMA only with {list} GPUs, with one exception: {note}"
         );
+        let Some(interface) = doubted else {
+            return Some(
+                Finding::info(Id::CardCount, message)
+                    .with_fix("Check that the exception applies to this container."),
+            );
+        };
+        let otherwise = profile.hint.as_ref().map(|hint| format!(" Otherwise: {hint}")).unwrap_or_default();
         return Some(
-            Finding::info(Id::CardCount, message)
-                .with_fix("Check that the exception applies to this container."),
+            wrong(format!(
+                "{message} Nothing here shows that the exception applies: {interface} may belong to a fabric whose HCAs are missing in this container, and the job would then run on TCP."
+            ))
+            .about_interfaces([interface])
+            .with_fix(format!(
+                "If the exception applies, set profile = \"{name}\" (RDMA_INIT_PROFILE={name}).{otherwise}"
+            )),
         );
     }
     let note = profile.constraints.cards_note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();
-    let finding = Finding::warning(
-        Id::CardCount,
-        format!(
-            "This container has {}, but profile {} has RDMA only with {} GPUs.{note}",
-            counted(count as usize, "GPU"),
-            profile.name,
-            list.join(" or ")
-        ),
-    );
+    let finding =
+        wrong(format!("This container has {gpus}, but profile {name} has RDMA only with {list} GPUs.{note}"));
     Some(match &profile.hint {
         Some(hint) => finding.with_fix(hint.clone()),
         None => finding,
     })
+}
+
+/// Returns the interface that alone has selected a profile without verbs, although the machine may be of another kind,
+/// whose HCAs are missing. A user who has named the profile, or set the variables that turn verbs off as published,
+/// knows better. Without require-rdma, this matters only to a job that certainly has several nodes.
+fn may_lack_its_hcas<'a>(context: &'a Context) -> Option<&'a str> {
+    let Context { facts, profile, user, options } = context;
+    let Some(profiles::Fabric::Interface(interface)) = &profile.fabric else { return None };
+    let is_as_published = |variable: &str| {
+        let value = user.get(variable).map(|setting| setting.value.as_str());
+        value.is_some() && value == profile.variables.get(variable).map(String::as_str)
+    };
+    let is_certain = matches!(options.profile, ProfileOption::Named(_))
+        || ["NCCL_IB_DISABLE", LIST].into_iter().all(is_as_published);
+    let matters = options.require_rdma || over_tcp::nodes(facts) == Some(over_tcp::Nodes::Several);
+    (!is_certain && matters && interface::obstacle(facts, interface).is_none()).then_some(interface)
 }
 
 fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding> {
@@ -258,12 +288,17 @@ fn used_nics<'a>(ports: &'a [Candidate]) -> Vec<&'a str> {
 }
 
 /// Compares the NICs with the number that the platform publishes for machines with these GPUs. A container
-/// with only some of the GPUs may have only some of the NICs.
+/// with only some of the GPUs may have only some of the NICs. Of several machines with these GPUs, each has its own row,
+/// and each number is right.
 fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding> {
     let has_model =
         |row: &&GpuRow| facts.gpu.models.iter().any(|model| profiles::fits_model(&row.model, model));
-    let row = profile.constraints.gpus.iter().find(has_model)?;
+    let first = profile.constraints.gpus.iter().find(has_model)?;
+    let is_alike = |row: &&GpuRow| (&row.model, row.count) == (&first.model, first.count);
+    let numbers: Vec<u32> = profile.constraints.gpus.iter().filter(is_alike).map(|row| row.nics).collect();
     let names = used_nics(ports);
+    let fits = |row: &&GpuRow| is_alike(row) && u32::try_from(names.len()) == Ok(row.nics);
+    let row = profile.constraints.gpus.iter().find(fits).unwrap_or(first);
     if facts.gpu.count != Some(row.count) || names.is_empty() || are_some_of_others(ports) {
         return None;
     }
@@ -278,10 +313,12 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
         return Some(finding);
     }
     if of_claims.is_none() && u32::try_from(names.len()) != Ok(row.nics) {
+        let published: Vec<String> = numbers.iter().map(u32::to_string).collect();
+        let nics = if numbers == [1] { "NIC" } else { "NICs" };
         let message = format!(
-            "A machine of profile {} with {gpus} has {}, but {} usable here.",
+            "A machine of profile {} with {gpus} has {} RDMA {nics}, but {} usable here.",
             profile.name,
-            counted(row.nics as usize, "RDMA NIC"),
+            published.join(" or "),
             if names.len() == 1 { "1 is".to_owned() } else { format!("{} are", names.len()) }
         );
         let has_plugin = matches!(

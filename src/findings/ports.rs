@@ -57,6 +57,13 @@ fn trouble(reason: &SkipReason) -> Option<Finding> {
         SkipReason::Iwarp { erdma: false, .. } => {
             (Id::Iwarp, "If the NIC can do RoCE, switch its driver to RoCE.")
         }
+        // For HCCL, nothing is wrong.
+        SkipReason::OfGaudi => {
+            let finding = Finding::info(Id::UnknownDevice, words::left_out(reason));
+            return Some(finding.with_fix(
+                "HCCL finds these ports without a variable. If the servers are connected by other NICs, give the image a libfabric with the provider of these (Intel Gaudi documentation, Scale-out via Host NIC).",
+            ));
+        }
         SkipReason::NodeType(_) | SkipReason::LinkLayer { .. } => {
             (Id::UnknownDevice, "If this is a new kind of fabric, install the net plugin that it needs.")
         }

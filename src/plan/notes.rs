@@ -31,6 +31,9 @@ impl Notes {
                 NarrowingStep::OtherSubnets { left_out, rails } => {
                     self.tried(LIST, Trial::OneSubnet { rails, left_out });
                 }
+                NarrowingStep::Slower { left_out, rails } => {
+                    self.tried(LIST, Trial::OneRate { rails, left_out });
+                }
                 NarrowingStep::DefaultRoute { left_out, kept } => {
                     self.tried(LIST, Trial::DefaultRoute { left_out, kept });
                 }

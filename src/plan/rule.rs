@@ -143,6 +143,11 @@ pub enum Trial {
         rails: Prefix,
         left_out: Vec<String>,
     },
+    /// Use only the ports of one rate, and skip the slower ones.
+    OneRate {
+        rails: String,
+        left_out: Vec<String>,
+    },
     /// Skip the ports on a default route, if the others are enough.
     DefaultRoute {
         left_out: Vec<String>,

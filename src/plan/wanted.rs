@@ -39,6 +39,7 @@ pub fn on_default_route(context: &Context) -> OnDefaultRoute {
         (DefaultRouteOption::Use, _) | (DefaultRouteOption::Auto, Some(DefaultRouteHca::Use)) => {
             OnDefaultRoute::Used
         }
+        (DefaultRouteOption::Auto, Some(DefaultRouteHca::NoRail)) => OnDefaultRoute::NoRail,
         (DefaultRouteOption::Auto, Some(DefaultRouteHca::Avoid) | None) => OnDefaultRoute::Judged,
         (DefaultRouteOption::Skip, _) => OnDefaultRoute::LeftOut("default-route-hca = \"skip\""),
     }
@@ -76,10 +77,13 @@ mod tests {
             on_default_route(&Context { facts: &facts, profile: &profile, user: &user, options: &options })
         };
         use DefaultRouteOption::{Auto, Skip, Use};
-        let [used, avoid] = [Some(DefaultRouteHca::Use), Some(DefaultRouteHca::Avoid)];
+        let [used, avoid, no_rail] =
+            [DefaultRouteHca::Use, DefaultRouteHca::Avoid, DefaultRouteHca::NoRail].map(Some);
         assert_eq!(decided(Auto, None), OnDefaultRoute::Judged);
         assert_eq!(decided(Auto, avoid), OnDefaultRoute::Judged);
         assert_eq!(decided(Auto, used), OnDefaultRoute::Used);
+        assert_eq!(decided(Auto, no_rail), OnDefaultRoute::NoRail);
+        assert_eq!(decided(Use, no_rail), OnDefaultRoute::Used);
         assert_eq!(decided(Use, avoid), OnDefaultRoute::Used);
         assert_eq!(decided(Skip, used), OnDefaultRoute::LeftOut("default-route-hca = \"skip\""));
     }

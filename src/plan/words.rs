@@ -151,8 +151,11 @@ impl Trial {
             Trial::OneSubnet { rails, .. } => {
                 format!("only the HCAs of the InfiniBand subnet {rails}, which has enough for the GPUs")
             }
+            Trial::OneRate { rails, .. } => {
+                format!("only the HCAs of {rails}, of which there are enough for the GPUs")
+            }
             Trial::DefaultRoute { .. } => {
-                "without the HCAs that carry a default route, if the others are enough".to_owned()
+                "without the HCAs that carry a default route, unless they are rails".to_owned()
             }
             Trial::OwnProfile { profile, .. } => format!("only the HCAs that your profile {profile} names"),
             Trial::PublishedHcas { list, .. } => {
@@ -202,7 +205,8 @@ impl Trial {
             | Trial::Given(left_out)
             | Trial::NearHcas(left_out)
             | Trial::OwnProfile { left_out, .. }
-            | Trial::OneSubnet { left_out, .. } => {
+            | Trial::OneSubnet { left_out, .. }
+            | Trial::OneRate { left_out, .. } => {
                 format!("skips {}", condensed(left_out))
             }
             Trial::DefaultRoute { left_out, kept } => {
@@ -374,6 +378,7 @@ pub(crate) fn left_out(reason: &SkipReason) -> String {
             format!("the erdma driver is in its iWARP mode, which {library} does not support")
         }
         SkipReason::NodeType(kind) => format!("the node type is \"{kind}\", not a channel adapter (CA)"),
+        SkipReason::OfGaudi => "it is a part of a Gaudi accelerator, which only HCCL can use".to_owned(),
         SkipReason::NvSwitch(sign) => {
             format!("it connects to the NVSwitches of this machine, not to a network ({})", nvswitch(sign))
         }
@@ -388,6 +393,9 @@ pub(crate) fn left_out(reason: &SkipReason) -> String {
         SkipReason::OtherSubnet { own, rails } => format!(
             "its InfiniBand subnet is {own}, and that of the rails, which are enough for the GPUs, is {rails}"
         ),
+        SkipReason::Slower { own, rails } => {
+            format!("its rate is {own}, and that of the rails, which are enough for the GPUs, is {rails}")
+        }
         SkipReason::OtherLinkLayer(own, others) => format!(
             "its link layer is {}, and the job's fabric is {}",
             String::from(own.clone()),

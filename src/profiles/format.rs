@@ -150,6 +150,8 @@ pub enum DefaultRouteHca {
     Use,
     /// The HCA is not used if the other HCAs are as fast, and enough for the GPUs.
     Avoid,
+    /// The HCA is not a rail: it is not used if another HCA is as fast.
+    NoRail,
 }
 
 /// What the platform says RDMA needs. If a requirement is not met, a finding reports it.

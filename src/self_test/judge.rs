@@ -28,7 +28,7 @@ fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = (kind.look)(facts, plan);
     let is_its = |about: About| kinds::of_obstacle(about).is_some_and(|of| of.id == kind.id);
     match obstacle::all(plan).into_iter().find(|obstacle| is_its(obstacle.about)) {
-        Some(obstacle) if obstacle.about == About::Fabric => match nvlink_may_suffice(plan) {
+        Some(obstacle) if obstacle.about == About::Fabric => match may_do_without(plan) {
             true => evidence.warn(obstacle.message, ""),
             false => evidence.fail(obstacle.message),
         },
@@ -37,10 +37,12 @@ fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Returns whether NVLink may carry the whole job, as the finding says. Only NVML knows that for
-/// certain.
-fn nvlink_may_suffice(plan: &Plan) -> bool {
-    let says_it = |finding: &Finding| finding.id == Id::NoRdma && finding.severity == Severity::Info;
+/// Returns whether something else may carry the whole job, as a finding says: NVLink (only NVML knows that for certain),
+/// or the ports of Gaudi accelerators.
+fn may_do_without(plan: &Plan) -> bool {
+    let says_it = |finding: &Finding| {
+        matches!(finding.id, Id::NoRdma | Id::UnknownDevice) && finding.severity == Severity::Info
+    };
     plan.findings.iter().any(says_it)
 }
 

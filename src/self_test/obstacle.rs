@@ -6,7 +6,7 @@ use crate::plan::{Fabric, Plan};
 
 /// Findings that, as errors, prevent RDMA or end the job before that. (If memory cannot be pinned, that
 /// is also an error, but it has its own key. A missing provider may concern only one HCA of several.)
-const FATAL: [Id; 13] = [
+const FATAL: [Id; 14] = [
     Id::NvswitchHca,
     Id::NoOwnGid,
     Id::GidIndex,
@@ -20,6 +20,7 @@ const FATAL: [Id; 13] = [
     Id::Pkey,
     Id::OtherArchitecture,
     Id::OutOfRange,
+    Id::CardCount,
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -114,7 +114,7 @@ fn hcas_that_are_left_out_or_kept_against_the_rule_are_named() {
     expect(
         &why("default-route-on-one-of-two-rails"),
         &[
-            "1. without the HCAs that carry a default route, if the others are enough: keeps mlx5_0:1",
+            "1. without the HCAs that carry a default route, unless they are rails: keeps mlx5_0:1",
             "note: mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA still uses it as a rail",
         ],
     );

@@ -108,7 +108,7 @@ const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 9] = [
 
 /// Hosts whose job may need no network between nodes, so that the self-test passes. `require-rdma` refuses
 /// them anyway.
-const MAY_DO_WITHOUT: [&str; 1] = ["gb200-nvlink-alone"];
+const MAY_DO_WITHOUT: [&str; 2] = ["gb200-nvlink-alone", "gaudi"];
 
 /// The self-test passes exactly if the job gets RDMA, and `require-rdma` agrees with it except for the
 /// listed hosts.

@@ -77,8 +77,9 @@ fn named(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding>
 
 /// Reports devices that NCCL's own transports cannot use, such as EFA.
 fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding> {
-    // If the user requests TCP, the module `network` reports it.
-    if !needs_plugin(subject) || subject.user.get("NCCL_NET").is_some() {
+    // If the user requests TCP, the module `network` reports it. On one node, the devices have nothing to do.
+    let has_one_node = subject.facts.platform.nodes.as_ref().is_some_and(|nodes| nodes.count == 1);
+    if !needs_plugin(subject) || subject.user.get("NCCL_NET").is_some() || has_one_node {
         return None;
     }
     let by_user = subject.user.get(VARIABLE).filter(|setting| {
