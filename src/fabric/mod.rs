@@ -30,6 +30,7 @@ pub use default_route::OnDefaultRoute;
 pub use enough::enough;
 pub use gid::own_slots;
 pub use nvswitch::NvSwitch;
+pub(crate) use port::is_of_gaudi;
 pub use port::{Candidate, SkipReason, Verdict, candidates, needs_own_library};
 pub use step::{KeptRails, NarrowingStep, WhichRoute};
 

@@ -166,7 +166,7 @@ fn obstacle(facts: &Facts, hca: &Hca, port: &Port) -> Option<SkipReason> {
 /// Returns whether an HCA is a part of a Gaudi accelerator, which fills its send queues itself: the provider has no
 /// `post_send` and no `poll_cq` (rdma-core, `hbl_ctx_ops` in `providers/hbl/hbl.c`). The driver names it `hbl_0`, below
 /// the accelerator's PCI function (HabanaAI/drivers.gpu.linux-nic.kernel, `drivers/infiniband/hw/hbl/hbl_main.c`).
-fn is_of_gaudi(hca: &Hca) -> bool {
+pub(crate) fn is_of_gaudi(hca: &Hca) -> bool {
     match &hca.driver {
         Some(driver) => driver.starts_with("habanalabs"),
         None => hca.name.starts_with("hbl_"),

@@ -59,7 +59,7 @@ use over_tcp::Nodes;
 use remark::Remark;
 use rule::Tried;
 
-use crate::fabric::{Candidate, Rails, candidates, choose, claims, nvswitch};
+use crate::fabric::{Candidate, Rails, candidates, choose, claims, is_of_gaudi, nvswitch};
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
@@ -254,9 +254,11 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
 
     let beside = beside.interface.map(str::to_owned);
 
-    // Without devices, without a platform, and on one node, there is no network to configure.
-    let has_forecast = (!facts.rdma.is_empty() || choice.is_some() || over_tcp == Some(Nodes::Several))
-        && !context.command_runs_script();
+    // Without devices, without a platform, and on one node, there is no network to configure. NCCL is not the library
+    // of Gaudi accelerators.
+    let has_hca = facts.rdma.iter().any(|hca| !is_of_gaudi(hca));
+    let has_forecast =
+        (has_hca || choice.is_some() || over_tcp == Some(Nodes::Several)) && !context.command_runs_script();
     let forecasts = |settings: &[Setting]| match has_forecast {
         true => forecast::forecasts(facts, settings, user.version()),
         false => Vec::new(),
