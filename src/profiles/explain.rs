@@ -278,7 +278,7 @@ mod tests {
             ("variables = [1]", "4: key \"variables\": a list must be a table"),
             (
                 "default-route-hca = \"skip\"",
-                "4: key \"default-route-hca\": `skip` must be one of `use` or `avoid`",
+                "4: key \"default-route-hca\": `skip` must be one of `use`, `avoid`, `no-rail`",
             ),
             (
                 "[variables]\nNCCL_IB_TC = 106",
