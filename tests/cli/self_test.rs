@@ -38,7 +38,7 @@ fn a_sound_host_passes() {
 fn a_row_does_not_contradict_its_state() {
     for (facts, row, evidence) in [
         (host("mixed-rates"), ["warning", "rate"], "see below"),
-        (host("only-link-local"), ["FAILED", "gid"], "see below"),
+        (host("soft-roce-slots-above-255"), ["FAILED", "gid"], "see below"),
     ] {
         let ran = self_test(&["--facts", &facts]);
         let mut lines = ran.text().lines();
@@ -57,7 +57,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
     for (name, check, fix) in [
         ("image-without-libibverbs", "FAILED: libibverbs:", "Install libibverbs1"),
         ("image-without-provider", "FAILED: provider:", "ibverbs-providers"),
-        ("only-link-local", "FAILED: gid:", "Give the container an address"),
+        ("soft-roce-slots-above-255", "FAILED: gid:", "Remove unneeded addresses"),
         ("no-rdma-at-all", "FAILED: fabric:", "no RDMA device"),
         ("rails-without-addresses", "FAILED: address: Only 6 rails are left for 8 GPUs.", "DHCP"),
         ("ib-limited-member", "FAILED: pkey:", "NCCL_IB_PKEY=1 (0x8005)"),
