@@ -13,7 +13,6 @@ use crate::text::{shortened, visible};
 use crate::watch::ras::client::{DEADLINE, Failure, ask};
 use crate::watch::ras::judge::judge;
 use crate::watch::ras::names::Names;
-use crate::watch::ras::own;
 use crate::watch::ras::words;
 
 /// Asks RAS. If some ranks lag behind others, asks again after `pause`, because a brief lag is normal.
@@ -45,9 +44,8 @@ pub(super) fn report(
         let at = visible(&shortened(address));
         Report::without_answer(format!("cannot query NCCL's RAS at {at}: {failure}.{}", hint(failure)))
     };
-    let ask = |until| ask(address, until).and_then(own::checked);
     let asked = Instant::now();
-    let first = match ask(asked + DEADLINE) {
+    let first = match ask(address, asked + DEADLINE) {
         Ok(answer) => answer,
         Err(failure) => return Ok(failed(&failure)),
     };
@@ -60,7 +58,7 @@ pub(super) fn report(
     progress(&line)?;
     sleep((asked + pause).saturating_duration_since(Instant::now()));
     let asked_again = Instant::now();
-    Ok(match ask(asked_again + DEADLINE) {
+    Ok(match ask(address, asked_again + DEADLINE) {
         Ok(second) => {
             let verdict = judge(Some(&first), &second);
             let line = words::line(&second, &verdict, Some(asked_again - asked), &names);
@@ -75,9 +73,6 @@ fn hint(failure: &Failure) -> &'static str {
     match failure {
         Failure::Refused => {
             " It answers once a process of this node has a communicator, in NCCL 2.24 and later, at the address that NCCL_RAS_ADDR names."
-        }
-        Failure::OtherJob => {
-            " In the host's network, all jobs share its port: give each job another one in NCCL_RAS_ADDR, and start it again."
         }
         Failure::Address(_) => " Set NCCL_RAS_ADDR to HOST:PORT or [IPV6]:PORT.",
         _ => "",

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::run::run;
 use crate::support::port::free_port;
 use crate::support::process::rdma_init;
-use crate::support::ras::{server, server_of_others};
+use crate::support::ras::server;
 
 /// Runs a command, which must exit with this code. Returns its standard output.
 fn said(command: Command, code: i32) -> String {
@@ -69,18 +69,6 @@ fn programs_get_the_ranks_as_data() {
     // Without the option, RAS is not queried.
     let said = self::said(rdma_init(["status", "--json"]), 1);
     assert!(serde_json::from_str::<Value>(&said).unwrap().get("ras").is_none(), "{said}");
-}
-
-/// In the host's network, the processes of all jobs listen at one address.
-#[test]
-fn the_answer_of_another_job_says_nothing_about_this_one() {
-    let (address, served) = server_of_others(&["2.28.9-dead"]);
-    let mut status = rdma_init(["status", "--ras"]);
-    status.env("NCCL_RAS_ADDR", &address);
-    let said = said(status, 1);
-    served.join().unwrap();
-    let why = format!("cannot query NCCL's RAS at {address}: it answers for a job without a process in this");
-    assert!(said.contains(&why) && !said.contains("rank 1"), "{said}");
 }
 
 #[test]

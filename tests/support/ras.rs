@@ -6,35 +6,17 @@ use std::thread::{self, JoinHandle};
 
 use super::repository;
 
-/// Answers one question after another with the recorded texts of these names, as a job of this container does: the
-/// first rank has the number of a process that each container has. Returns the address.
+/// Answers one question after another with the recorded texts of these names. Returns the address.
 pub fn server(answers: &[&str]) -> (String, JoinHandle<()>) {
-    let recorded = |name: &&str| recorded(name).replacen("\"pid\": ", "\"pid\": 1, \"was\": ", 1);
-    serve_all(answers.iter().map(recorded).collect())
-}
-
-/// Does the same as a job of another container.
-pub fn server_of_others(answers: &[&str]) -> (String, JoinHandle<()>) {
-    serve_all(
-        answers
-            .iter()
-            .map(recorded)
-            .map(|text| text.replace("\"pid\": ", "\"pid\": 4194305, \"was\": "))
-            .collect(),
-    )
-}
-
-fn recorded(name: &&str) -> String {
-    std::fs::read_to_string(repository(format!("src/watch/ras/recorded/{name}.txt"))).unwrap()
-}
-
-fn serve_all(answers: Vec<String>) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
+    let recorded =
+        |name: &&str| std::fs::read(repository(format!("src/watch/ras/recorded/{name}.txt"))).unwrap();
+    let answers: Vec<Vec<u8>> = answers.iter().map(recorded).collect();
     let served = thread::spawn(move || {
         for answer in answers {
             // A client that was not served in time has closed its connection, and asks again over another one.
-            while serve(listener.accept().unwrap().0, answer.as_bytes()).is_err() {}
+            while serve(listener.accept().unwrap().0, &answer).is_err() {}
         }
     });
     (address, served)

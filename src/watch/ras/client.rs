@@ -43,8 +43,6 @@ pub(crate) enum Failure {
     /// The operating system reports this error.
     Broken(ErrorKind),
     Unreadable(Unreadable),
-    /// None of the processes in the answer is in this container.
-    OtherJob,
 }
 
 /// A question to the server at an address. It never waits: each call does what it can do now.
@@ -247,7 +245,6 @@ impl fmt::Display for Failure {
             Failure::Address(why) => write!(f, "the address cannot be used: {}", visible(why)),
             Failure::Refused => f.write_str("no process listens there"),
             Failure::Silent | Failure::TooLate => f.write_str("no answer came in time"),
-            Failure::OtherJob => f.write_str("it answers for a job without a process in this container"),
             Failure::TooLong => write!(f, "the answer is longer than {LONGEST} bytes"),
             Failure::Broken(kind) => write!(f, "the connection failed: {kind}"),
             Failure::Unreadable(Unreadable::Foreign(words)) => {
