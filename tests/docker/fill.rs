@@ -145,17 +145,15 @@ fn what_the_user_sets_stands() {
 }
 
 #[test]
-fn a_wrong_gid_index_of_the_user_stands_and_is_explained() {
+fn an_index_of_the_user_that_leads_to_the_nodes_gid_stands_and_is_explained() {
     let Some((engine, host)) = Host::of_engine() else { return };
     let ended = engine.run(host.options(&["--env", "NCCL_IB_GID_INDEX=3"]), &["env"]).expect_code(0);
     assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), Some("3"));
     assert_eq!(ended.variable("NCCL_IB_HCA"), Some("=mlx5_0"));
     let others = engine.network().host_address();
     ended.expect_line([
-        "NCCL_IB_GID_INDEX=3 (environment)",
-        "mlx5_0",
-        &format!("{others}, which is not an address of this container"),
-        &format!("index {OWN_SLOT}"),
+        "With NCCL_IB_GID_INDEX=3 (environment), NCCL uses the node's GIDs: on mlx5_0, index 3",
+        &format!("{others}, which is the node's (index {OWN_SLOT} is this container's)"),
     ]);
 }
 
@@ -284,10 +282,10 @@ fn without_a_network_the_command_starts_and_is_told_so() {
     let network = engine.network();
     let host = Host::new().hca(0, "eth0", network, network.address()).allot(0);
     let ended = engine.run(host.options(&["--network", "none"]), &["env"]).expect_code(0);
-    assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), None);
+    assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), Some("3"));
     assert_eq!(ended.variable("NCCL_SOCKET_IFNAME"), None);
     ended
-        .expect_line(["RoCE v2 GIDs has an address of this container", "mlx5_0"])
+        .expect_line(["note: The job uses the node's GIDs: mlx5_0 with", "at index 3"])
         .expect_line(["fix:", "name it in NCCL_SOCKET_IFNAME"]);
     engine
         .run(["--network", "none"], &["sh", "-c", "echo started"])

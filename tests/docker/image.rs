@@ -24,6 +24,8 @@ fn run(engine: &Engine, paths: &[&str], more: &[&str], command: &[&str]) -> Ende
     for path in paths {
         options.extend(["--volume".to_owned(), format!("{path}:{path}:ro")]);
     }
+    // NCCL is large, and this machine may have to read it from a busy disk.
+    let more = [&["--env", "RDMA_INIT_PREPARE_TIMEOUT=10m"], more].concat();
     options.extend(more.iter().map(|option| (*option).to_owned()));
     engine.run(options.iter().map(String::as_str), command)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rdma_init::facts::Facts;
 use rdma_init::libraries::nccl::log;
-use rdma_init::libraries::nccl::predict::{Bootstrap, Fused, GidUse, Transport, predict};
+use rdma_init::libraries::nccl::predict::{Bootstrap, Fused, GidUse, predict};
 use rdma_init::libraries::nccl::version::Version;
 
 use super::case::{Ask, Case};
@@ -77,12 +77,9 @@ pub fn predicted(facts: &Facts, environment: &Environment, version: Version) -> 
         Bootstrap::Fails(message) => message,
         Bootstrap::DependsOnName(name) => panic!("no test can tell where {name} is"),
     };
-    let ports = match prediction.transport {
-        Transport::Verbs(ports) => ports,
-        _ => Vec::new(),
-    };
-    let ports = ports.into_iter().map(|port| {
-        let (layer, slot) = match port.gid {
+    // The driver's image has no net plugin, so NCCL does what it does without the one that a host may have.
+    let ports = prediction.transport.ports().unwrap_or_default().iter().map(|port| {
+        let (layer, slot) = match &port.gid {
             None => ("IB", "any".to_owned()),
             Some(GidUse::Slot { index, .. }) => ("RoCE", index.to_string()),
             Some(GidUse::Fails(why)) if why.contains("crashes") => ("RoCE", "crashes".to_owned()),

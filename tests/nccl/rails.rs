@@ -61,6 +61,7 @@ fn planes_end_the_transport_as_the_model_says() {
         counted(11),
         counted(12),
         counted(13),
+        counted(16),
         vec![7; 16],
     ];
     let cases: Vec<_> = lists.iter().map(|list| case(&facts, &planes(list))).collect();

@@ -2,7 +2,7 @@
 //! `ncclIbInit`).
 
 use super::list::{Pattern, most_hcas};
-use super::version::{REWROTE_PARSERS, TAKES_FEWER_PLANES, Version};
+use super::version::{REWROTE_PARSERS, Version};
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, Port};
 
@@ -57,6 +57,9 @@ pub(crate) fn taken<'a>(
     taken
 }
 
+/// The first number of planes that is too many, without that of the ports that have none.
+const TOO_MANY_PLANES: usize = 13;
+
 /// NCCL reserves this bit of a plane for NICs of several ports (`NCCL_IB_PLANE_VIRT_BIT`).
 const BIT_OF_MERGED: i64 = 1 << 14;
 
@@ -66,16 +69,14 @@ pub(crate) fn bad_planes(ports: &[(&Hca, &Port)], list: &str, version: Version) 
     if version < REWROTE_PARSERS || !list.contains(':') {
         return None;
     }
-    // With that of the ports without a plane, whether there are such or not.
-    let most = if version >= TAKES_FEWER_PLANES { 11 } else { 13 };
     let pattern = Pattern::of_hcas(list, version);
     let mut planes: Vec<i64> = Vec::new();
     for plane in ports.iter().filter_map(|(hca, port)| pattern.entry(&hca.name, port.number)?.plane) {
         if planes.contains(&plane) {
             continue;
         }
-        if planes.len() + 1 == most {
-            return Some(format!("{LIST} has more than {} planes", most - 1));
+        if planes.len() + 1 == TOO_MANY_PLANES {
+            return Some(format!("{LIST} has more than {} planes", planes.len()));
         }
         if plane & BIT_OF_MERGED != 0 {
             return Some(format!("{LIST} has the plane {plane}, a number that is reserved"));

@@ -117,8 +117,6 @@ pub const FUSES_RAILS: Version = Version::new(2, 30, 7);
 /// Reads the GIDs when it looks for HCAs: an index outside the table then disables the transport for
 /// InfiniBand and RoCE instead of failing a connection (seen in the libraries).
 pub const READS_GIDS_FIRST: Version = Version::new(2, 31, 0);
-/// Takes fewer planes in lists (seen in the library).
-pub const TAKES_FEWER_PLANES: Version = Version::new(2, 32, 0);
 /// Uses a variable's default, not 0, if the value is not a number.
 pub const REFUSES_WORDS: Version = Version::new(2, 32, 0);
 
