@@ -239,7 +239,7 @@ fn required_rdma_that_is_not_there_refuses_and_leaves_the_reason() {
 #[test]
 fn required_rdma_that_will_not_connect_refuses() {
     let Some((engine, host)) = Host::of_engine() else { return };
-    let empty_entry = ["--env", "NCCL_IB_GID_INDEX=99", "--env", "RDMA_INIT_REQUIRE_RDMA=true"];
+    let empty_entry = ["--env", "NCCL_IB_GID_INDEX=9", "--env", "RDMA_INIT_REQUIRE_RDMA=true"];
     engine
         .run(host.options(&empty_entry), &["sh", "-c", "echo started"])
         .expect_said("RoCE will not connect")
