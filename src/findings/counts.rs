@@ -145,7 +145,7 @@ pub(super) fn one_is_missing(context: &Context, ports: &[Candidate]) -> Option<F
 }
 
 /// Returns whether a port that is not used may be the rail that the others lack. Another finding then reports it, or
-/// somebody has decided so.
+/// the configuration leaves it out.
 fn may_be_the_missing(port: &Candidate) -> bool {
     match &port.verdict {
         Verdict::Used => false,

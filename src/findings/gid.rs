@@ -97,7 +97,7 @@ pub(super) fn without_own(facts: &Facts, rails: &[&Candidate]) -> Finding {
 }
 
 /// Returns the note for ports that use a GID of the node: why that is right, and what it depends on.
-pub(super) fn of_node(decided: &Decided) -> Option<Finding> {
+pub(super) fn report_node_gids(decided: &Decided) -> Option<Finding> {
     let own = OwnAddresses::of(decided.facts);
     let is_of_node = |port: &&Candidate| {
         let is_roce = port.is_used() && port.port.link_layer == LinkLayer::Ethernet;

@@ -89,7 +89,7 @@ pub fn add(decided: Decided) -> Plan {
     let is_told = findings.iter().any(|finding| finding.id == Id::NoRdma);
     let of_fabric = fabric::findings(&context, plan, ports).into_iter();
     findings.extend(of_fabric.filter(|finding| !is_told || finding.id != Id::NoRdma));
-    findings.extend(gid::of_node(&decided));
+    findings.extend(gid::report_node_gids(&decided));
     findings.extend(namespace::finding(&context));
     let of_nvswitches = nvswitch::of_nvswitches(facts, ports);
     findings.extend(nvswitch::findings(&context, ports));
@@ -97,7 +97,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(down::findings(&context, &interfaces, ports));
     findings.extend(address::findings(facts, &interfaces, ports));
     findings.extend(mtu::finding(facts, &interfaces, ports));
-    findings.extend(mtu::of_erdma(facts, &interfaces, plan));
+    findings.extend(mtu::check_erdma(facts, &interfaces, plan));
     findings.extend(wireless::finding(facts, &interfaces, plan));
     // Without a profile, the plan has not chosen any HCAs.
     if plan.profile.is_some() {
@@ -108,7 +108,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(platform::equal_profiles(plan));
     findings.extend(fabric::of_others(facts, plan, profile));
     findings.extend(profile_names::findings(plan.library, profile));
-    findings.extend(profile_names::of_keep(&context));
+    findings.extend(profile_names::check_keep(&context));
     findings.extend(idle_in_profile::findings(profile));
     findings.extend(instance_type::finding(&context));
     findings.extend(script::finding(&context));

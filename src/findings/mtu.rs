@@ -52,7 +52,7 @@ const PROTOCOLS: &str = "NCCL_PROTO";
 
 /// Reports eRDMA interfaces with an MTU at which LL128 corrupts data between nodes. The interface may be in the
 /// node's network namespace, where its MTU is unknown.
-pub(crate) fn of_erdma(facts: &Facts, interfaces: &Index, plan: &Plan) -> Option<Finding> {
+pub(crate) fn check_erdma(facts: &Facts, interfaces: &Index, plan: &Plan) -> Option<Finding> {
     let is_one_node = facts.platform.nodes.is_some_and(|nodes| nodes.count == 1);
     if is_one_node || !may_use_ll128(plan.value(PROTOCOLS)) {
         return None;

@@ -20,7 +20,7 @@ pub(super) fn findings(library: Flavor, profile: &Profile) -> Vec<Finding> {
 }
 
 /// Reports the names in `keep` that mean another variable, which is then not kept.
-pub(super) fn of_keep(context: &Context) -> Vec<Finding> {
+pub(super) fn check_keep(context: &Context) -> Vec<Finding> {
     let may_be_filled = |name: &str| context.profile.may_fill().any(|filled| filled == name);
     let finding = |name: &String| {
         let (library, meant) = (context.library(), libraries::meant(name)?);
@@ -101,7 +101,7 @@ mod tests {
         let facts = Facts::default();
         let decided = plan::decide(&facts, &Profiles::load(None).unwrap(), &options);
         let said: Vec<String> =
-            of_keep(&decided.context()).into_iter().filter_map(|finding| finding.fix).collect();
+            check_keep(&decided.context()).into_iter().filter_map(|finding| finding.fix).collect();
         let fix = |meant: &str| format!("Write it as {meant} in keep, or remove it.");
         assert_eq!(said, [fix("NCCL_IB_HCA"), fix("NCCL_IB_TC")]);
     }

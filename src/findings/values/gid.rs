@@ -107,7 +107,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Reports what NCCL will end on if that is not a GID that the plan would choose, whoever decided it: a variable
+/// Reports what NCCL will end on if that is not a GID that the plan would choose. The cause may be a variable
 /// of the user, or NCCL itself because the configuration keeps rdma-init from deciding.
 fn wrong(subject: &Subject) -> Option<Finding> {
     if subject.user.ib_disabled().is_some() {
