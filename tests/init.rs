@@ -23,6 +23,7 @@ mod orphans;
 mod parent;
 mod planted;
 mod pod;
+mod power_loss;
 mod preparation;
 mod refusal;
 mod signals;

@@ -227,7 +227,7 @@ case ${1:-} in
     test)
         build
         install util-linux procps perl strace tini openmpi-bin libibverbs1 ibverbs-providers groff-base zsh fish \
-            debootstrap openssh-client shellcheck curl nftables valgrind libc6-dbg
+            debootstrap openssh-client shellcheck curl e2fsprogs xfsprogs nftables valgrind libc6-dbg
         sh "$here/vm/setup.sh"
         # If all is wanted, the tests of the watcher boot this one, too.
         [ "$(uname -m)" != x86_64 ] || [ -z "${RDMA_INIT_TEST_ALL:-}" ] ||

@@ -10,9 +10,11 @@ use crate::pipeline::read;
 use crate::report::ras::Report;
 use crate::state::run::Run;
 use crate::text::{shortened, visible};
-use crate::watch::ras::client::{DEADLINE, Failure, ask};
-use crate::watch::ras::judge::judge;
+use crate::watch::ras::answer::Answer;
+use crate::watch::ras::client::{DEADLINE, Failure, MAY_BE_FOREIGN, ask};
+use crate::watch::ras::judge::{Verdict, judge};
 use crate::watch::ras::names::Names;
+use crate::watch::ras::own::is_foreign;
 use crate::watch::ras::words;
 
 /// Asks RAS. If some ranks lag behind others, asks again after `pause`, because a brief lag is normal.
@@ -40,8 +42,8 @@ pub(super) fn report(
             return Ok(Report::without_answer(format!("NCCL {version} has no RAS.")));
         }
     };
+    let at = visible(&shortened(address));
     let failed = |failure: &Failure| {
-        let at = visible(&shortened(address));
         Report::without_answer(format!("cannot query NCCL's RAS at {at}: {failure}.{}", hint(failure)))
     };
     let asked = Instant::now();
@@ -50,19 +52,24 @@ pub(super) fn report(
         Err(failure) => return Ok(failed(&failure)),
     };
     let names = Names::of_this_host();
+    // Only a person can tell: a container beside the job's, such as that of kubectl debug, has none of its processes.
+    let line = |answer: &Answer, verdict: &Verdict, apart: Option<Duration>| {
+        let line = words::line(answer, verdict, apart, &names);
+        if is_foreign(answer, &names) { format!("{line} At {at}, {MAY_BE_FOREIGN}.") } else { line }
+    };
     let verdict = judge(None, &first);
-    let line = words::line(&first, &verdict, None, &names);
+    let first_line = line(&first, &verdict, None);
     if !verdict.needs_second_look() || pause.is_zero() {
-        return Ok(Report::of(line, &verdict, &names));
+        return Ok(Report::of(first_line, &verdict, &names));
     }
-    progress(&line)?;
+    progress(&first_line)?;
     sleep((asked + pause).saturating_duration_since(Instant::now()));
     let asked_again = Instant::now();
     Ok(match ask(address, asked_again + DEADLINE) {
         Ok(second) => {
             let verdict = judge(Some(&first), &second);
-            let line = words::line(&second, &verdict, Some(asked_again - asked), &names);
-            Report::of(line, &verdict, &names)
+            let second_line = line(&second, &verdict, Some(asked_again - asked));
+            Report::of(second_line, &verdict, &names)
         }
         Err(failure) => failed(&failure),
     })

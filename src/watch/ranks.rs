@@ -10,6 +10,7 @@ use super::ras::answer::Answer;
 use super::ras::client::{DEADLINE, Failure, Query};
 use super::ras::judge::judge;
 use super::ras::names::Names;
+use super::ras::own::is_foreign;
 use super::ras::words;
 use crate::finding::{Finding, Id};
 use crate::text::{shortened, visible};
@@ -92,11 +93,14 @@ impl Ranks {
         let (query, asked) = self.query.as_mut()?;
         let (answer, asked) = (query.go_on()?, *asked);
         self.query = None;
+        let names = Names::of_this_host();
         match answer {
+            // The kernel may give the next question to a process of this job.
+            Ok(answer) if is_foreign(&answer, &names) => self.fails(Failure::MayBeForeign),
             Ok(answer) => {
                 let before = self.first.take();
                 let apart = before.as_ref().map(|(first, then)| (first, asked - *then));
-                let said = said(apart, &answer, &Names::of_this_host());
+                let said = said(apart, &answer, &names);
                 self.is_done = before.is_some();
                 self.first = (!self.is_done).then_some((answer, asked));
                 said
@@ -172,7 +176,7 @@ mod tests {
             unequal: Vec::new(),
         };
         communicator.compare_counts();
-        Answer { release: "2.28.9".into(), total: 1, communicators: vec![communicator], lost: Vec::new() }
+        Answer { release: "2.28.9".into(), total: 1, communicators: vec![communicator], ..Answer::default() }
     }
 
     fn told(before: Option<&Answer>, now: &Answer) -> Option<(Severity, String)> {
@@ -246,6 +250,15 @@ mod tests {
         let asked = ranks.asked;
         assert_eq!((ranks.ask(Some(Doubt::Rests)), ranks.asked), (None, asked), "that is too early");
         assert!(failed("localhost:28028", &Failure::TooLate).is_some());
+        let foreign = failed("localhost:28028", &Failure::MayBeForeign).unwrap();
+        assert!(foreign.message.ends_with(" Give each job its own port in NCCL_RAS_ADDR."), "{foreign:?}");
+    }
+
+    /// Returns an answer with a dead rank, and of processes that are here.
+    fn dead() -> Vec<u8> {
+        let own = std::process::id().to_string();
+        let recorded = include_str!("ras/recorded/2.28.9-dead.txt");
+        recorded.replace("12184", &own).replace("12188", &own).into_bytes()
     }
 
     /// The first server has no answer, twice; then one has, and is asked once more.
@@ -253,15 +266,15 @@ mod tests {
     fn ras_is_asked_again_after_a_failure_and_the_same_failure_is_told_once() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ranks = Ranks::new(listener.local_addr().unwrap().to_string());
-        let level = &include_bytes!("ras/recorded/2.28.9-dead.txt")[..];
-        let answers: [&[u8]; 5] = [b"", b"", level, b"hello\n", level];
+        let answers = [Vec::new(), Vec::new(), dead(), b"hello\n".to_vec(), dead()];
+        let rounds = answers.len();
         let server = std::thread::spawn(move || {
             for answer in answers {
-                answer_to(&mut listener.accept().unwrap().0, answer);
+                answer_to(&mut listener.accept().unwrap().0, &answer);
             }
         });
         let mut said = Vec::new();
-        for _ in answers {
+        for _ in 0..rounds {
             assert!(!ranks.is_done);
             // A minute later.
             ranks.asked = None;
@@ -301,7 +314,7 @@ mod tests {
         let flags = OFlag::from_bits_retain(fcntl(fd.as_fd(), FcntlArg::F_GETFL).unwrap());
         assert!(flags.contains(OFlag::O_NONBLOCK), "a call may wait for the server");
         let answer = std::thread::spawn(move || {
-            answer_to(&mut server, include_bytes!("ras/recorded/2.28.9-dead.txt"));
+            answer_to(&mut server, &dead());
         });
         let said = until_answered(&mut ranks).unwrap();
         assert!(said.message.starts_with("NCCL's RAS (2.28.9): rank 1 of 3 on "), "{said:?}");

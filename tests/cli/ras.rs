@@ -5,9 +5,11 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::run::run;
+use crate::support::namespace::can_be_made;
 use crate::support::port::free_port;
 use crate::support::process::rdma_init;
-use crate::support::ras::server;
+use crate::support::ras::{server, server_of_others};
+use crate::support::running::after;
 
 /// Runs a command, which must exit with this code. Returns its standard output.
 fn said(command: Command, code: i32) -> String {
@@ -69,6 +71,25 @@ fn programs_get_the_ranks_as_data() {
     // Without the option, RAS is not queried.
     let said = self::said(rdma_init(["status", "--json"]), 1);
     assert!(serde_json::from_str::<Value>(&said).unwrap().get("ras").is_none(), "{said}");
+}
+
+/// On the host's network, the jobs of all containers listen at one address.
+#[test]
+fn that_another_job_may_have_answered_is_said() {
+    if !can_be_made() {
+        return;
+    }
+    let (address, served) = server_of_others(&["2.28.9-sound"]);
+    // The server stays outside of this PID namespace.
+    let mut status = after("exec unshare --pid --fork --mount-proc", rdma_init(["status", "--ras"]));
+    status.env("NCCL_RAS_ADDR", &address);
+    let said = said(status, 1);
+    served.join().unwrap();
+    assert!(said.contains("\nNCCL's RAS (2.28.9) sees no rank that is missing, "), "{said}");
+    let why = format!(
+        " At {address}, a process outside this container answers, so the answer may be about another job."
+    );
+    assert!(said.contains(&why), "{said}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rdma_init::env_plugin::{DECISION_FILE, LIBRARY, LIBRARY_FILE};
 use rdma_init::libraries::nccl::env_plugin::VARIABLE;
@@ -12,8 +12,9 @@ use tempfile::TempDir;
 use super::case::{Ask, Case};
 use super::driver::Nccl;
 use super::env_plugin_node::{asking, cut, marker};
+use super::host::Host;
 use super::layout::TWO;
-use super::model::version;
+use super::model::{Environment, observed, version};
 use super::namespace::Namespace;
 use crate::support::namespace::can_be_made;
 use crate::support::nccl::{Library, newest, some};
@@ -165,6 +166,29 @@ fn a_mount_namespace_of_its_own_is_no_other_node() {
     // A marker from another node is recognized there as well.
     let foreign = run("env NCCL_ALGO=Ring NCCL_RDMA_INIT=1:ffff:ALGO=7787478b unshare --mount");
     assert!(foreign.contains(copied) && !foreign.contains("NCCL_ALGO="), "{foreign}");
+}
+
+/// NCCL fails with a name that its network namespace does not have.
+#[test]
+fn in_another_network_namespace_nccl_chooses_itself() {
+    let Some(place) = Place::make() else { return };
+    let bootstrap = |library: &Library, options: &[&str]| {
+        let state = place.folder.path().join(format!("{}-{}", library.version, options.len()));
+        let start = |driver: &Path| {
+            let mut command = place.start(library, &state, options);
+            let script = "ip link set lo up; exec \"$0\" \"$@\"";
+            command.args(["unshare", "--net", "/bin/sh", "-ec", script]).arg(driver).stderr(Stdio::null());
+            command
+        };
+        let environment = Environment::new();
+        let case = Case { host: Host::default(), environment, asks: vec![Ask::Bootstrap, Ask::Ib] };
+        observed(&Nccl::start_by(start, "started", library).run(&[case]).remove(0)).bootstrap
+    };
+    for library in asking() {
+        assert_eq!(bootstrap(&library, &[]), "lo 127.0.0.1", "NCCL {}", library.version);
+        let without = bootstrap(&library, &["--nccl-env-plugin", "off"]);
+        assert_ne!(without, "lo 127.0.0.1", "NCCL {}", library.version);
+    }
 }
 
 /// The image has one NCCL version where the loader searches, and another one in a Python package.

@@ -12,7 +12,7 @@ use super::namespace::Namespace;
 use crate::support::namespace::can_be_made;
 use crate::support::nccl::{Library, driver, newest, some};
 use crate::support::one_hca::{Host, WAITS, stop};
-use crate::support::running::as_pid_1;
+use crate::support::running::{Running, after, as_pid_1, in_place};
 use crate::support::{binary, poll_until, skip};
 
 const SIZE: usize = 3;
@@ -216,13 +216,29 @@ fn the_watcher_names_the_rank_that_has_stopped() {
     // The watcher asks once a minute, and for the first time if no data moves at the start.
     job.ranks[2].stop();
     let address = format!("{}={}", ADDRESS.0, ADDRESS.1);
-    let options = ["--watch-after", "3s", "--set", &address];
-    let mut command = host.shows("exec nsenter --net=/proc/self/fd/0", &[&options[..], &WAITS].concat());
-    command.stdin(job.namespace.network());
-    let mut running = as_pid_1(command);
-    running.wait_for("ready");
-    host.port("counters/port_xmit_data", "1000000");
-    running.wait_for_error("No data has moved over mlx5_0 for ");
+    let options = ["--supervise", "--watch-after", "3s", "--set", &address];
+    let start = |way: fn(Command) -> Running| {
+        let command = host.shows("exec nsenter --net=/proc/self/fd/0", &[&options[..], &WAITS].concat());
+        // A start in place shares the mount namespace of the tests.
+        let mut command = after("exec unshare --mount", command);
+        command.stdin(job.namespace.network());
+        let mut running = way(command);
+        running.wait_for("ready");
+        running
+    };
+    let moves = |running: &mut Running, words: &str| {
+        host.port("counters/port_xmit_data", words);
+        running.wait_for_error("No data has moved over mlx5_0 for ");
+    };
+    // A container beside the one of the ranks.
+    let mut other = start(as_pid_1);
+    moves(&mut other, "1000000");
+    other.wait_for_error("a process outside this container answers");
+    let said = stop(other);
+    assert!(!said.contains(&format!(" of {SIZE}")), "{said}");
+
+    let mut running = start(in_place);
+    moves(&mut running, "2000000");
     running.wait_for_error(&format!(
         " UTC: NCCL's RAS ({}): rank 2 of {SIZE} on {name} (GPU 2, process {}) does not answer RAS.\n",
         library.version,

@@ -28,7 +28,11 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
 /// same address, and the kernel gives each connection to one of them, which may be a stopped one.
 const GREETING: Duration = Duration::from_secs(1);
 
-/// Why there is no answer.
+/// What follows if [`is_foreign`](super::own::is_foreign).
+pub(crate) const MAY_BE_FOREIGN: &str = "a process outside this container answers, so the answer may be about another job. \
+                                         Give each job its own port in NCCL_RAS_ADDR";
+
+/// Why there is no answer, or none about this job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The address cannot be used, for this reason.
@@ -43,6 +47,8 @@ pub(crate) enum Failure {
     /// The operating system reports this error.
     Broken(ErrorKind),
     Unreadable(Unreadable),
+    /// Another job may have answered.
+    MayBeForeign,
 }
 
 /// A question to the server at an address. It never waits: each call does what it can do now.
@@ -245,6 +251,7 @@ impl fmt::Display for Failure {
             Failure::Address(why) => write!(f, "the address cannot be used: {}", visible(why)),
             Failure::Refused => f.write_str("no process listens there"),
             Failure::Silent | Failure::TooLate => f.write_str("no answer came in time"),
+            Failure::MayBeForeign => f.write_str(MAY_BE_FOREIGN),
             Failure::TooLong => write!(f, "the answer is longer than {LONGEST} bytes"),
             Failure::Broken(kind) => write!(f, "the connection failed: {kind}"),
             Failure::Unreadable(Unreadable::Foreign(words)) => {

@@ -7,6 +7,7 @@
 //! * [`judge`]: which ranks are missing, dead, failed, or behind, and whether a job hangs.
 //! * [`words`]: the sentences about the verdict.
 //! * [`names`]: the names of the hosts, which RAS knows by address.
+//! * [`own`]: whether the answer is about this container.
 //!
 //! An answer comes from a process of the job, so nothing in it is trusted.
 
@@ -17,6 +18,7 @@ pub(crate) mod fuzz;
 mod json;
 pub(crate) mod judge;
 pub(crate) mod names;
+pub(crate) mod own;
 mod protocol;
 mod text;
 pub(crate) mod words;

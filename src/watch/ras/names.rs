@@ -41,13 +41,17 @@ impl Names {
         }
     }
 
+    pub(super) fn is_own(&self, host: &Host) -> bool {
+        matches!(host, Host::Address(address) if self.own_addresses.contains(address))
+    }
+
     /// Returns the name of a host, or its address if no name is known.
     pub(crate) fn name(&self, host: &Host) -> String {
         let address = match host {
             Host::Address(address) => *address,
             Host::Other(text) => return visible(&shortened(text)),
         };
-        let own = self.own.as_ref().filter(|_| self.own_addresses.contains(&address));
+        let own = self.own.as_ref().filter(|_| self.is_own(host));
         // /etc/hosts has several names for this host; the others are `localhost`.
         match own.or_else(|| self.of_file.get(&address)) {
             Some(name) => visible(&shortened(name)),
