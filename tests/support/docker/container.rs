@@ -52,6 +52,24 @@ impl Container<'_> {
         self.wait_again()
     }
 
+    /// Does the same as [`Container::wait`] for a container that may end at once. The engine rarely loses all that such
+    /// a container has printed on the way to its client (moby issue 27289), and has it in the log.
+    #[track_caller]
+    pub fn wait_once(mut self) -> Ended {
+        let mut ended = self.wait_again();
+        if ended.stdout.is_empty() || ended.stderr.is_empty() {
+            let logged = self.docker(["logs"], &[]).expect_code(0);
+            let take = |lost: &mut String, logged: String| {
+                if lost.is_empty() {
+                    *lost = logged;
+                }
+            };
+            take(&mut ended.stdout, logged.stdout);
+            take(&mut ended.stderr, logged.stderr);
+        }
+        ended
+    }
+
     /// Does the same as [`Container::wait`] for a container that will be started again.
     #[track_caller]
     pub fn wait_again(&mut self) -> Ended {
