@@ -28,6 +28,12 @@ pub enum Ask {
     Param { name: String, default: i64 },
     /// The distance that NCCL reads from a variable, and the name of the variable that overrides it.
     Level { name: String, disable: Option<String> },
+    /// In the table of each port, the GID of the entry `from` moves to the entry `to`. If NCCL is told, it has reacted
+    /// before the next question. For hosts with one port, after [`Ask::Ib`].
+    Move { from: u32, to: u32, is_told: bool },
+    /// The GID index of each queue pair when NCCL connects its first device to itself. For 2.26 and later, after
+    /// [`Ask::Ib`]. NCCL's bootstrap interface must have an address of this machine.
+    Connect,
     /// The following questions are asked in a child of the process that loaded and prepared NCCL.
     Fork,
 }
@@ -51,6 +57,10 @@ impl Ask {
             Ask::Ib => "ask ib".to_owned(),
             Ask::Nics => "ask nics".to_owned(),
             Ask::Fork => "ask fork".to_owned(),
+            Ask::Move { from, to, is_told } => {
+                format!("ask move {from} {to} {}", if *is_told { "told" } else { "untold" })
+            }
+            Ask::Connect => "ask connect".to_owned(),
             Ask::Conf(names) => {
                 let names: Vec<_> = names.iter().map(hex).collect();
                 format!("ask conf {}", names.join(" "))

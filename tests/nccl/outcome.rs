@@ -16,6 +16,8 @@ pub struct Outcome {
     pub conf: Vec<Option<Vec<u8>>>,
     pub params: Vec<i64>,
     pub levels: Vec<Level>,
+    /// The GID indexes of each connection's queue pairs.
+    pub connections: Vec<Result<Vec<u32>, Failure>>,
     /// Everything that NCCL logged.
     pub log: String,
     /// The signal that ended NCCL, which answered only the questions before that. SIGALRM means that a case
@@ -81,6 +83,10 @@ impl Outcome {
                 "ib" => outcome.ib = Some(part(2).ib(number(1))),
                 "nics" => outcome.nics = Some(part(2).result(number(1), || part(2).nics())),
                 "gid" => outcome.add_gid(words[6], number(1), part(4).result(number(2), || number(3))),
+                "connect" => {
+                    let indexes = || words[4..].iter().map(|index| index.parse().unwrap()).collect();
+                    outcome.connections.push(part(2).result(number(1), indexes));
+                }
                 "conf" => outcome.conf.extend(words[1..].iter().map(|w| (*w != "-").then(|| unhex(w)))),
                 "param" => outcome.params.push(words[1].parse().unwrap()),
                 "level" => outcome.levels.push(Level { number: number(1), name: part(2).level() }),

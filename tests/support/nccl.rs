@@ -138,6 +138,8 @@ const FUSION: &[&str] = &[
     "ncclTopoProcessNet",
 ];
 const FUSION_VARIABLES: &str = "ncclTopoGetFusionEnv";
+/// The functions that connect; the driver knows their parameters since 2.26.
+const CONNECT: &[&str] = &["ncclIbAccept", "ncclIbConnect", "ncclIbListen"];
 const FIND_GID: &str = "ncclIbGetGidIndex";
 const FIND_GID_OF_FIELDS: &str = "ncclIbGetGidIndex.isra";
 
@@ -190,8 +192,9 @@ impl Library {
         }
         let fusion = FUSION.iter().filter(|_| self.is_at_least("2.24"));
         let variables = self.is_at_least("2.28").then_some(&FUSION_VARIABLES);
-        symbols
-            .extend(fusion.chain(variables).map(|name| find(name, "").unwrap_or_else(|why| panic!("{why}"))));
+        let connect = CONNECT.iter().filter(|_| self.is_at_least("2.26"));
+        let names = fusion.chain(variables).chain(connect);
+        symbols.extend(names.map(|name| find(name, "").unwrap_or_else(|why| panic!("{why}"))));
         symbols
     }
 }

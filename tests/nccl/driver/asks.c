@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "connections.h"
+#include "host.h"
 #include "nccl.h"
 #include "nics.h"
 #include "words.h"
@@ -102,13 +104,15 @@ static void ask_bootstrap(void) {
     dprintf(answers, "\n");
 }
 
+/* What the initialization returns for the functions that connect, since 2.28. */
+static void *context;
+
 static int ib_init(void) {
     void *init = nccl("ncclIbInit");
     if (nccl_version() < 22600) return ((int (*)(void *))init)(NULL);
     if (nccl_version() < 22800) return ((int (*)(void *, void *))init)(NULL, NULL);
     /* The only member of NCCL's own structure is a traffic class. */
     struct { int traffic_class; } config = {-1};
-    void *context;
     return ((int (*)(void **, uint64_t, void *, void *, void *))init)(&context, 0, &config, NULL, NULL);
 }
 
@@ -175,6 +179,25 @@ static void ask_nics(void) {
     dprintf(answers, "nics %d %ld %ld\n", code, start, logged());
 }
 
+/* move FROM TO told|untold: moves a GID to another entry, in each table. If NCCL is told, it has reacted before the
+ * next question. Comes after `ib`. */
+static void ask_move(char **words, int count) {
+    if (count != 4) misread(words[0]);
+    move_gid((int)number(words[1]), (int)number(words[2]));
+    if (strcmp(words[3], "told") == 0) tell_of_change();
+}
+
+/* connect: answers the GID index of each queue pair when NCCL connects to itself. Comes after `ib`. For 2.26 and
+ * later. */
+static void ask_connect(void) {
+    log_all();
+    long start = logged();
+    int code = connect_to_itself(context);
+    dprintf(answers, "connect %d %ld %ld", code, start, logged());
+    for (int i = 0; i < connected; i++) dprintf(answers, " %d", connected_by[i]);
+    dprintf(answers, "\n");
+}
+
 /* fork: what follows is asked in a child, whose end is that of this process. */
 static void ask_fork(void) {
     fflush(stdout);
@@ -201,6 +224,10 @@ void ask(char **words, int count) {
         ask_ib();
     } else if (strcmp(words[0], "nics") == 0) {
         ask_nics();
+    } else if (strcmp(words[0], "move") == 0) {
+        ask_move(words, count);
+    } else if (strcmp(words[0], "connect") == 0) {
+        ask_connect();
     } else if (strcmp(words[0], "fork") == 0) {
         ask_fork();
     } else {

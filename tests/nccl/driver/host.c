@@ -149,6 +149,18 @@ static void become(uid_t user) {
     prctl(PR_SET_DUMPABLE, 1);
 }
 
+void move_gid(int from, int to) {
+    for (size_t i = 0; i < current->hca_count; i++) {
+        const struct hca *hca = &current->hcas[i];
+        for (size_t p = 0; p < hca->port_count; p++) {
+            for (size_t s = 0; s < hca->ports[p].slot_count; s++) {
+                struct slot *slot = &hca->ports[p].slots[s];
+                if (slot->index == from) slot->index = to;
+            }
+        }
+    }
+}
+
 void move_to(struct host *host, enum mode mode) {
     if (host->user) become(host->user);
     if (mode == STARTED) return;

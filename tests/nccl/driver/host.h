@@ -90,6 +90,9 @@ enum mode {
  * of this harness calls this function, too. */
 const struct host *described_host(void);
 
+/* Moves the GID of one entry to another, in each table. */
+void move_gid(int from, int to);
+
 /* Adds a line of a case to the host. Returns false if the line does not describe a host. */
 bool describe(struct host *host, char **words, int count);
 

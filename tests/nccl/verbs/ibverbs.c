@@ -5,7 +5,6 @@
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../driver/host.h"
 
@@ -141,10 +140,4 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t number, int index, __be1
 
 int ibv_fork_init(void) {
     return 0;
-}
-
-/* No event ever happens on these devices, so this call waits for ever. */
-int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event) {
-    (void)context, (void)event;
-    for (;;) pause();
 }
