@@ -166,7 +166,7 @@ impl Trial {
                 format!("the published {index}, if it is right on every HCA")
             }
             Trial::NotLeftToNccl(_) => {
-                format!("leave it unset, so that {library} finds the index at each connection")
+                format!("leave it unset, so that {library} finds the index by itself")
             }
             Trial::CommonSlot(_) => "the lowest GID index that is right on every HCA".to_owned(),
             Trial::Search { version, range, .. } => {

@@ -40,7 +40,7 @@ fn the_rules_that_were_tried_come_in_order() {
     let text = why(&host, "NCCL_IB_GID_INDEX", &[]);
     let rules = [
         "1. the published 1, if it is right on every HCA: it is not",
-        "2. leave it unset, so that NCCL finds the index at each connection: the image has NCCL 2.23.4; only NCCL 2.26 and later are sure to find it after a change",
+        "2. leave it unset, so that NCCL finds the index by itself: the image has NCCL 2.23.4; only NCCL 2.26 and later are sure to find it after a change",
         "3. the lowest GID index that is right on every HCA: there is none",
         "4. leave it unset: the search of NCCL 2.23.4 without a range: it finds index 1 of erdma_0:1, which is wrong",
         "5. leave it unset: the search of NCCL 2.23.4 with the range 172.20.0.0/16: it finds a right index on every HCA",

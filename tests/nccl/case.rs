@@ -28,9 +28,9 @@ pub enum Ask {
     Param { name: String, default: i64 },
     /// The distance that NCCL reads from a variable, and the name of the variable that overrides it.
     Level { name: String, disable: Option<String> },
-    /// In the table of each port, the GID of the entry `from` moves to the entry `to`. If NCCL is told, it has reacted
-    /// before the next question. For hosts with one port, after [`Ask::Ib`].
-    Move { from: u32, to: u32, is_told: bool },
+    /// In the table of each port, the GID of the entry `from` moves to the entry `to`. If the kernel reports it,
+    /// NCCL has reacted before the next question. For hosts with one port, after [`Ask::Ib`].
+    Move { from: u32, to: u32, is_reported: bool },
     /// The GID index of each queue pair when NCCL connects its first device to itself. For 2.26 and later, after
     /// [`Ask::Ib`]. NCCL's bootstrap interface must have an address of this machine.
     Connect,
@@ -57,8 +57,8 @@ impl Ask {
             Ask::Ib => "ask ib".to_owned(),
             Ask::Nics => "ask nics".to_owned(),
             Ask::Fork => "ask fork".to_owned(),
-            Ask::Move { from, to, is_told } => {
-                format!("ask move {from} {to} {}", if *is_told { "told" } else { "untold" })
+            Ask::Move { from, to, is_reported } => {
+                format!("ask move {from} {to} {}", if *is_reported { "reported" } else { "silent" })
             }
             Ask::Connect => "ask connect".to_owned(),
             Ask::Conf(names) => {

@@ -134,18 +134,18 @@ fn what_was_decided_is_right_after_a_change_where_nccl_searches() {
 fn a_process_connects_by_what_it_found_last() {
     let mut facts = host("two-roce-hcas").read().facts;
     facts.rdma.truncate(1);
-    let connect_again = |is_told, pinned: &[&str]| {
+    let connect_again = |is_reported, pinned: &[&str]| {
         let mut environment = vec![("NCCL_SOCKET_IFNAME".to_owned(), "lo".to_owned())];
         environment.extend(pinned.iter().map(|index| ("NCCL_IB_GID_INDEX".to_owned(), (*index).to_owned())));
         let mut case = case(&facts, &environment);
-        case.asks = vec![Ask::Ib, Ask::Connect, Ask::Move { from: 3, to: 5, is_told }, Ask::Connect];
+        case.asks = vec![Ask::Ib, Ask::Connect, Ask::Move { from: 3, to: 5, is_reported }, Ask::Connect];
         case
     };
     let cases = [(true, &[][..]), (false, &[]), (true, &["3"]), (false, &["3"])];
-    let cases = cases.map(|(is_told, pinned)| connect_again(is_told, pinned));
+    let cases = cases.map(|(is_reported, pinned)| connect_again(is_reported, pinned));
     for library in some(&["2.26.2", "2.30.7"]).iter().filter(|library| library.is_at_least("2.26")) {
-        let untold = if library.is_at_least("2.31") { 3 } else { 5 };
-        for (outcome, after) in Nccl::start(library).run(&cases).iter().zip([5, untold, 3, 3]) {
+        let unreported = if library.is_at_least("2.31") { 3 } else { 5 };
+        for (outcome, after) in Nccl::start(library).run(&cases).iter().zip([5, unreported, 3, 3]) {
             // The queue pairs are those of the two sides.
             let expected = [3, after].map(|index| Ok(vec![index; 2]));
             assert_eq!(outcome.connections, expected, "NCCL {}: {}", library.version, outcome.log);

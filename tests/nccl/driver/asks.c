@@ -179,12 +179,12 @@ static void ask_nics(void) {
     dprintf(answers, "nics %d %ld %ld\n", code, start, logged());
 }
 
-/* move FROM TO told|untold: moves a GID to another entry, in each table. If NCCL is told, it has reacted before the
- * next question. Comes after `ib`. */
+/* move FROM TO reported|silent: moves a GID to another entry, in each table. If the change is reported, NCCL has
+ * reacted before the next question. Comes after `ib`. */
 static void ask_move(char **words, int count) {
     if (count != 4) misread(words[0]);
     move_gid((int)number(words[1]), (int)number(words[2]));
-    if (strcmp(words[3], "told") == 0) tell_of_change();
+    if (strcmp(words[3], "reported") == 0) report_change();
 }
 
 /* connect: answers the GID index of each queue pair when NCCL connects to itself. Comes after `ib`. For 2.26 and

@@ -52,7 +52,7 @@ static void wait_for(sem_t *semaphore) {
     while (sem_wait(semaphore) != 0) continue;
 }
 
-void tell_of_change(void) {
+void report_change(void) {
     sem_post(&changed);
     wait_for(&reacted);
 }

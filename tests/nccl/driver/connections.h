@@ -1,4 +1,4 @@
-/* What NCCL connects, and what it is told of changes. The libibverbs of this harness calls these functions, too. */
+/* What NCCL connects, and the changes that the kernel reports to it. The libibverbs of this harness calls these functions, too. */
 #ifndef CONNECTIONS_H
 #define CONNECTIONS_H
 
@@ -14,9 +14,9 @@ int connect_to_itself(void *context);
 /* A queue pair is connected by this entry. */
 void connect_by(int index);
 
-/* Tells NCCL that the GIDs have changed, and returns when it has reacted. NCCL has a thread for each port, and only one
- * thread is told: the host must have only one port. */
-void tell_of_change(void);
+/* Reports to NCCL that the GIDs have changed, and returns when it has reacted. NCCL has a thread for each port, and only
+ * one thread gets the report: the host must have only one port. */
+void report_change(void);
 
 /* Waits for a change, and says that NCCL has reacted to it. */
 void wait_for_change(void);
