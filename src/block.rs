@@ -7,6 +7,9 @@ pub(crate) mod list;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use crate::facts::environment::is_variable_name;
+use crate::libraries;
+
 const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here are lost)";
 const END: &str = "# rdma-init: end";
 
@@ -41,9 +44,9 @@ pub(crate) fn is_ours_alone(text: &str) -> bool {
 }
 
 /// Returns for each line whether it is in a block. A block that has lost its last line (the file was cut, or an
-/// editor removed it) ends before the first line that no block of ours has: an empty one, a comment, or a second
-/// one for a key. A block in another one is a part of that one, which would otherwise
-/// become a block when the inner one goes.
+/// editor removed it) ends before the first line that no block of ours has: an empty one, a comment, a second
+/// one for a key, or a variable that no library reads, such as `PATH`. A block in another one is a part of that one, which
+/// would otherwise become a block when the inner one goes.
 fn ours(lines: &[&str]) -> Vec<bool> {
     let (mut ours, mut begun) = (vec![false; lines.len()], Vec::new());
     for (number, line) in lines.iter().enumerate() {
@@ -72,7 +75,16 @@ pub(crate) fn key_of(line: &str) -> &str {
 fn length_without_end(lines: &[&str]) -> usize {
     let mut keys = HashSet::new();
     let lines = lines.iter().map(|line| line.trim_end());
-    lines.take_while(|line| !line.is_empty() && !line.starts_with('#') && keys.insert(key_of(line))).count()
+    let may_be_ours = |line: &&str| !line.is_empty() && !line.starts_with('#') && !is_of_no_library(line);
+    lines.take_while(|line| may_be_ours(line) && keys.insert(key_of(line))).count()
+}
+
+/// Returns whether a line sets a variable that no library reads. rdma-init writes one only if a user sets it, and then it
+/// is not lost if it stays.
+fn is_of_no_library(line: &str) -> bool {
+    let key = line.split_once('=').map(|(key, _)| key).filter(|key| is_variable_name(key));
+    let is_of_nccl = |key: &str| key.starts_with("NCCL_") || key.starts_with("RCCL_");
+    key.is_some_and(|key| !is_of_nccl(key) && libraries::of_variable(key).is_none())
 }
 
 /// Returns the text with these lines in a block at its end, which replaces an earlier block. Omits a
@@ -148,7 +160,12 @@ mod tests {
     #[test]
     fn a_block_that_has_lost_its_last_line_is_replaced_and_the_users_lines_stay() {
         let torn = format!("{BEGIN}\nNCCL_IB_TC=1\nNCCL_IB_SL=1\n");
-        for own in ["# mine\nNCCL_DEBUG=INFO\n", "\nNCCL_DEBUG=INFO\n", "NCCL_IB_TC=5\nNCCL_DEBUG=INFO\n"] {
+        for own in [
+            "# mine\nNCCL_DEBUG=INFO\n",
+            "\nNCCL_DEBUG=INFO\n",
+            "NCCL_IB_TC=5\nNCCL_DEBUG=INFO\n",
+            "PATH=/usr/bin\nNCCL_DEBUG=INFO\n",
+        ] {
             let text = format!("NCCL_ALGO=Ring\n{torn}{own}");
             assert_eq!(hidden(&text), format!("NCCL_ALGO=Ring\n\n\n\n{own}"));
             assert_eq!(with(&text, LINES), with(&format!("NCCL_ALGO=Ring\n{own}"), LINES), "{text}");

@@ -38,6 +38,11 @@ pub struct Master {
 }
 
 impl Because {
+    /// Returns whether no other interface comes into question.
+    pub(crate) fn is_alone(self) -> bool {
+        matches!(self, Because::Only | Because::OnlyBesideHcas)
+    }
+
     /// Returns the variable with the address of the job's master, if that address decided.
     pub fn variable(self) -> Option<&'static str> {
         match self {

@@ -9,10 +9,11 @@ use crate::text::condensed;
 
 /// `publishes` names the publisher, as [`super::platform::publishes`] does.
 pub(super) fn published_differs(publishes: &str, published: &str, chosen: &InterfaceChoice) -> Finding {
+    let is = if chosen.because.is_alone() { "is " } else { "" };
     let because = words::because(chosen.because);
     Finding::info(
         Id::PublishedInterfaceDiffers,
-        format!("{publishes} {VARIABLE}={published}, but here {} {because}.", chosen.name),
+        format!("{publishes} {VARIABLE}={published}, but here {} {is}{because}.", chosen.name),
     )
     .about_variables([VARIABLE])
     .about_variables(chosen.because.variable())

@@ -69,7 +69,7 @@ mod wireless;
 
 use crate::fabric::Candidate;
 use crate::fabric::own_interface::Index;
-use crate::finding::{Finding, Id};
+use crate::finding::{Finding, Id, Severity};
 use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::gid::INDEX;
 use crate::plan::interface::VARIABLE;
@@ -89,7 +89,14 @@ pub fn add(decided: Decided) -> Plan {
     let is_told = findings.iter().any(|finding| finding.id == Id::NoRdma);
     let of_fabric = fabric::findings(&context, plan, ports).into_iter();
     findings.extend(of_fabric.filter(|finding| !is_told || finding.id != Id::NoRdma));
-    findings.extend(gid::report_node_gids(&decided));
+    let of_values = values::findings(facts, user, plan, profile);
+    // A variable may lead NCCL to another entry.
+    let is_elsewhere = |finding: &Finding| {
+        [Id::GidIndex, Id::GidSearch].contains(&finding.id) && finding.severity > Severity::Info
+    };
+    if !of_values.iter().any(is_elsewhere) {
+        findings.extend(gid::report_node_gids(&decided));
+    }
     findings.extend(namespace::finding(&context));
     let of_nvswitches = nvswitch::of_nvswitches(facts, ports);
     findings.extend(nvswitch::findings(&context, ports));
@@ -113,7 +120,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(instance_type::finding(&context));
     findings.extend(script::finding(&context));
     findings.extend(platform::overridden(&context));
-    findings.extend(values::findings(facts, user, plan, profile));
+    findings.extend(of_values);
     findings.extend(gid_changed::finding(&decided));
     findings.extend(libraries::findings(&decided));
     findings.extend(master::finding(facts));

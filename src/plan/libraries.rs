@@ -111,12 +111,13 @@ pub(super) fn outlook(
     })
 }
 
-/// Returns the interface that the user's variables make NCCL's processes bootstrap on.
+/// Returns the interface that the user's variables make NCCL's processes bootstrap on. Loopback is none for the other
+/// libraries: their processes on other nodes would not reach it.
 pub(super) fn interface_of_user(context: &Context) -> Option<String> {
     let get = |name: &str| Some(context.user.get(name)?.value.as_str());
     get(super::interface::VARIABLE).filter(|value| value.len() > 1)?;
     let found = interfaces::first(&context.facts.net, get, context.version());
-    found.ok().map(|endpoint| endpoint.interface)
+    found.ok().filter(|endpoint| !endpoint.address.is_loopback()).map(|endpoint| endpoint.interface)
 }
 
 /// Returns whether the configuration allows rdma-init to fill in a profile's companion variable.

@@ -62,6 +62,16 @@ pub(crate) fn each_rail_will_do(subject: &LibraryContext) -> bool {
         })
 }
 
+/// Returns a GID of the node that a release selects for one of the job's ports, and to whose interface it finds no route,
+/// so that it takes no peer to be reachable over that port.
+pub(super) fn without_route(subject: &LibraryContext, release: Release) -> Option<(String, Slot)> {
+    let rails = taken(subject, release)?.ports.into_iter().filter(|port| port.is_rail);
+    let mut slots = rails.filter_map(|port| Some((port.name, port.slot?)));
+    let finds_none =
+        |slot: &Slot| slot.is_right && slot.address.is_some_and(|address| !has_route(subject, slot, address));
+    slots.find(|(_, slot)| finds_none(slot)).filter(|_| asks_routes(subject, release))
+}
+
 fn over(subject: &LibraryContext, port: &UcxPort, release: Release) -> Option<Lost> {
     if !transports(subject.value(TRANSPORTS), release).datagrams {
         return Some(Lost::Transports);
@@ -86,8 +96,8 @@ fn asks_routes(subject: &LibraryContext, release: Release) -> bool {
 /// Returns whether a GID's interface has a route to the GID's address, as far as addresses show: UCX uses the
 /// interface with that name in this container.
 fn has_route(subject: &LibraryContext, slot: &Slot, address: IpAddr) -> bool {
-    let Some(name) = &slot.netdev else { return slot.is_right };
+    let Some(name) = &slot.netdev else { return slot.is_own };
     let of_name = subject.facts.net.interface(name);
     let nets = of_name.into_iter().flat_map(|interface| &interface.addresses);
-    slot.is_v1 || slot.is_right || nets.into_iter().any(|net| net.contains(&address))
+    slot.is_v1 || slot.is_own || nets.into_iter().any(|net| net.contains(&address))
 }

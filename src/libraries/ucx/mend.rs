@@ -3,12 +3,13 @@
 
 use std::net::IpAddr;
 
+use super::alone::without_route;
 use super::gda;
 use super::release::{EXCLUDES_DEVICES, Release, all, are_known, has_verbs};
 use super::subnets::Filter;
 use super::taken::{Taken, UcxPort, strangers, taken};
 use super::transports::transports;
-use super::{DEVICES, GID_INDEX, OfAny, SUBNETS, TRANSPORTS, why};
+use super::{DEVICES, GID_INDEX, OfAny, REACHABILITY, SUBNETS, TRANSPORTS, why};
 use crate::fabric::gid::{RailGids, common_index, is_right_everywhere, of_one_family, own_network, rails};
 use crate::facts::gid::Gid;
 use crate::libraries::exclusions::{LeftTo, settled};
@@ -25,6 +26,8 @@ pub enum UcxReason {
     OtherGid { port: String, slot: u32, address: Option<IpAddr> },
     /// Without it, UCX would skip this port because this GID entry is empty.
     EmptySlot { port: String, slot: u32 },
+    /// Without it, UCX would find no route to this GID of the node, whose interface is in another network namespace.
+    NoRoute { port: String, slot: u32, address: IpAddr },
 }
 
 /// What the value of `UCX_NET_DEVICES` does to `rc_gda` ([`gda`]).
@@ -49,9 +52,26 @@ pub(super) fn fills(subject: &LibraryContext) -> Vec<Fill> {
         _ => fill.value.as_deref(),
     });
     let with_it = |name: &str| list.filter(|_| name == DEVICES).or_else(|| subject.value(name));
-    let gid = gid(&LibraryContext { values: &with_it, ..*subject });
+    let subject = &LibraryContext { values: &with_it, ..*subject };
+    let gid = gid(subject);
+    let with_gid = |name: &str| {
+        let filled = gid.iter().find(|fill| fill.variable == name).and_then(|fill| fill.value.as_deref());
+        filled.or_else(|| with_it(name))
+    };
+    let reachability = reachability(&LibraryContext { values: &with_gid, ..*subject });
     let class = traffic_class::of_job(subject, &traffic_class::UCX);
-    devices.iter().cloned().chain(gid).chain(class).collect()
+    devices.iter().cloned().chain(gid.clone()).chain(reachability).chain(class).collect()
+}
+
+/// Returns the value with which UCX takes each peer to be reachable. By default it asks this container's routing table,
+/// by the name of the GID's interface.
+fn reachability(subject: &LibraryContext) -> Option<Fill> {
+    if subject.value(REACHABILITY).is_some() {
+        return None;
+    }
+    let (port, slot) = all(subject).into_iter().find_map(|release| without_route(subject, release))?;
+    let because = UcxReason::NoRoute { port, slot: slot.index, address: slot.address? };
+    Some(Fill { variable: REACHABILITY, value: Some("all".to_owned()), why: why(because) })
 }
 
 /// Returns whether UCX can use the job's rails over verbs: on EFA, it has its own transport.

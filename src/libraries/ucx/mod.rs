@@ -34,7 +34,7 @@ const CLASS: &str = traffic_class::UCX.name;
 pub const LIBRARY: Library = Library {
     name: "ucx",
     title: "UCX",
-    filled: &[DEVICES, GID_INDEX, SUBNETS, CLASS],
+    filled: &[DEVICES, GID_INDEX, SUBNETS, REACHABILITY, CLASS],
     gid: &[GID_INDEX, SUBNETS],
     read: &["UCX_"],
     is_here,

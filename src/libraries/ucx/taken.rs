@@ -57,8 +57,10 @@ pub struct Slot {
     /// The GID's interface.
     pub netdev: Option<String>,
     pub is_v1: bool,
-    /// Whether the entry contains one of this container's addresses.
+    /// Whether the entry contains one of this container's addresses, or the port has none and it contains the node's.
     pub is_right: bool,
+    /// Whether the entry contains one of this container's addresses.
+    pub is_own: bool,
     /// Whether another entry would be right.
     pub has_right: bool,
 }
@@ -192,6 +194,7 @@ fn at(subject: &LibraryContext, port: &Candidate, index: u32) -> Slot {
         address: gid.map(Gid::address),
         netdev: gid.and_then(|gid| gid.netdev.clone()),
         is_v1: gid.is_some_and(|gid| gid.kind == GidType::IbOrRoceV1),
+        is_own: gid.is_some_and(|gid| subject.facts.net.own_addresses().any(|own| own == gid.address())),
         is_right: own.iter().any(|gid| gid.index == index),
         has_right: !own.is_empty(),
     }

@@ -48,6 +48,10 @@ impl FillReason {
             FillReason::Ucx(ucx::UcxReason::EmptySlot { port, slot }) => {
                 write!(f, "without it, UCX would skip {port}, whose GID entry {slot} is empty")
             }
+            FillReason::Ucx(ucx::UcxReason::NoRoute { port, slot, address }) => write!(
+                f,
+                "without it, UCX would find no route from {address}, the node's address at GID index {slot} of {port}"
+            ),
             FillReason::OwnVerbs { library, without } => match without {
                 WithoutVariable::Ports(ports) => {
                     write!(f, "without it, {library} may take {}, which the job skips", condensed(ports))

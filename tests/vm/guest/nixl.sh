@@ -38,10 +38,11 @@ ip route add default via 10.0.60.1 dev eth0
 
 # with [VARIABLE=VALUE...] COMMAND...: runs the command; UCX logs which transports it chooses.
 with() {
-    env RDMA_INIT_CONFIG=/dev/null RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false \
-        RDMA_INIT_PREPARE_TIMEOUT=60s VIRTUAL_ENV="$environment" \
-        UCX_LOG_LEVEL=info "$@"
+    # shellcheck disable=SC2086
+    env $settings "$@"
 }
+settings="RDMA_INIT_CONFIG=/dev/null RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false
+    RDMA_INIT_PREPARE_TIMEOUT=60s VIRTUAL_ENV=$environment UCX_LOG_LEVEL=info"
 move="$environment/bin/python tests/vm/guest/nixl.py"
 
 # over FILE: prints the transport over which the last connection moves data.
@@ -78,3 +79,17 @@ with UCX_TLS=rc_verbs "$init" -- $move >/run/out 2>&1 && fail "NIXL works: $(cat
 grep -q 'no auxiliary transport' /run/out || fail "another error: $(cat /run/out)"
 grep -q 'makes no connection without UD' /run/out || fail "that is not told: $(cat /run/out)"
 echo 'ok: it ends, which is told'
+
+echo "--- the node's GID, in a container with an overlay network alone"
+overlay_netns overlay 1
+ip -netns overlay route add default via 10.244.1.1 dev eth0
+# shellcheck disable=SC2086
+in_container overlay env $settings UCX_IB_GID_INDEX="$own" $move >/run/out 2>&1 || fail "NIXL failed: $(cat /run/out)"
+case $(over /run/out) in
+    tcp/*) echo "ok: UCX finds no route from it, and goes over $(over /run/out)" ;;
+    *) fail "not over TCP: $(cat /run/out)" ;;
+esac
+# shellcheck disable=SC2086
+in_container overlay env $settings "$init" -- $move >/run/out 2>&1 || fail "NIXL failed: $(cat /run/out)"
+has 'what is filled in' 'UCX_IB_ROCE_REACHABILITY_MODE=all'
+expect 'its data goes over rc_verbs' "$(over /run/out)" rc_verbs/mlx5_1:1
