@@ -7,11 +7,26 @@ pub(crate) mod list;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::facts::environment::is_variable_name;
-use crate::libraries;
-
 const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here are lost)";
 const END: &str = "# rdma-init: end";
+
+/// How the variables that rdma-init fills in begin.
+pub(crate) const PREFIXES: [&str; 14] = [
+    "FI_",
+    "GLOO_",
+    "MC_",
+    "MORI_",
+    "NCCL_",
+    "NVSHMEM_",
+    "RCCL_",
+    "RDMAV_",
+    "ROCSHMEM_",
+    "SGLANG_",
+    "TP_",
+    "UCCL_",
+    "UCX_",
+    "VLLM_",
+];
 
 /// Returns the text with empty lines in place of our blocks, so that the other lines keep their
 /// numbers. A last mark without a first one is not a block.
@@ -82,9 +97,9 @@ fn length_without_end(lines: &[&str]) -> usize {
 /// Returns whether a line sets a variable that no library reads. rdma-init writes one only if a user sets it, and then it
 /// is not lost if it stays.
 fn is_of_no_library(line: &str) -> bool {
-    let key = line.split_once('=').map(|(key, _)| key).filter(|key| is_variable_name(key));
-    let is_of_nccl = |key: &str| key.starts_with("NCCL_") || key.starts_with("RCCL_");
-    key.is_some_and(|key| !is_of_nccl(key) && libraries::of_variable(key).is_none())
+    let is_name = |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let key = line.split_once('=').map(|(key, _)| key).filter(is_name);
+    key.is_some_and(|key| !PREFIXES.iter().any(|prefix| key.starts_with(prefix)))
 }
 
 /// Returns the text with these lines in a block at its end, which replaces an earlier block. Omits a

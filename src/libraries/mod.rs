@@ -228,6 +228,7 @@ pub const COMPANIONS: [&str; 5] =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block;
 
     #[test]
     fn the_manual_lists_the_companions() {
@@ -264,6 +265,7 @@ mod tests {
             for variable in library.filled {
                 let reader = of_variable(variable).map(|reader| reader.name);
                 assert_eq!(reader, Some(library.name), "{variable}");
+                assert!(block::PREFIXES.iter().any(|prefix| variable.starts_with(prefix)), "{variable}");
             }
         }
         assert!(of_variable("NCCL_SOCKET_IFNAME").is_none());
