@@ -42,6 +42,7 @@ pub use context::Context;
 pub use env_plugin::EnvPlugin;
 pub use fabric::Fabric;
 pub(crate) use fabric::named_for_plugin;
+pub(crate) use fill::SELECTION;
 pub use forecast::Forecast;
 pub use late::LatePort;
 pub use libraries::Outlook;
