@@ -113,7 +113,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(instance_type::finding(&context));
     findings.extend(script::finding(&context));
     findings.extend(platform::overridden(&context));
-    findings.extend(values::findings(facts, user, plan, profile));
+    findings.extend(values::findings(&decided));
     findings.extend(gid_changed::finding(&decided));
     findings.extend(libraries::findings(&decided));
     findings.extend(master::finding(facts));
