@@ -89,7 +89,7 @@ pub fn add(decided: Decided) -> Plan {
     let is_told = findings.iter().any(|finding| finding.id == Id::NoRdma);
     let of_fabric = fabric::findings(&context, plan, ports).into_iter();
     findings.extend(of_fabric.filter(|finding| !is_told || finding.id != Id::NoRdma));
-    let of_values = values::findings(facts, user, plan, profile);
+    let of_values = values::findings(&decided);
     // A variable may lead NCCL to another entry.
     let is_elsewhere = |finding: &Finding| {
         [Id::GidIndex, Id::GidSearch].contains(&finding.id) && finding.severity > Severity::Info

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::values::names::{Name, judge};
 use crate::finding::{Finding, Id};
 use crate::image::flavor::Flavor;
-use crate::libraries;
-use crate::plan::Context;
+use crate::libraries::{self, nccl::variables};
+use crate::plan::{Context, SELECTION};
 use crate::profiles::Profile;
 
 pub(super) fn findings(library: Flavor, profile: &Profile) -> Vec<Finding> {
@@ -23,7 +23,8 @@ pub(super) fn findings(library: Flavor, profile: &Profile) -> Vec<Finding> {
 pub(super) fn check_keep(context: &Context) -> Vec<Finding> {
     let may_be_filled = |name: &str| context.profile.may_fill().any(|filled| filled == name);
     let finding = |name: &String| {
-        let (library, meant) = (context.library(), libraries::meant(name)?);
+        let (library, meant) =
+            (context.library(), libraries::meant(name).or_else(|| find_filled(context, name))?);
         let message = format!(
             "The configuration has {name} in keep, which {library} and the other libraries do not know, so it keeps nothing from being filled in; did you mean {meant}?"
         );
@@ -34,6 +35,34 @@ pub(super) fn check_keep(context: &Context) -> Vec<Finding> {
         )
     };
     context.options.keep.iter().filter(|name| !may_be_filled(name)).filter_map(finding).collect()
+}
+
+/// Returns the variable that a name in `keep` means among those that rdma-init may fill in: the only one that begins
+/// with it, or of NCCL's, ends with it, or one that is a slip or two away, even in the prefix.
+fn find_filled(context: &Context, name: &str) -> Option<String> {
+    if libraries::is_known(name) {
+        return None;
+    }
+    let name = name.to_ascii_uppercase();
+    let of_nccl = || SELECTION.iter().copied();
+    let of_libraries = libraries::ALL.iter().flat_map(|library| library.filled).copied();
+    let all: BTreeSet<&str> = of_nccl().chain(of_libraries).chain(context.profile.may_fill()).collect();
+    // A single word is part of too many names.
+    let part = Some(&name).filter(|name| name.contains('_'));
+    let begins = part
+        .and_then(|part| take_only(all.iter().copied().filter(|all| all.starts_with(&format!("{part}_")))));
+    let ends = || part.and_then(|part| take_only(of_nccl().filter(|all| all.ends_with(&format!("_{part}")))));
+    // Other makers' libraries have NCCL's names with a first letter of their own (HCCL_SOCKET_IFNAME).
+    let near = || {
+        let alike = all.iter().copied().filter(|all| all.get(..1) == name.get(..1));
+        variables::nearest_of(alike, &name)
+    };
+    begins.or_else(ends).or_else(near).map(str::to_owned)
+}
+
+/// Returns the name if there is only one.
+fn take_only<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    names.next().filter(|_| names.next().is_none())
 }
 
 fn finding(library: Flavor, profile: &Profile, name: &str) -> Option<Finding> {
@@ -96,14 +125,40 @@ mod tests {
 
     #[test]
     fn a_name_in_keep_that_means_another_one_is_reported() {
-        let names = ["NCCL_IB_HAC", "ib_tc", "NCCL_IB_SL", "NCCL_ASYNC_ERROR_HANDLING", "TZ"];
-        let options = Options { keep: names.map(str::to_owned).into(), ..Options::default() };
-        let facts = Facts::default();
-        let decided = plan::decide(&facts, &Profiles::load(None).unwrap(), &options);
-        let said: Vec<String> =
-            check_keep(&decided.context()).into_iter().filter_map(|finding| finding.fix).collect();
-        let fix = |meant: &str| format!("Write it as {meant} in keep, or remove it.");
-        assert_eq!(said, [fix("NCCL_IB_HCA"), fix("NCCL_IB_TC")]);
+        let meant = |name: &str| {
+            let options = Options { keep: [name.to_owned()].into(), ..Options::default() };
+            let facts = Facts::default();
+            let decided = plan::decide(&facts, &Profiles::load(None).unwrap(), &options);
+            check_keep(&decided.context()).into_iter().find_map(|finding| finding.fix)
+        };
+        for (name, wanted) in [
+            ("NCCL_IB_HAC", "NCCL_IB_HCA"),
+            ("ib_tc", "NCCL_IB_TC"),
+            ("NCLL_IB_HCA", "NCCL_IB_HCA"),
+            ("UXC_NET_DEVICES", "UCX_NET_DEVICES"),
+            ("UCX_NET", "UCX_NET_DEVICES"),
+            ("NCCL_SOCKET", "NCCL_SOCKET_IFNAME"),
+            ("GID_INDEX", "NCCL_IB_GID_INDEX"),
+        ] {
+            assert_eq!(meant(name), Some(format!("Write it as {wanted} in keep, or remove it.")), "{name}");
+        }
+        for name in [
+            "NCCL_IB_SL",
+            "NCCL_IB",
+            "NCCL_ASYNC_ERROR_HANDLING",
+            "ACCL_IB_HCA",
+            "CNCL_SOCKET_IFNAME",
+            "HCCL_SOCKET_IFNAME",
+            "UCCL_IB_HCA",
+            "UCX_TLS",
+            "HOST_IP",
+            "MASTER_ADDR",
+            "INDEX",
+            "TZ",
+            "",
+        ] {
+            assert_eq!(meant(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -181,12 +181,6 @@ pub fn of_variable(variable: &str) -> Option<&'static Library> {
 /// `None` for a known name, or one that resembles none.
 #[must_use]
 pub(crate) fn meant(name: &str) -> Option<String> {
-    let is_known = |name: &str| {
-        nccl::variables::find(name).is_some()
-            || rccl::knows(name)
-            || known::knows(name)
-            || ALL.iter().any(|library| library.read.contains(&name))
-    };
     if is_known(name) {
         return None;
     }
@@ -199,6 +193,15 @@ pub(crate) fn meant(name: &str) -> Option<String> {
     let with_prefix = format!("NCCL_{upper}");
     let found = [upper, with_prefix].into_iter().find(|name| is_known(name));
     found.or_else(|| slip.map(str::to_owned))
+}
+
+/// Returns whether a library is known to read a variable.
+#[must_use]
+pub(crate) fn is_known(name: &str) -> bool {
+    nccl::variables::find(name).is_some()
+        || rccl::knows(name)
+        || known::knows(name)
+        || ALL.iter().any(|library| library.read.contains(&name))
 }
 
 /// Returns whether a variable may be filled in for one of the libraries.

@@ -12,7 +12,7 @@ use crate::libraries::nccl::{network, plugin};
 use crate::profiles::Profile;
 
 /// Variables whose value depends on the host, and not on a constant alone.
-pub(super) const SELECTION: &[&str] =
+pub(crate) const SELECTION: &[&str] =
     &["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY"];
 
 /// Lets NCCL use SHARP, which a net plugin has (`NCCL_PARAM(CollnetEnable, ...)`, `src/init.cc`).

@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
+use super::Fabric;
 use super::setting::Setting;
 use crate::facts::Facts;
-use crate::libraries::nccl::log;
-use crate::libraries::nccl::predict::{Prediction, predict};
+use crate::libraries::nccl::predict::{Prediction, Transport, behind_plugin, predict};
 use crate::libraries::nccl::version::{KINDS, Version};
+use crate::libraries::nccl::{log, network};
+use crate::profiles::Script;
 
 /// The prediction for some releases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,10 +26,23 @@ pub struct Forecast {
 
 /// Returns the prediction for the job's release. If it is unknown, returns one prediction for each change in
 /// behavior between releases, oldest first.
-pub(super) fn forecasts(facts: &Facts, settings: &[Setting], version: Option<Version>) -> Vec<Forecast> {
+pub(super) fn forecasts(
+    facts: &Facts,
+    (fabric, script): (&Fabric, Option<&Script>),
+    settings: &[Setting],
+    version: Option<Version>,
+) -> Vec<Forecast> {
     let get = |name: &str| value(settings, name);
+    // No HCA shows that these interfaces need a plugin. Until the platform's script has run, the loader may not know
+    // the plugin's directory.
+    let needs_plugin = matches!(fabric, Fabric::PluginOverInterfaces(_))
+        && script.is_none_or(|script| get(&script.sets).is_some())
+        && get(network::VARIABLE).is_none();
     let of = |version: Version| {
-        let prediction = predict(facts, get, version);
+        let mut prediction = predict(facts, get, version);
+        if needs_plugin && matches!(prediction.transport, Transport::Sockets { .. }) {
+            prediction.transport = behind_plugin(facts, &get, version, prediction.transport);
+        }
         let log = log::using(facts, &prediction, get, version);
         (prediction, log)
     };

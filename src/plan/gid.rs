@@ -10,15 +10,16 @@ mod search;
 use super::remark::{Instead, Remark};
 use super::rule::{Rule, RuleEvidence, Trial};
 use super::setting::Proposal;
-use super::{Context, Notes};
+use super::{Context, Decided, Notes, fill, forecast};
 use crate::fabric::gid::{
     OwnAddresses, RailGids, common_index, is_right_everywhere, most_common_index, of_one_family, rails,
 };
 use crate::fabric::{Candidate, SkipReason};
+use crate::facts::Facts;
 use crate::facts::gid::Gid;
 use crate::libraries::nccl::devices::LIST;
-use crate::libraries::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
-use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
+use crate::libraries::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search, index};
+use crate::libraries::nccl::version::{KINDS, SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
 use search::SlotSearch;
 
@@ -116,6 +117,36 @@ pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Not
         return choice;
     }
     largest_agreeing(context, &rails, ports, notes)
+}
+
+/// Returns whether the job takes a right index on every port that has one, if the user does not set this variable.
+pub(crate) fn is_right_without(decided: &Decided, variable: &str) -> bool {
+    let user = decided.user.without(variable);
+    let context = Context { user: &user, ..decided.context() };
+    let (mut ports, mut notes) = (decided.ports.clone(), Notes::default());
+    let choice = choose(&context, &mut ports, &mut notes);
+    let proposals = match decided.plan.profile {
+        Some(_) => propose(&context, &choice, &mut notes),
+        None => Vec::new(),
+    };
+    let settings = fill::settings(&context, proposals);
+    let get = |name: &str| forecast::value(&settings, name);
+    let releases = user.version().map_or_else(|| KINDS.to_vec(), |version| vec![version]);
+    let rails = with_right(decided.facts, &ports);
+    let is_right = |rail: &RailGids, version: Version| {
+        let index = index(&rail.port.gids, get, version).ok().and_then(|index| u32::try_from(index).ok());
+        index.is_some_and(|index| rail.has(index))
+    };
+    releases.iter().all(|version| rails.iter().all(|rail| is_right(rail, *version)))
+}
+
+/// Returns the lowest index that is right on every port that has one.
+pub(crate) fn find_right_index(decided: &Decided) -> Option<u32> {
+    common_index(&of_one_family(&with_right(decided.facts, &decided.ports)))
+}
+
+fn with_right<'a>(facts: &Facts, ports: &[Candidate<'a>]) -> Vec<RailGids<'a>> {
+    rails(facts, ports).into_iter().filter(|rail| !rail.slots.is_empty()).collect()
 }
 
 /// Returns the published index, if it is right on every rail.

@@ -42,6 +42,7 @@ pub use context::Context;
 pub use env_plugin::EnvPlugin;
 pub use fabric::Fabric;
 pub(crate) use fabric::named_for_plugin;
+pub(crate) use fill::SELECTION;
 pub use forecast::Forecast;
 pub use late::LatePort;
 pub use libraries::Outlook;
@@ -259,8 +260,9 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     let has_hca = facts.rdma.iter().any(|hca| !is_of_gaudi(hca));
     let has_forecast =
         (has_hca || choice.is_some() || over_tcp == Some(Nodes::Several)) && !context.command_runs_script();
+    let network = (&fabric, profile.script.as_ref());
     let forecasts = |settings: &[Setting]| match has_forecast {
-        true => forecast::forecasts(facts, settings, user.version()),
+        true => forecast::forecasts(facts, network, settings, user.version()),
         false => Vec::new(),
     };
     let mut expected = forecasts(&settings);

@@ -95,7 +95,10 @@ impl Why {
             plan.settings.iter().filter(|setting| setting.variable != variable).cloned().collect();
         let is_set = others.len() < plan.settings.len();
         let without = match is_set && !plan.forecasts.is_empty() {
-            true => forecasts(facts, &others, plan.nccl),
+            true => {
+                let script = profile.and_then(|profile| profile.script.as_ref());
+                forecasts(facts, (&plan.fabric, script), &others, plan.nccl)
+            }
             false => Vec::new(),
         };
         let reader = libraries::of_variable(variable).map(|library| library.name);

@@ -12,7 +12,7 @@ use crate::libraries::nccl::number::integer;
 use crate::libraries::nccl::predict::{PortUse, Transport};
 use crate::libraries::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
 use crate::plan::rule::Rule;
-use crate::plan::{PortVerdict, Setting};
+use crate::plan::{PortVerdict, Setting, gid};
 use crate::text::condensed;
 
 pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
@@ -246,11 +246,25 @@ fn fix(subject: &Subject, setting: &UserSetting) -> String {
     };
     let mut roce =
         subject.plan.ports.iter().filter(|used| used.used && used.link_layer == LinkLayer::Ethernet);
-    match roce.any(is_there) {
-        true => format!("Remove {}, and the right index is used.", setting.variable),
+    let (decided, variable) = (subject.decided, &setting.variable);
+    if !roce.any(is_there) {
         // The plan gives the same advice if the user sets no variable.
-        false => format!("{GIVE_ADDRESSES}; no index here is right."),
+        return format!("{GIVE_ADDRESSES}; no index here is right.");
     }
+    if gid::is_right_without(decided, variable) {
+        return format!("Remove {variable}, and the right index is used.");
+    }
+    if let Some(index) = gid::find_right_index(decided) {
+        return format!("Set {INDEX}={index}, the right index.");
+    }
+    let is_kept = |name: &&str| decided.options.keep.contains(*name);
+    let kept: Vec<&str> = [INDEX, RANGE, FAMILY].into_iter().filter(is_kept).collect();
+    let decides = match kept.is_empty() {
+        false => format!(" and take {} out of keep, and rdma-init decides", kept.join(" and ")),
+        true if subject.plan.profile.is_none() => " and let a profile decide (profile = auto)".to_owned(),
+        true => ", and rdma-init decides".to_owned(),
+    };
+    format!("Remove {variable}{decides}: no index is right on every HCA.")
 }
 
 /// Reports an index beyond the end of a table: new releases then skip all HCAs.

@@ -27,14 +27,14 @@ use crate::finding::Finding;
 use crate::image::flavor::Flavor;
 use crate::libraries::nccl::predict::Prediction;
 use crate::libraries::nccl::version::{NEWEST, Version};
-use crate::plan::{Fabric, Plan, User};
-use crate::profiles::Profile;
+use crate::plan::{Decided, Fabric, Plan, User};
 
 /// The inputs of a finding.
 struct Subject<'a> {
     facts: &'a Facts,
     user: &'a User,
     plan: &'a Plan,
+    decided: &'a Decided<'a>,
 }
 
 impl Subject<'_> {
@@ -68,8 +68,9 @@ impl Subject<'_> {
     }
 }
 
-pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan, profile: &Profile) -> Vec<Finding> {
-    let subject = Subject { facts, user, plan };
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
+    let Decided { facts, user, plan, profile, .. } = decided;
+    let subject = Subject { facts, user, plan, decided };
     let mut findings = Vec::new();
     findings.extend(hcas::findings(&subject));
     findings.extend(interfaces::findings(&subject));

@@ -68,7 +68,12 @@ fn fix_on_efa(subject: &Subject, setting: &UserSetting, profile: &Profile) -> St
     };
     let is_found = net_plugin(subject.facts, &get, subject.version()).is_some();
     if let Some(image) = installed::image(subject.facts).filter(|_| !is_found) {
-        return plugin::get(subject, image, profile);
+        let plugin = plugin::get(subject, image, profile);
+        // With another name, NCCL would fail even if it found the plugin.
+        return match network::is_network_of_aws(&setting.value) {
+            true => plugin,
+            false => format!("{plugin} Also remove NCCL_NET, or set it to {name:?}."),
+        };
     }
     match network::is_built_in(&setting.value) {
         true => format!(

@@ -74,11 +74,16 @@ pub(crate) fn is_of_some_plugin(wanted: &str) -> bool {
 /// Returns whether NCCL, with this plugin, finds no network of the wanted name. This is known of aws-ofi-nccl alone.
 #[must_use]
 pub(crate) fn is_other(file: &str, wanted: &str) -> bool {
+    is_of_aws(file) && !wanted.is_empty() && !is_network_of_aws(wanted)
+}
+
+/// Returns whether aws-ofi-nccl takes this for the name of its network.
+#[must_use]
+pub(crate) fn is_network_of_aws(wanted: &str) -> bool {
     // See `of_plugin`: later releases also accept a text that contains the earlier name.
-    let is_name = wanted.eq_ignore_ascii_case(OF_AWS_SINCE)
+    wanted.eq_ignore_ascii_case(OF_AWS_SINCE)
         || wanted.contains(OF_AWS)
-        || wanted.eq_ignore_ascii_case(OF_AWS);
-    is_of_aws(file) && !wanted.is_empty() && !is_name
+        || wanted.eq_ignore_ascii_case(OF_AWS)
 }
 
 #[cfg(test)]

@@ -67,8 +67,8 @@ pub enum Transport {
     /// A net plugin, by the file that NCCL loads; what the plugin does is unknown here.
     Plugin {
         file: String,
-        /// Whether the file was seen. If not, the image is unknown, and there are devices that only a plugin
-        /// can use, or a variable that only a plugin reads, or `NCCL_NET` names a plugin's network.
+        /// Whether the file was seen. If not, the image is unknown, and there are devices or interfaces that only a
+        /// plugin can use, or a variable that only a plugin reads, or `NCCL_NET` names a plugin's network.
         found: bool,
         /// What NCCL does without the plugin. Several plugins are NCCL's own transport with additions and
         /// read the same variables.
@@ -189,9 +189,19 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
         }
         Transport::Plugin { .. } => false,
     };
+    if may_be_there { behind_plugin(facts, get, version, otherwise) } else { otherwise }
+}
+
+/// Returns the plugin that NCCL tries to load before its own transport, if the image is unknown and may have it.
+pub fn behind_plugin<'a>(
+    facts: &Facts,
+    get: &impl Fn(&str) -> Option<&'a str>,
+    version: Version,
+    otherwise: Transport,
+) -> Transport {
     let files = plugin::files(get(plugin::VARIABLE), version);
     match files.into_iter().flatten().next() {
-        Some(file) if may_be_there && installed::image(facts).is_none() => {
+        Some(file) if installed::image(facts).is_none() => {
             Transport::Plugin { file, found: false, otherwise: Box::new(otherwise) }
         }
         _ => otherwise,
