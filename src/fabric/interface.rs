@@ -38,7 +38,7 @@ pub struct Master {
 }
 
 impl Because {
-    /// Returns whether no other interface comes into question.
+    /// Texts say what the interface is, and otherwise what it carries.
     pub(crate) fn is_alone(self) -> bool {
         matches!(self, Because::Only | Because::OnlyBesideHcas)
     }

@@ -60,7 +60,6 @@ fn find_filled(context: &Context, name: &str) -> Option<String> {
     begins.or_else(ends).or_else(near).map(str::to_owned)
 }
 
-/// Returns the name if there is only one.
 fn take_only<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     names.next().filter(|_| names.next().is_none())
 }

@@ -195,7 +195,7 @@ pub(crate) fn meant(name: &str) -> Option<String> {
     found.or_else(|| slip.map(str::to_owned))
 }
 
-/// Returns whether a library is known to read a variable.
+/// Unlike [`of_variable`], this does not go by a prefix: a name with a slip is not known.
 #[must_use]
 pub(crate) fn is_known(name: &str) -> bool {
     nccl::variables::find(name).is_some()

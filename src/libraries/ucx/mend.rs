@@ -60,7 +60,7 @@ pub(super) fn fills(subject: &LibraryContext) -> Vec<Fill> {
     };
     let reachability = reachability(&LibraryContext { values: &with_gid, ..*subject });
     let class = traffic_class::of_job(subject, &traffic_class::UCX);
-    devices.iter().cloned().chain(gid.clone()).chain(reachability).chain(class).collect()
+    devices.iter().cloned().chain(gid).chain(reachability).chain(class).collect()
 }
 
 /// Returns the value with which UCX takes each peer to be reachable. By default it asks this container's routing table,

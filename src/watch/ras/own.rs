@@ -13,7 +13,7 @@ pub(crate) fn is_foreign(answer: &Answer, names: &Names) -> bool {
     lists_others(answer, names, &processes())
 }
 
-/// If a process cannot be listed, nothing follows: the container may have no procfs.
+/// If no process can be listed, nothing follows: the container may have no procfs.
 fn lists_others(answer: &Answer, names: &Names, here: &HashSet<u32>) -> bool {
     let answers = |state| !matches!(state, State::Missing | State::Dead);
     let ranks = answer.communicators.iter().flat_map(|found| &found.ranks).filter(|rank| answers(rank.state));
