@@ -33,7 +33,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-all test-arm64 test-arm64-build test-build test-quick test-repeat test-setup lanes test-torch test-ray test-admission test-custom test-podman test-nixl test-watch test-dist soak dist release follow manual check bench bench-idle bench-kept order fuzz fuzz-corpus clean
+.PHONY: all setup build build-all image demo measure test test-all test-arm64 test-arm64-build test-build test-quick test-repeat test-setup lanes test-torch test-ray test-admission test-custom test-podman test-nixl test-watch test-dist soak dist release follow manual check bench bench-idle bench-kept order fuzz fuzz-corpus clean
 
 all: build
 
@@ -44,6 +44,7 @@ setup:
 # inside.
 build: setup
 	$(CARGO) build --release --locked $(REMAP)
+	@python3 docker/dist/notices.py $(ARCHITECTURE) $(TARGET) || echo 'rdma-init licenses will say that this binary has no notices'
 	@file $(TARGET) | grep -q 'statically linked' || { echo '$(TARGET) is not static'; exit 1; }
 	@size=$$(stat -c %s $(TARGET)); echo "$(TARGET): $$size bytes, static"; \
 	  test $$size -le $(LARGEST) || { echo "more than $(LARGEST) bytes"; exit 1; }
@@ -97,9 +98,6 @@ demo: build
 	@$(TARGET) plan --facts demo:cce-roce
 	@echo; echo '$$ eval "$$(rdma-init env --facts demo:cce-roce)"; env | grep ^NCCL_'
 	@eval "$$($(TARGET) env --facts demo:cce-roce)"; env | grep ^NCCL_ | sort
-	@echo; echo '$$ NCCL_IB_HCA==mlx5_77 NCCL_RDMA_INIT=1:another-node:... rdma-init exec -- env      (a copy of another node'"'"'s value)'
-	@NCCL_IB_HCA==mlx5_77 NCCL_RDMA_INIT=1:another-node:IB_HCA=71f75da5 RDMA_INIT_STATE_DIR= \
-	  $(TARGET) exec -- env | grep ^NCCL_ || echo 'the copy is gone; a node with HCAs gets its own value'
 	@echo; echo '$$ rdma-init -- sh -c ...      (as PID 1 of a namespace, where this machine allows one)'
 	@run='unshare --user --map-root-user --pid --fork --mount-proc'; \
 	  $$run true 2>/dev/null || run='unshare --pid --fork --mount-proc'; \
@@ -262,13 +260,17 @@ manual: build
 	@ls target/manual
 
 # Advisories are checked if their database is available.
-check: setup
+check: setup measure
 	cargo fmt --check
 	$(CARGO) clippy --release --locked --all-targets -- -D warnings
 	@cargo deny --version 2>/dev/null | grep -q ' $(DENY_VERSION)$$' || \
 	  cargo install --locked --debug --target-dir target/tools cargo-deny --version $(DENY_VERSION)
 	cargo deny --locked check licenses bans sources
 	@sh tests/advisories.sh
+
+# Lines by room, enums, and the files, functions and types that a fact passes on its way through the program.
+measure:
+	@python3 tests/measure.py
 
 # The benchmarks measure the binary that is delivered. They have a profile of their own: with theirs, cargo would build a
 # program with the features of their dependencies in its place.

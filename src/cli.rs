@@ -97,6 +97,9 @@ pub enum Action {
         /// Show whether each NCCL variable of this process is its own, rdma-init's, or a copy
         #[arg(long = "in", value_name = "PID", value_parser = parsers::process, conflicts_with_all = ["evidence", "why", "facts", "json"])]
         process: Option<u32>,
+        /// Print only what is wrong
+        #[arg(long, short, conflicts_with_all = ["evidence", "why", "process", "json"])]
+        quiet: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
@@ -179,6 +182,8 @@ pub enum Action {
         #[arg(value_name = "SUBCOMMAND", value_parser = ACTIONS.to_vec(), hide_possible_values = true)]
         command: Option<String>,
     },
+    /// Print the licenses of rdma-init and of what it contains
+    Licenses,
     /// Print the help of rdma-init, or of a subcommand
     Help {
         /// The subcommand, or none for rdma-init itself
@@ -259,7 +264,10 @@ pub struct SelfTestArguments {
     /// Run only this check (repeatable)
     #[arg(long, value_name = "ID", value_parser = parsers::check)]
     pub only: Vec<String>,
-    /// Print one JSON document on one line, as compare reads it
+    /// Print only what is wrong
+    #[arg(long, short, conflicts_with_all = ["list", "json"])]
+    pub quiet: bool,
+    /// Print one line of JSON, as compare reads it
     #[arg(long)]
     pub json: bool,
 }
@@ -308,6 +316,7 @@ pub const ACTIONS: &[&str] = &[
     "install",
     "completions",
     "man",
+    "licenses",
     "help",
 ];
 

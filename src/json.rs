@@ -98,6 +98,31 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     serde_json::from_str(std::str::from_utf8(bytes).map_err(Error::custom)?)
 }
 
+/// Converts an enum from and to the texts that documents and the kernel have for it. The variant in front keeps any
+/// other text.
+macro_rules! known_texts {
+    ($type:ident::$other:ident, $($variant:ident = $text:literal),+) => {
+        impl From<String> for $type {
+            fn from(text: String) -> $type {
+                match text.as_str() {
+                    $($text => $type::$variant,)+
+                    _ => $type::$other(text),
+                }
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> String {
+                match value {
+                    $($type::$variant => $text.into(),)+
+                    $type::$other(text) => text,
+                }
+            }
+        }
+    };
+}
+pub(crate) use known_texts;
+
 /// Returns the shape of a message: the names of all fields and variants, and the types of the values:
 /// `{node:0,name:""}`.
 #[cfg(test)]

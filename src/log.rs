@@ -9,6 +9,8 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::json;
 use crate::sys::stdio::Stderr;
+use crate::sys::terminal;
+use crate::text::name_program;
 
 /// How long all messages together wait for a reader.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -55,12 +57,17 @@ pub struct Log {
 /// This process's format, once it is known.
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
+pub(crate) fn is_json() -> bool {
+    FORMAT.get() == Some(&Format::Json)
+}
+
 /// Writes a sentence that is always shown; any part of the program may use it.
 pub(crate) fn say(message: &str) {
+    let message = name_program(message);
     match FORMAT.get() {
         Some(Format::Json) => tracing::error!("{message}"),
         Some(Format::Text) | None => {
-            Stderr::with_patience(PATIENCE).put(format!("rdma-init: {message}\n").as_bytes());
+            Stderr::with_patience(PATIENCE).put(terminal::fit(format!("rdma-init: {message}\n")).as_bytes());
         }
     }
 }
@@ -113,19 +120,21 @@ impl Log {
 
     /// Writes a sentence, unless only errors are shown.
     pub fn warn(&self, message: &str) {
+        let message = name_program(message);
         match self.format {
             _ if self.level < Level::Warn => {}
             Format::Json => tracing::warn!("{message}"),
-            Format::Text => self.stderr.put(format!("rdma-init: {message}\n").as_bytes()),
+            Format::Text => self.stderr.put(terminal::fit(format!("rdma-init: {message}\n")).as_bytes()),
         }
     }
 
     /// Writes a sentence, unless only warnings and errors are shown.
     pub fn note(&self, message: &str) {
+        let message = name_program(message);
         match self.format {
             _ if self.level < Level::Info => {}
             Format::Json => tracing::info!("{message}"),
-            Format::Text => self.stderr.put(format!("rdma-init: {message}\n").as_bytes()),
+            Format::Text => self.stderr.put(terminal::fit(format!("rdma-init: {message}\n")).as_bytes()),
         }
     }
 
@@ -152,7 +161,10 @@ impl Log {
     pub fn put(&self, write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
         let mut text = Vec::new();
         if write(&mut text).is_ok() {
-            self.stderr.put(&text);
+            match String::from_utf8(text) {
+                Ok(text) => self.stderr.put(terminal::fit(text).as_bytes()),
+                Err(error) => self.stderr.put(error.as_bytes()),
+            }
         }
     }
 }

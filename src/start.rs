@@ -42,6 +42,7 @@ pub fn start(inherited: Inherited) -> i32 {
         return exit::FAILED;
     }
     survive_limit_of_files();
+    usage::name_program_in_texts();
     let arguments = environ::arguments();
     if std::process::id() == 1 {
         return supervised(inherited, arguments, Orders::default(), parent);

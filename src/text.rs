@@ -1,11 +1,44 @@
 //! Small text functions that several reports share.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The widest column of a table, in characters. A longer cell pushes the rest of its line; the standard library refuses
 /// widths above 65,535, and a name from outside may be longer.
 pub(crate) const WIDEST: usize = 120;
+
+/// The path of this program, if a person in this container cannot start it by its name, and its commands.
+static PROGRAM: OnceLock<(String, &[&str])> = OnceLock::new();
+
+/// Makes [`name_program`] name the program by this path from now on.
+pub(crate) fn set_program(path: String, commands: &'static [&'static str]) {
+    let path = if path.contains(' ') { format!("'{path}'") } else { path };
+    let _ = PROGRAM.set((path, commands));
+}
+
+/// Names the program by its path where a text for a person has a command line of it, such as `rdma-init plan`, so that
+/// the line can be pasted. Everything that prints a fix or a message calls this once.
+pub(crate) fn name_program(text: &str) -> Cow<'_, str> {
+    match PROGRAM.get() {
+        Some((path, commands)) => name_program_by(path, commands, text).into(),
+        None => text.into(),
+    }
+}
+
+fn name_program_by(path: &str, commands: &[&str], text: &str) -> String {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let mut parts = text.split("rdma-init ");
+    let mut named = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let word = part.split(|c| !is_of_word(c)).next().unwrap_or_default().trim_end_matches('.');
+        let is_command = (commands.contains(&word) || word.starts_with("--")) && !named.ends_with(is_of_word);
+        named.push_str(if is_command { path } else { "rdma-init" });
+        named.push(' ');
+        named.push_str(part);
+    }
+    named
+}
 
 /// Returns `mlx5_1..mlx5_8` for consecutively numbered names, otherwise the names separated by commas. Port
 /// names, such as `mlx5_1:1`, are numbered by their HCA.
@@ -198,10 +231,11 @@ pub(crate) fn sentence(text: &str) -> String {
 }
 
 /// Returns text from a file or from the user without characters that would move the cursor or imitate a line
-/// of rdma-init's.
+/// of rdma-init's. A carriage return, which files from Windows have, becomes `\r`.
 pub(crate) fn visible(text: &str) -> String {
     let is_bad = |c: char| c.is_control() || turns(c);
-    text.chars().map(|c| if is_bad(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    let shown = text.replace('\r', "\\r");
+    shown.chars().map(|c| if is_bad(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Returns whether this character changes the direction of the following text, or starts another line.
@@ -212,6 +246,24 @@ fn turns(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_line_can_be_pasted() {
+        let named = |text| name_program_by("/opt/rdma-init", &["plan", "status", "self-test"], text);
+        for (text, shown) in [
+            ("Run rdma-init plan on gpu-1.", "Run /opt/rdma-init plan on gpu-1."),
+            (
+                "`rdma-init status --ras`; rdma-init self-test.",
+                "`/opt/rdma-init status --ras`; /opt/rdma-init self-test.",
+            ),
+            ("IMAGE /rdma-init plan; rdma-init planned it", "IMAGE /rdma-init plan; rdma-init planned it"),
+            ("see rdma-init --help; rdma-init -- sh", "see /opt/rdma-init --help; /opt/rdma-init -- sh"),
+            ("rdma-init ", "rdma-init "),
+        ] {
+            assert_eq!(named(text), shown);
+        }
+        assert_eq!(name_program("Run rdma-init plan."), "Run rdma-init plan.");
+    }
 
     #[test]
     fn names_that_count_up_are_condensed() {

@@ -6,7 +6,6 @@ mod floors;
 mod links;
 mod luck;
 mod named;
-mod picture;
 mod shown;
 mod tables;
 mod written;

@@ -48,6 +48,7 @@ for architecture; do
     cp LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$tree"
     cp "$work"/manual/*.1 "$tree/man"
     cp "$work"/manual/*rdma-init.bash "$work"/manual/_rdma-init "$work"/manual/rdma-init.fish "$tree/completions"
+    [ "$(tail -c 16 "$built/rdma-init")" = rdma-init:notice ] || { echo "dist: $built/rdma-init has no notices" >&2; exit 1; }
     install -m 755 "$built/rdma-init" "$tree/rdma-init"
     # The newest output of the build script belongs to this binary.
     plugin=$(find "$built/build" -path '*/rdma-init-*/out/libnccl-env.so' -printf '%T@ %p\n' | sort -n | tail -n 1)

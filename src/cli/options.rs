@@ -111,6 +111,11 @@ const START: &[(&str, &[OptionRow])] = &[
     ),
 ];
 
+/// Returns whether a start has this option, named without dashes.
+pub(super) fn is_of_start(name: &str) -> bool {
+    START.iter().flat_map(|(_, rows)| rows.iter()).any(|row| row.0 == name)
+}
+
 /// The options of each command that makes a decision for a host.
 const DECIDE: &[&str] = &[
     "profile",

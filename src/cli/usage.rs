@@ -13,6 +13,7 @@ use crate::config::Flag;
 use crate::exit;
 use crate::log::say;
 use crate::nearest::nearest;
+use crate::text::{set_program, visible};
 
 /// The user's request. [`command_of`] returns the command to run from the arguments.
 #[derive(Debug, Default)]
@@ -178,16 +179,21 @@ fn meant(word: &str) -> Option<&'static str> {
     (word.len() > 3).then(|| nearest(ACTIONS.iter().copied(), word, 2)).flatten()
 }
 
-/// Returns how a user in this container starts this program: by its name, or by its path if the PATH does not lead to
-/// it, or an engine has put it there because the image does not have it.
-pub(crate) fn own_name() -> String {
+/// Makes all texts name this program by its path if the PATH does not lead to it, or an engine has put it there because
+/// the image does not have it.
+pub(crate) fn name_program_in_texts() {
     let program = std::env::args_os().next().unwrap_or_default();
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    match Path::new(&program).parent() {
-        Some(folder) if folder.is_absolute() && std::env::split_paths(&folders).all(|one| one != folder) => {
-            program.to_string_lossy().into_owned()
-        }
-        _ => name_of(&program),
+    let program = Path::new(&program);
+    let is_found = |folder: &Path| std::env::split_paths(&folders).any(|one| one == folder);
+    let path = match program.parent() {
+        Some(folder) if folder.is_absolute() => (!is_found(folder)).then(|| program.to_owned()),
+        // Started by a relative path, such as ./rdma-init.
+        Some(folder) if !folder.as_os_str().is_empty() => std::env::current_exe().ok(),
+        _ => None,
+    };
+    if let Some(path) = path.or_else(|| engine_of_init(program.as_os_str()).map(|_| program.to_owned())) {
+        set_program(visible(&path.to_string_lossy()), ACTIONS);
     }
 }
 
@@ -211,17 +217,48 @@ fn engine_of_init(program: &OsStr) -> Option<&'static str> {
     }
 }
 
-/// Returns the advice for a command whose first word is an option. An engine that starts this program as its
-/// init keeps the image's ENTRYPOINT, so a Dockerfile is not the cause in that case.
-pub(crate) fn command_is_an_option(program: &OsStr) -> String {
-    match engine_of_init(program) {
-        Some(engine) => format!(
-            "The image has no ENTRYPOINT that would take it: write the command before its options: \
-             {engine} run --init IMAGE COMMAND [ARG]..."
-        ),
-        None => OLD_ENTRYPOINT.to_owned(),
+/// Returns the advice for a command that does not exist, if its name shows what was meant: an option or a command of this
+/// program behind the dashes of an ENTRYPOINT, or a whole line as one word. An engine that starts this program as its init
+/// keeps the image's ENTRYPOINT, so a Dockerfile is not the cause of a name that is an option.
+pub(crate) fn advise_on_command(name: &str, program: &OsStr) -> Option<String> {
+    let engine = engine_of_init(program);
+    let path = std::env::current_exe().unwrap_or_else(|_| "/rdma-init".into());
+    let (run, path) = match engine {
+        Some(engine) => (format!("{engine} run --init"), program.to_string_lossy()),
+        None => ("docker run".to_owned(), path.to_string_lossy()),
+    };
+    let path = visible(&path);
+    if ACTIONS.contains(&name) || ["--help", "-h", "--version"].contains(&name) {
+        return Some(format!(
+            "If you mean that of rdma-init: {run} --entrypoint {path} IMAGE {name}. {AFTER_DASHES}"
+        ));
     }
+    if let Some(option) = name.strip_prefix("--").and_then(|text| text.split('=').next())
+        && options::is_of_start(option)
+    {
+        let variable = format!("RDMA_INIT_{}", option.replace('-', "_").to_uppercase());
+        return Some(format!(
+            "It is an option of rdma-init. {AFTER_DASHES} Set {variable} instead ({run} -e), or use {run} --entrypoint {path} IMAGE {name} -- COMMAND."
+        ));
+    }
+    if name.starts_with('-') {
+        return Some(match engine {
+            Some(_) => format!(
+                "The image has no ENTRYPOINT that would take it: write the command before its options: {run} IMAGE COMMAND [ARG]..."
+            ),
+            None => OLD_ENTRYPOINT.to_owned(),
+        });
+    }
+    let words: Vec<&str> = name.split_whitespace().collect();
+    let is_for_shell = name.contains(|c: char| "'\"\\`&|;$<>(){}*?~#".contains(c));
+    let array = if is_for_shell { format!("[\"sh\", \"-c\", {name:?}]") } else { format!("{words:?}") };
+    let shown = if name.len() > 200 { String::new() } else { format!(": {array}") };
+    (words.len() > 1).then(|| {
+        format!("The whole line is one word here. In JSON form, each word is a string of its own{shown}.")
+    })
 }
+
+const AFTER_DASHES: &str = "After the -- of an ENTRYPOINT, all words are the command to start.";
 
 /// The advice if the image had an ENTRYPOINT and these are the words of its CMD.
 pub(super) const OLD_ENTRYPOINT: &str = "If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: \
@@ -314,7 +351,8 @@ mod tests {
             ("/rdma-init", "ENTRYPOINT [\"/rdma-init\""),
             ("", "ENTRYPOINT [\"/rdma-init\""),
         ] {
-            assert!(command_is_an_option(OsStr::new(program)).contains(advice), "{program}");
+            let advised = advise_on_command("--port", OsStr::new(program)).unwrap();
+            assert!(advised.contains(advice), "{program}");
         }
         assert_eq!(name_of(OsStr::new("/sbin/docker-init")), "/sbin/docker-init");
         assert_eq!(name_of(OsStr::new("/opt/rdma-init")), "rdma-init");

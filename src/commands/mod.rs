@@ -4,6 +4,7 @@ mod compare;
 mod env;
 mod inspect;
 mod install;
+mod licenses;
 mod plan;
 mod preflight;
 mod process;
@@ -48,11 +49,12 @@ pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -
         Action::Plan { why: Some(variable), json, .. } => {
             why::run(&mut out, captured, variable, *json, config, environment)
         }
-        Action::Plan { evidence, json, why: None, process: None, .. } => {
-            let form = match (json, evidence) {
-                (true, _) => plan::PlanFormat::Json,
-                (false, true) => plan::PlanFormat::Text(Detail::Full),
-                (false, false) => plan::PlanFormat::Text(Detail::Compact),
+        Action::Plan { evidence, quiet, json, why: None, process: None, .. } => {
+            let form = match (json, quiet, evidence) {
+                (true, ..) => plan::PlanFormat::Json,
+                (false, true, _) => plan::PlanFormat::Quiet,
+                (false, false, true) => plan::PlanFormat::Text(Detail::Full),
+                (false, false, false) => plan::PlanFormat::Text(Detail::Compact),
             };
             plan::run(&mut out, captured, form, config, environment)
         }
@@ -80,6 +82,7 @@ pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -
         }
         Action::Completions { shell } => Ok(print::completions(&mut out, *shell)?),
         Action::Man { command } => Ok(print::man(&mut out, command.as_deref())?),
+        Action::Licenses => licenses::run(&mut out),
         // The command-line parser has already printed it.
         Action::Help { .. } => Ok(()),
         Action::Stat(arguments) => stat::run(&mut out, arguments),

@@ -7,11 +7,14 @@ use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::findings::memlock;
 use crate::json;
-use crate::report::plan::{Detail, Document, Memlock, write};
+use crate::log::Level;
+use crate::report::plan::{Detail, Document, Memlock, write, write_at};
 use crate::report::topology;
 
 pub(super) enum PlanFormat {
     Text(Detail),
+    /// Only what is wrong.
+    Quiet,
     Json,
 }
 
@@ -38,6 +41,7 @@ pub(super) fn run(
         PlanFormat::Json => {
             json::write(out, &Document::new(&plan, memlock.as_ref()))?;
         }
+        PlanFormat::Quiet => write_at(out, &plan, memlock.as_ref(), Detail::Compact, Level::Warn)?,
         PlanFormat::Text(detail) => {
             write(out, &plan, memlock.as_ref(), detail)?;
             if detail == Detail::Full {

@@ -12,6 +12,7 @@ use crate::pipeline::preflight::{self, Files, SIZE};
 use crate::pipeline::read;
 use crate::preflight::job;
 use crate::preflight::judge::judging::Judged;
+use crate::preflight::who::own::Network;
 use crate::preflight::who::part::Overrides;
 use crate::report::preflight::write;
 use crate::self_test::kinds::Level;
@@ -90,6 +91,8 @@ pub(super) fn run(
         return Ok(FAILED);
     }
     anyhow::ensure!(unwritten.is_empty(), "{}", unwritten.join("; "));
+    let over_tcp = preflight::over_tcp(&Network::from_plan(&plan), facts.gpu.count);
+    over_tcp.filter(|_| part.nodes > 1 && part.local_rank == 0).iter().for_each(|said| note(said));
     Ok(0)
 }
 

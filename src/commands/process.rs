@@ -24,12 +24,18 @@ use crate::pipeline::read;
 use crate::report;
 use crate::state::find::{Found, find};
 use crate::state::folder::Folder;
+use crate::state::pid1::runs_this_program;
 use crate::sys::user;
 
 /// In bytes: the shared object reads no more than this.
 const LONGEST: u64 = 64 * 1024;
 
 pub(super) fn run(out: &mut impl Write, pid: u32, config: &Config) -> anyhow::Result<()> {
+    if pid.try_into().is_ok_and(runs_this_program) {
+        bail!(
+            "process {pid} is rdma-init itself, whose environment no library reads: name a process of the job"
+        );
+    }
     let process = environment(pid)?;
     let found = find(&config.state_dir).ok();
     let given: Vec<(&str, &str)> = found.iter().flat_map(|found| found.run.given()).collect();

@@ -158,7 +158,7 @@ fn result(condition: &CheckedCondition) -> String {
 /// Returns what shows that an unwanted condition holds.
 fn present(condition: &CheckedCondition) -> String {
     match &condition.held {
-        Held::By(sign) => sign.to_string(),
+        Held::By(sign) => sign.clone(),
         Held::ByAbsence | Held::No => format!("{} holds", condition.asked),
     }
 }

@@ -15,7 +15,7 @@ use crate::finding::{Finding, Id};
 use crate::findings::memlock;
 use crate::json;
 use crate::libraries::leads_to_gid;
-use crate::log::say;
+use crate::log::{self, say};
 use crate::pipeline::{changed_since, read};
 use crate::plan::Plan;
 use crate::profiles::Profiles;
@@ -101,6 +101,7 @@ pub(super) fn run(
             // `compare` reads such documents from many nodes, one on each line.
             json::write_line(out, &report)?;
         }
+        false if arguments.quiet => report::self_test::write_brief(out, &report, log::Level::Warn)?,
         false => report::self_test::write(out, &report)?,
     }
     Ok(report.passed)

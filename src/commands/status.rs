@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::ras;
-use crate::cli::usage::own_name;
 use crate::config::Config;
 use crate::env_plugin::file::is_whole;
 use crate::facts::environment::Environment;
@@ -20,6 +19,7 @@ use crate::report::ras::Report;
 use crate::state::find::{Found, find};
 use crate::state::phase;
 use crate::state::run::{Run, Unwatched};
+use crate::text::name_program;
 use crate::text::visible;
 
 /// The exit code if the container is not ready.
@@ -135,7 +135,8 @@ pub(super) fn run(
                     && so_far.is_none()
                     && was_to_watch(run.pid).is_none()
                 {
-                    writeln!(out, "{NO_ACCOUNT} Run {} status as the user of the init.", own_name())?;
+                    let advice = "Run rdma-init status as the user of the init.";
+                    writeln!(out, "{NO_ACCOUNT} {}", name_program(advice))?;
                 }
             }
             Some(why) => writeln!(out, "not ready: {}", visible(why))?,

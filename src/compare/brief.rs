@@ -41,11 +41,18 @@ pub struct Brief {
 pub struct CheckVerdict {
     pub id: String,
     pub outcome: Outcome,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 impl From<&Report> for Brief {
     fn from(report: &Report) -> Brief {
-        let verdict = |check: &Check| CheckVerdict { id: check.id.clone(), outcome: check.outcome };
+        let verdict = |check: &Check| CheckVerdict {
+            id: check.id.clone(),
+            outcome: check.outcome,
+            message: check.message.clone().filter(|_| check.outcome == Outcome::Failed),
+        };
         Brief {
             schema: report.schema.clone(),
             host: report.host.clone(),

@@ -159,12 +159,12 @@ fn most_slips(letters: usize) -> usize {
     3.min(letters / 2)
 }
 
-/// Says why there is no token here and how to fix it, if an rdma-init kept it from the command that it
+/// Says why there is no token here and how to fix it, without a final period, if an rdma-init kept it from the command that it
 /// started; returns `None` otherwise.
 pub fn kept_token(environment: &Environment) -> Option<&'static str> {
     let has_token = environment.get(TOKEN_VARIABLE).is_some_and(|token| !token.is_empty());
     (!has_token && environment.get(KEPT_VARIABLE).is_some()).then_some(
-        "RDMA_INIT_TOKEN is not set here: the rdma-init that started the command passes it only to rdma-init itself, but a shell, a script or another program is in between. Run rdma-init without one in between, as in `docker run IMAGE /rdma-init preflight`, or set RDMA_INIT_TOKEN again in the script.",
+        "RDMA_INIT_TOKEN is not set here: the rdma-init that started the command passes it only to rdma-init itself, but a shell, a script or another program is in between. Run rdma-init without one in between, as in `docker run IMAGE /rdma-init preflight`, or set RDMA_INIT_TOKEN again in the script",
     )
 }
 

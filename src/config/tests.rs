@@ -1,6 +1,6 @@
 use super::*;
 use crate::init::{Remap, Rewrite};
-use crate::libraries::Wanted;
+use crate::libraries::{self, Wanted};
 use crate::plan::{DefaultRouteOption, ProfileOption};
 use crate::state::StateDir;
 use std::collections::BTreeSet;
@@ -71,7 +71,10 @@ fn errors_name_key_value_and_source() {
     );
     assert_eq!(
         error("libraries = [\"gloo\", \"glo\"]", &[], vec![]),
-        "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe, ucx, nvshmem, mooncake, uccl, mori, rocshmem, vllm, sglang, ray"
+        format!(
+            "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, {}",
+            libraries::ALL.iter().map(|library| library.name).collect::<Vec<_>>().join(", ")
+        )
     );
     assert_eq!(
         error("require-rdma = 7", &[], vec![]),

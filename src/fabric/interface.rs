@@ -1,6 +1,7 @@
 //! The interface over which the processes of a job find each other: the interface of the bootstrap and of
 //! TCP.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use super::step::WhichRoute;
@@ -11,14 +12,14 @@ use crate::facts::route::Route;
 
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InterfaceChoice {
+pub(crate) struct InterfaceChoice {
     pub name: String,
     pub because: Because,
 }
 
 /// Why the interface was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Because {
+pub(crate) enum Because {
     /// The interface has the address of the job's master.
     HasMaster(Master),
     /// The interface carries the route to the job's master.
@@ -32,7 +33,7 @@ pub enum Because {
 
 /// The address of the job's master, and the variable that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Master {
+pub(crate) struct Master {
     pub variable: &'static str,
     pub address: IpAddr,
 }
@@ -44,7 +45,7 @@ impl Because {
     }
 
     /// Returns the variable with the address of the job's master, if that address decided.
-    pub fn variable(self) -> Option<&'static str> {
+    pub(crate) fn variable(self) -> Option<&'static str> {
         match self {
             Because::HasMaster(master) | Because::RouteToMaster(master) => Some(master.variable),
             Because::DefaultRoute(_) | Because::Only | Because::OnlyBesideHcas => None,
@@ -52,9 +53,28 @@ impl Because {
     }
 }
 
+/// Writes why the interface was chosen. The subject is the interface.
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Because::HasMaster(Master { variable, address }) => {
+                write!(f, "has the address of {variable}, {address}")
+            }
+            Because::RouteToMaster(Master { variable, address }) => {
+                write!(f, "carries the route to {variable}, {address}")
+            }
+            Because::DefaultRoute(route) => write!(f, "carries {route}"),
+            Because::Only => f.write_str("the only interface that is up and has an address"),
+            Because::OnlyBesideHcas => {
+                f.write_str("the only interface that is up, has an address, and belongs to no HCA")
+            }
+        }
+    }
+}
+
 /// A way to find the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InterfaceSearch {
+pub(crate) enum InterfaceSearch {
     /// The interface that reaches the job's master.
     ToMaster,
     DefaultRoute,
@@ -203,6 +223,19 @@ pub enum Obstacle {
     NoCarrier,
     NoAddress,
     NoGlobalAddress,
+}
+
+/// Writes a predicate. The subject is the interface.
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Obstacle::NotThere => "does not exist",
+            Obstacle::Down => "is down",
+            Obstacle::NoCarrier => "has no carrier (UP, but not RUNNING)",
+            Obstacle::NoAddress => "has no address",
+            Obstacle::NoGlobalAddress => "has no global address",
+        })
+    }
 }
 
 /// Returns what keeps traffic from an interface; `None` if it is up and has an address that other nodes can

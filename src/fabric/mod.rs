@@ -1,6 +1,5 @@
 //! Which rails a job has: its HCAs with their ports, the GIDs that hold an address of this container, and the
-//! interface over which its processes find each other. This module is pure and contains no texts: they are in
-//! `plan::words`.
+//! interface over which its processes find each other. This module is pure.
 //!
 //! This module does not know libraries, profiles, or the configuration. What the user or a profile decides
 //! about the ports comes in as [`Wanted`]; what was skipped, kept, and tried goes out as data. This way,

@@ -4,6 +4,7 @@
 //! Generation NVSwitches"). A virtual machine may have two of them, such as p6-b200 on Amazon EC2.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::port::Candidate;
 use crate::facts::Facts;
@@ -21,6 +22,22 @@ pub enum NvSwitch {
     /// Inferred: on a machine with this GPU model, the HCA is one of the four InfiniBand functions of one
     /// NIC, and the other HCAs are enough for the GPUs.
     FourFunctions { model: String },
+}
+
+impl fmt::Display for NvSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            NvSwitch::ProductData => f.write_str("its VPD has SMDL=SW_MNG"),
+            NvSwitch::SameNic(other) => {
+                write!(f, "{other}, a function of the same NIC, has SMDL=SW_MNG in its VPD")
+            }
+            NvSwitch::OnEc2 => f.write_str("inferred: Amazon EC2 has EFA and no InfiniBand"),
+            NvSwitch::FourFunctions { model } => write!(
+                f,
+                "inferred: with {model}, it is one of four InfiniBand functions of one NIC, and the other HCAs are enough for the GPUs; only root can read its VPD"
+            ),
+        }
+    }
 }
 
 /// The GPUs of machines that manage their NVSwitches through an HCA. (GB200 and GB300 machines do not.)

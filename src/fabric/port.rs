@@ -1,5 +1,7 @@
 //! The ports of the HCAs, and which of them programs can use at all.
 
+use std::fmt;
+
 use super::distance::Distance;
 use super::nvswitch::{self, NvSwitch};
 use super::step::WhichRoute;
@@ -95,9 +97,92 @@ pub enum SkipReason {
     },
 }
 
+/// Writes why the port is not used.
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            SkipReason::NotAllotted => {
+                f.write_str("not allotted to this container: no /dev/infiniband/uverbs node")
+            }
+            SkipReason::NotClaimed => f.write_str("the Pod's resource claims hold other HCAs"),
+            SkipReason::NotGiven => {
+                f.write_str("the Pod was given other HCAs (PCIDEVICE_*, SRIOVNETWORK_VF_DEVICE_*)")
+            }
+            SkipReason::CannotBeOpened(error) => write!(f, "the uverbs node cannot be opened: {error}"),
+            SkipReason::PortState(state) if state.is_empty() => {
+                f.write_str("the state of the port cannot be read")
+            }
+            SkipReason::PortState(state) => write!(f, "the port is {state}, not ACTIVE"),
+            SkipReason::LinkLayer { link_layer, library } => {
+                write!(
+                    f,
+                    "{library} has no transport for the link layer {}",
+                    String::from(link_layer.clone())
+                )
+            }
+            SkipReason::Iwarp { erdma: false, library } => {
+                write!(f, "it is an iWARP device, which {library} does not support")
+            }
+            SkipReason::Iwarp { erdma: true, library } => {
+                write!(f, "the erdma driver is in its iWARP mode, which {library} does not support")
+            }
+            SkipReason::NodeType(kind) => {
+                write!(f, "the node type is \"{kind}\", not a channel adapter (CA)")
+            }
+            SkipReason::OfGaudi => {
+                f.write_str("it is a part of a Gaudi accelerator, which only HCCL can use")
+            }
+            SkipReason::NvSwitch(sign) => {
+                write!(f, "it connects to the NVSwitches of this machine, not to a network ({sign})")
+            }
+            SkipReason::CarriesDefaultRoute { interface, route, by } => {
+                write!(f, "its interface {interface} carries {route}")?;
+                by.map_or(Ok(()), |by| write!(f, " ({by})"))
+            }
+            SkipReason::NearNoGpu(nearest) => write!(
+                f,
+                "no GPU is near ({} at best), and every GPU has a nearer HCA (PIX or PXB)",
+                nearest.word()
+            ),
+            SkipReason::OtherSubnet { own, rails } => write!(
+                f,
+                "its InfiniBand subnet is {own}, and that of the rails, which are enough for the GPUs, is {rails}"
+            ),
+            SkipReason::Slower { own, rails } => {
+                write!(
+                    f,
+                    "its rate is {own}, and that of the rails, which are enough for the GPUs, is {rails}"
+                )
+            }
+            SkipReason::OtherLinkLayer(own, others) => write!(
+                f,
+                "its link layer is {}, and the job's fabric is {}",
+                String::from(own.clone()),
+                String::from(others.clone())
+            ),
+            SkipReason::TurnedOff { by } => write!(f, "usable, but {by} turns verbs off"),
+            SkipReason::LinkLocal => f.write_str(
+                "its address is link-local (169.254.0.0/16), and the other HCAs have addresses of a network",
+            ),
+            SkipReason::NoOwnGid => f.write_str("no RoCE v2 GID has an address of this container"),
+            SkipReason::GidElsewhere(index) => {
+                write!(f, "its GID is not at index {index}, which is set for the other HCAs")
+            }
+            SkipReason::NotNamed { by } => write!(f, "not selected by {by}"),
+            SkipReason::NotOfPlugin { by } => write!(f, "the net plugin of {by} is for other devices"),
+            SkipReason::WithoutVerbs { by } => write!(f, "usable, but {by} is for hosts without verbs"),
+        }
+    }
+}
+
 impl Candidate<'_> {
     pub fn is_used(&self) -> bool {
         self.verdict == Verdict::Used
+    }
+
+    /// Returns whether a list of names leaves it out.
+    pub fn is_not_named(&self) -> bool {
+        matches!(self.verdict, Verdict::LeftOut(SkipReason::NotNamed { .. }))
     }
 
     /// Returns the port's name in the form that libraries use: `mlx5_0:1`.

@@ -1,5 +1,7 @@
 //! What the choice of the rails has done, as data for the modules that report it.
 
+use std::fmt;
+
 use super::subnet::Prefix;
 
 /// One step that has narrowed down the rails, and its result as the names of ports.
@@ -41,4 +43,14 @@ pub enum WhichRoute {
     OneOfSeveral,
     /// Of several routes, the one that the kernel prefers.
     Best,
+}
+
+impl fmt::Display for WhichRoute {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            WhichRoute::Only => "the default route",
+            WhichRoute::OneOfSeveral => "a default route",
+            WhichRoute::Best => "the default route of the lowest metric",
+        })
+    }
 }

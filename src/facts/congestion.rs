@@ -9,11 +9,11 @@ use super::port_counters::PortCounters;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Congestion {
     /// Congestion notification packets (CNP) that the port has sent.
-    pub sent: Option<u64>,
+    pub cnps_sent: Option<u64>,
     /// Those that it has received, and has slowed down for.
-    pub handled: Option<u64>,
+    pub cnps_handled: Option<u64>,
     /// Packets that it has received with a switch's mark (ECN).
-    pub marked: Option<u64>,
+    pub ecn_marked: Option<u64>,
 }
 
 /// The names of drivers/infiniband/hw/mlx5/counters.c, bnxt_re/hw_counters.c and irdma/verbs.c.
@@ -23,7 +23,7 @@ const MARKED: &[&str] = &["np_ecn_marked_roce_packets", "rx_ecn_marked_pkts", "R
 
 pub(crate) fn read(counters: &PortCounters) -> Congestion {
     let first = |names: &[&str]| names.iter().find_map(|name| counters.of_hardware(name));
-    Congestion { sent: first(SENT), handled: first(HANDLED), marked: first(MARKED) }
+    Congestion { cnps_sent: first(SENT), cnps_handled: first(HANDLED), ecn_marked: first(MARKED) }
 }
 
 impl Congestion {
@@ -34,9 +34,9 @@ impl Congestion {
             Some(now.checked_sub(before).unwrap_or(now))
         };
         Congestion {
-            sent: since(self.sent, before.sent),
-            handled: since(self.handled, before.handled),
-            marked: since(self.marked, before.marked),
+            cnps_sent: since(self.cnps_sent, before.cnps_sent),
+            cnps_handled: since(self.cnps_handled, before.cnps_handled),
+            ecn_marked: since(self.ecn_marked, before.ecn_marked),
         }
     }
 
@@ -44,9 +44,9 @@ impl Congestion {
         let sum =
             |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).reduce(u64::saturating_add);
         Congestion {
-            sent: sum(self.sent, other.sent),
-            handled: sum(self.handled, other.handled),
-            marked: sum(self.marked, other.marked),
+            cnps_sent: sum(self.cnps_sent, other.cnps_sent),
+            cnps_handled: sum(self.cnps_handled, other.cnps_handled),
+            ecn_marked: sum(self.ecn_marked, other.ecn_marked),
         }
     }
 }
@@ -65,7 +65,7 @@ mod tests {
             let reader = root.reader();
             read(&Counters::new(&reader).of(hca, 1))
         };
-        let of = |sent, handled, marked| Congestion { sent, handled, marked };
+        let of = |cnps_sent, cnps_handled, ecn_marked| Congestion { cnps_sent, cnps_handled, ecn_marked };
         let before = look("x_0", &[("np_cnp_sent", "7\n"), ("np_ecn_marked_roce_packets", "9\n")]);
         assert_eq!(before, of(Some(7), None, Some(9)));
         let now = look("x_0", &[("np_cnp_sent", "9\n"), ("np_ecn_marked_roce_packets", "4\n")]);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attributes::AttributeFolder;
 use super::reader::{self, Reader};
+use crate::json::known_texts;
 
 /// The GID table of a port. Only used entries are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -54,27 +55,7 @@ pub enum GidType {
     Unknown,
 }
 
-impl From<String> for GidType {
-    fn from(text: String) -> GidType {
-        match text.as_str() {
-            "RoCE v2" => GidType::RoceV2,
-            "IB/RoCE v1" => GidType::IbOrRoceV1,
-            "" => GidType::Unknown,
-            _ => GidType::Other(text),
-        }
-    }
-}
-
-impl From<GidType> for String {
-    fn from(kind: GidType) -> String {
-        match kind {
-            GidType::RoceV2 => "RoCE v2".into(),
-            GidType::IbOrRoceV1 => "IB/RoCE v1".into(),
-            GidType::Other(text) => text,
-            GidType::Unknown => String::new(),
-        }
-    }
-}
+known_texts!(GidType::Other, RoceV2 = "RoCE v2", IbOrRoceV1 = "IB/RoCE v1", Unknown = "");
 
 impl Gid {
     /// Makes the GID of an address, for tests.

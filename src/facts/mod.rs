@@ -33,12 +33,14 @@ mod kept_files;
 pub(crate) mod launchers;
 pub(crate) mod limits;
 pub(crate) mod named_files;
+
 pub(crate) mod names;
 pub(crate) mod natural;
 pub mod net;
 mod netlink;
 pub(crate) mod node;
 pub(crate) mod node_list;
+pub(crate) mod oom;
 pub(crate) mod parent;
 pub(crate) mod pci;
 pub(crate) mod pkey;

@@ -6,6 +6,7 @@ use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::reader::{self, Reader};
+use crate::json::known_texts;
 
 /// The result of opening a device node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,25 +20,7 @@ pub enum Access {
     Failed(String),
 }
 
-impl From<String> for Access {
-    fn from(text: String) -> Access {
-        match text.as_str() {
-            "opened" => Access::Opened,
-            "no node" => Access::NoNode,
-            _ => Access::Failed(text),
-        }
-    }
-}
-
-impl From<Access> for String {
-    fn from(access: Access) -> String {
-        match access {
-            Access::Opened => "opened".into(),
-            Access::NoNode => "no node".into(),
-            Access::Failed(text) => text,
-        }
-    }
-}
+known_texts!(Access::Failed, Opened = "opened", NoNode = "no node");
 
 /// Opens a node for reading and writing without blocking, and closes it again.
 pub(crate) fn try_open(reader: &Reader, path: &str) -> Access {

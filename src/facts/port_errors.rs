@@ -116,13 +116,15 @@ pub(crate) struct PortErrors {
 const ACTIVE: [u64; 2] = [4, 5];
 
 /// By how much a counter has risen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Rise {
+    #[serde(skip)]
     pub trouble: Trouble,
     /// The name of the counter.
     pub counter: &'static str,
     pub count: u64,
     /// Whether the counter has reached its maximum, so that the real number may be larger.
+    #[serde(rename = "at_least")]
     pub is_least: bool,
 }
 

@@ -41,6 +41,19 @@ impl CapabilitySet {
         self.0 & (1 << capability.index()) != 0
     }
 
+    /// Returns the names as `docker run --cap-add` takes them.
+    pub fn names(self) -> String {
+        let all: Vec<caps::Capability> = caps::all().into_iter().collect();
+        let mut names: Vec<String> =
+            all.iter().filter(|one| self.has(**one)).map(ToString::to_string).collect();
+        names.sort_unstable();
+        match names.len() {
+            0 => "none".to_owned(),
+            count if count == all.len() => "all".to_owned(),
+            _ => names.iter().map(|name| name.trim_start_matches("CAP_")).collect::<Vec<_>>().join(" "),
+        }
+    }
+
     pub fn with(self, capability: caps::Capability) -> CapabilitySet {
         CapabilitySet(self.0 | (1 << capability.index()))
     }

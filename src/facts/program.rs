@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::reader::Reader;
+use super::reader::{Links, OpenFor, Reader, open_regular};
 use crate::image::elf::Elf;
 
 /// The number of bytes of a script that the kernel reads (`BINPRM_BUF_SIZE`).
@@ -49,7 +49,8 @@ pub(crate) fn first<'a>(
 }
 
 fn starter(reader: &Reader, path: &Path) -> Option<Starter> {
-    let file = reader.regular(path)?;
+    // A program that cannot be read may still run, and exec itself says so if it cannot.
+    let file = open_regular(&reader.path(path), OpenFor::Read, Links::Followed).ok()?;
     let mut start = Vec::new();
     Read::by_ref(&mut &file).take(LOOKED_AT).read_to_end(&mut start).ok()?;
     match start.strip_prefix(b"#!") {

@@ -16,6 +16,7 @@ use super::pci::{self, PciLink};
 use super::pkey::{self, PkeyTable};
 use super::reader::Reader;
 use super::traffic_class::{self, TrafficClass};
+use crate::json::known_texts;
 
 const CLASS: &str = "/sys/class/infiniband";
 const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
@@ -170,27 +171,7 @@ pub enum LinkLayer {
     Unknown,
 }
 
-impl From<String> for LinkLayer {
-    fn from(text: String) -> LinkLayer {
-        match text.as_str() {
-            "InfiniBand" => LinkLayer::InfiniBand,
-            "Ethernet" => LinkLayer::Ethernet,
-            "" => LinkLayer::Unknown,
-            _ => LinkLayer::Other(text),
-        }
-    }
-}
-
-impl From<LinkLayer> for String {
-    fn from(link_layer: LinkLayer) -> String {
-        match link_layer {
-            LinkLayer::InfiniBand => "InfiniBand".into(),
-            LinkLayer::Ethernet => "Ethernet".into(),
-            LinkLayer::Other(text) => text,
-            LinkLayer::Unknown => String::new(),
-        }
-    }
-}
+known_texts!(LinkLayer::Other, InfiniBand = "InfiniBand", Ethernet = "Ethernet", Unknown = "");
 
 /// Records that the kernel shows no device, although this uverbs node exists.
 pub fn remember_hidden(reader: &Reader, node: &str) {

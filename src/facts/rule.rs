@@ -4,6 +4,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::route::{DEFAULT, LOCAL, MAIN};
+use crate::json::known_texts;
 
 /// A rule. The first rule that matches a packet, and whose table has a route for the packet, decides.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -99,33 +100,15 @@ impl RuleEffect {
     }
 }
 
-impl From<String> for RuleEffect {
-    fn from(text: String) -> RuleEffect {
-        match text.as_str() {
-            "lookup" => RuleEffect::Lookup,
-            "goto" => RuleEffect::Goto,
-            "nop" => RuleEffect::Nop,
-            "blackhole" => RuleEffect::Blackhole,
-            "unreachable" => RuleEffect::Unreachable,
-            "prohibit" => RuleEffect::Prohibit,
-            _ => RuleEffect::Other(text),
-        }
-    }
-}
-
-impl From<RuleEffect> for String {
-    fn from(action: RuleEffect) -> String {
-        match action {
-            RuleEffect::Lookup => "lookup".into(),
-            RuleEffect::Goto => "goto".into(),
-            RuleEffect::Nop => "nop".into(),
-            RuleEffect::Blackhole => "blackhole".into(),
-            RuleEffect::Unreachable => "unreachable".into(),
-            RuleEffect::Prohibit => "prohibit".into(),
-            RuleEffect::Other(text) => text,
-        }
-    }
-}
+known_texts!(
+    RuleEffect::Other,
+    Lookup = "lookup",
+    Goto = "goto",
+    Nop = "nop",
+    Blackhole = "blackhole",
+    Unreachable = "unreachable",
+    Prohibit = "prohibit"
+);
 
 impl std::fmt::Display for RoutingRule {
     /// Writes the rule as `ip rule` does.

@@ -1,7 +1,7 @@
 //! How much has gone over a port, from its counters of bytes and packets. Each driver names
 //! them in its own way.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::port_counters::PortCounters;
 use super::reader::Reader;
@@ -24,6 +24,17 @@ pub(crate) struct CounterValue {
 }
 
 impl Traffic {
+    /// Writes its counters as documents contain them: beside the other fields of a port.
+    pub(crate) fn flat<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map([
+            ("sent_bytes", self.sent.bytes),
+            ("sent_packets", self.sent.packets),
+            ("received_bytes", self.received.bytes),
+            ("received_packets", self.received.packets),
+            ("served_requests", self.requests),
+        ])
+    }
+
     /// Returns the difference to an earlier look.
     pub(crate) fn since(self, before: Traffic) -> Traffic {
         Traffic {

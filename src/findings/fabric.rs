@@ -1,22 +1,20 @@
 //! Whether there is a fabric for the job, and if not, why.
 
-use std::path::Path;
-
 use crate::fabric::{Candidate, SkipReason, Verdict};
 use crate::facts::Facts;
 use crate::facts::rdma::Hca;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
+use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::mnnvl::{Mnnvl, mnnvl};
 use crate::libraries::nccl::predict::{Bootstrap, Transport};
 use crate::libraries::nccl::version::NEWEST;
-use crate::plan::rule::NoRdmaReason;
-use crate::plan::{Context, Fabric, Forecast, Plan, evidence, over_tcp};
+use crate::plan::{Context, Fabric, Forecast, NoRdmaReason, Plan, evidence, over_tcp};
 use crate::profiles::{self, Profile};
 use crate::text::{condensed, counted};
 
 pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> Vec<Finding> {
-    let profile = context.profile;
+    let profile = &context.profile;
     let choice = plan.profile.as_ref();
     let library = plan.library;
     let Fabric::None(why) = &plan.fabric else { return unexpected_hcas(plan, ports, profile) };
@@ -59,15 +57,9 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
                 }),
         ];
     }
-    let not_selected =
-        ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(SkipReason::NotNamed { .. })));
-    if let Some(setting) = context.user.get("NCCL_IB_HCA").filter(|_| not_selected) {
-        let message = format!(
-            "NCCL_IB_HCA={} ({}) excludes every usable RDMA device: the job will run on TCP.",
-            setting.value, setting.origin
-        );
-        let finding = Finding::error(Id::NoHcaSelected, message).about_variables(["NCCL_IB_HCA"]);
-        return vec![finding.with_fix("Remove or correct NCCL_IB_HCA.")];
+    // `values::hcas` reports it.
+    if context.user.get(LIST).is_some() && ports.iter().any(Candidate::is_not_named) {
+        return Vec::new();
     }
     let skipped = |port: &&Candidate| {
         matches!(port.verdict, Verdict::LeftOut(SkipReason::CarriesDefaultRoute { by: Some(_), .. }))
@@ -118,11 +110,16 @@ pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> V
         .about_interfaces(why.interface());
     // In this case, each port has a finding with its own fix.
     let explained = all(|reason| !matches!(reason, SkipReason::NotAllotted));
+    let is_for_others = choice.is_some_and(|choice| choice.is_named()) && ports.iter().any(is_of_others);
+    let finding = if is_for_others { finding.with_fix(CHOOSE_PROFILE) } else { finding };
     vec![match &profile.hint {
         Some(hint) if !explained => finding.with_fix(hint.clone()),
         _ => finding,
     }]
 }
+
+const CHOOSE_PROFILE: &str =
+    "Choose the profile for these HCAs, or let rdma-init choose one (profile = \"auto\").";
 
 /// Returns whether the user keeps NCCL from all RDMA devices.
 pub(super) fn asks_for_tcp(context: &Context) -> bool {
@@ -170,24 +167,6 @@ fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
     )))
 }
 
-/// Reports a machine with devices for a net plugin that the image has, none of which this container was given.
-pub(super) fn devices_missing(
-    profile: &str,
-    hint: Option<&str>,
-    (product, nics): (&str, u32),
-    plugin: &Path,
-) -> Finding {
-    let message = format!(
-        "{product} has {} (profile {profile}), and the image has the net plugin for them ({}), but this container was given none of them: a job of several nodes will run on TCP.",
-        counted(nics as usize, "RDMA NIC"),
-        plugin.display(),
-    );
-    let hint = hint.unwrap_or("Request the devices for the container.");
-    Finding::warning(Id::NoRdma, message).with_fix(format!(
-        "{hint} Docker: --device /dev/infiniband. If the job is to use TCP, set NCCL_NET=Socket: it requests TCP and silences this finding."
-    ))
-}
-
 /// Returns how to request RDMA devices. On the firmware of Alibaba Cloud, these are the ways of ACS (documentation of the
 /// high-performance network) and of ACK (documentation of eRDMA with Arena), which nothing else tells apart.
 fn request(facts: &Facts) -> &'static str {
@@ -228,11 +207,7 @@ pub(super) fn of_others(facts: &Facts, plan: &Plan, profile: &Profile) -> Option
         .rdma
         .iter()
         .flat_map(|hca| hca.ports.iter().map(|port| format!("{}:{}", hca.name, port.number)));
-    Some(
-        Finding::warning(Id::UnexpectedHcas, message)
-            .about_ports(ports)
-            .with_fix("Choose the profile for these HCAs, or let rdma-init choose one (profile = \"auto\")."),
-    )
+    Some(Finding::warning(Id::UnexpectedHcas, message).about_ports(ports).with_fix(CHOOSE_PROFILE))
 }
 
 fn unexpected_hcas(plan: &Plan, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {

@@ -8,7 +8,7 @@ use crate::finding::{Finding, Id, Severity, Source};
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::predict::PortUse;
 use crate::libraries::{LibraryFinding, WrongGid};
-use crate::plan::Decided;
+use crate::plan::{Context, Decided};
 
 /// A variable from the start that is wrong now.
 struct Changed {
@@ -65,7 +65,7 @@ fn is_of_start(decided: &Decided, variable: &str) -> bool {
 }
 
 fn of_nccl(decided: &Decided) -> Option<Changed> {
-    let Decided { facts, user, plan, .. } = decided;
+    let Decided { context: Context { facts, user, .. }, plan, .. } = decided;
     let setting = user.gid().filter(|setting| is_of_start(decided, &setting.variable))?;
     // The forecast for the job's NCCL; if its release is unknown, for the newest one.
     let used = plan.forecasts.last()?.prediction.transport.ports()?;

@@ -11,6 +11,7 @@ use crate::facts::limits::{Amount, Limit};
 use crate::facts::platform::{Engine, Platform, RunBy};
 use crate::facts::process::Process;
 use crate::finding::{Finding, Id, Severity};
+use crate::plan::Plan;
 use crate::text::amount;
 
 /// How much memory the command can pin.
@@ -82,10 +83,15 @@ pub(crate) fn finding(pinning: Pinning, Facts { process, platform, .. }: &Facts)
 /// GPUs that use the machine's own memory, and fill it.
 const SHARES_MEMORY: &str = "GB10";
 
+/// Reports what keeps memory from being pinned even without a limit; [`finding`] judges the limit.
+pub(super) fn findings(facts: &Facts, plan: &Plan) -> impl Iterator<Item = Finding> {
+    handover(facts).filter(|_| plan.fabric.pins_memory()).into_iter()
+}
+
 /// Reports memory that cannot be pinned although no limit is set: the kernel has to move a page out of a CMA pageblock
 /// before it is pinned (`__gup_longterm_locked`, mm/gup.c), which fails if the rest of the memory is full. Seen on DGX
 /// Spark with Linux 7.0 (https://github.com/NVIDIA/NV-Kernels/pull/590).
-pub(crate) fn handover(facts: &Facts) -> Option<Finding> {
+fn handover(facts: &Facts) -> Option<Finding> {
     let bytes = facts.memory.cma_outside_areas?;
     facts.gpu.models.iter().any(|model| model.contains(SHARES_MEMORY)).then(|| {
         let message = format!(

@@ -1,10 +1,11 @@
 //! What a user should know about a host and the decision for it. There is one file for each subject, with a
-//! function that derives findings from the decision. Pure; the plan does not depend on this module.
+//! function that derives findings from the decision; what the decision itself sees, it has reported already
+//! (`Decided::findings`). Pure; the plan does not depend on this module.
 //!
-//! * The fabric and its rails: [`fabric`], [`hcas`], [`ports`], [`down`], [`counts`], [`gid`],
+//! * The fabric and its rails: [`fabric`], [`ports`], [`down`], [`counts`], [`gid`],
 //!   [`gid_changed`], [`namespace`], [`nvswitch`], [`slots`], [`pkey`], [`traffic_class`], [`address`], [`mtu`],
 //!   [`routes`].
-//! * The job's other network: [`interface`], [`wireless`], [`master`].
+//! * The job's other network: [`wireless`], [`master`].
 //! * What the platform publishes: [`platform`], [`script`], [`profile_names`], [`idle_in_profile`],
 //!   [`instance_type`]; what its device plugins have given:
 //!   [`given`].
@@ -12,7 +13,6 @@
 //! * The links between GPUs, HCAs, and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
 //!   [`nvlink`].
 //! * The container: [`container`], [`image`], [`verbs`], [`kernel_abi`], [`memlock`], [`unreadable`].
-//! * Findings that only repeat another one: [`echoes`].
 //! * A node with fewer NICs that no error shows: [`mismatch`].
 //! * The tools that can show later why a job hangs: [`hang`].
 //! * What processes that enter the container later get: [`nccl_conf`], [`secrets`].
@@ -24,7 +24,6 @@ mod container;
 mod counts;
 mod data_direct;
 mod down;
-mod echoes;
 mod fabric;
 mod failover;
 mod gid;
@@ -33,11 +32,9 @@ mod gin;
 mod given;
 mod gpu_direct;
 mod hang;
-mod hcas;
 mod idle_in_profile;
 mod image;
 mod instance_type;
-mod interface;
 mod kernel_abi;
 mod libraries;
 mod master;
@@ -67,29 +64,26 @@ mod values;
 mod verbs;
 mod wireless;
 
-use crate::fabric::Candidate;
 use crate::fabric::own_interface::Index;
 use crate::finding::{Finding, Id, Severity};
-use crate::libraries::nccl::devices::LIST;
-use crate::libraries::nccl::gid::INDEX;
-use crate::plan::interface::VARIABLE;
-use crate::plan::remark::Remark;
-use crate::plan::{Decided, Plan};
+use crate::plan::{Context, Decided, Plan};
 
 /// Returns the plan with all findings that need only the facts.
 pub fn add(decided: Decided) -> Plan {
-    let Decided { facts, user, ports, remarks, plan, profile, .. } = &decided;
-    let context = decided.context();
+    let Decided { context, ports, plan, .. } = &decided;
+    let Context { facts, user, profile, .. } = context;
     let interfaces = Index::of(facts);
-    let mut findings = Vec::new();
-    for remark in remarks {
-        findings.push(of_remark(&decided, remark));
-    }
-    // A remark may already say which devices are missing.
+    let mut findings = decided.findings.clone();
+    // The decision may already say which devices are missing.
     let is_told = findings.iter().any(|finding| finding.id == Id::NoRdma);
-    let of_fabric = fabric::findings(&context, plan, ports).into_iter();
+    let of_fabric = fabric::findings(context, plan, ports).into_iter();
     findings.extend(of_fabric.filter(|finding| !is_told || finding.id != Id::NoRdma));
-    let of_values = values::findings(&decided);
+    let mut of_values = values::findings(&decided);
+    // The warning that there is no HCA says what the finding about a list of HCAs would say.
+    let lacks_rdma = |finding: &Finding| finding.id == Id::NoRdma && finding.severity == Severity::Warning;
+    if findings.iter().any(lacks_rdma) {
+        of_values.retain(|finding| finding.id != Id::StaleHca);
+    }
     // A variable may lead NCCL to another entry.
     let is_elsewhere = |finding: &Finding| {
         [Id::GidIndex, Id::GidSearch].contains(&finding.id) && finding.severity > Severity::Info
@@ -97,29 +91,27 @@ pub fn add(decided: Decided) -> Plan {
     if !of_values.iter().any(is_elsewhere) {
         findings.extend(gid::report_node_gids(&decided));
     }
-    findings.extend(namespace::finding(&context));
+    findings.extend(namespace::finding(context));
     let of_nvswitches = nvswitch::of_nvswitches(facts, ports);
-    findings.extend(nvswitch::findings(&context, ports));
+    findings.extend(nvswitch::findings(context, ports));
     findings.extend(ports::findings(plan.library, ports, &of_nvswitches));
-    findings.extend(down::findings(&context, &interfaces, ports));
+    findings.extend(down::findings(context, &interfaces, ports));
     findings.extend(address::findings(facts, &interfaces, ports));
-    findings.extend(mtu::finding(facts, &interfaces, ports));
-    findings.extend(mtu::check_erdma(facts, &interfaces, plan));
-    findings.extend(wireless::finding(facts, &interfaces, plan));
+    findings.extend(mtu::findings(facts, &interfaces, ports, plan));
+    findings.extend(wireless::finding(&decided, &interfaces));
     // Without a profile, the plan has not chosen any HCAs.
     if plan.profile.is_some() {
-        findings.extend(counts::findings(&context, &interfaces, ports, &of_nvswitches));
+        findings.extend(counts::findings(context, &interfaces, ports, &of_nvswitches));
     }
-    findings.extend(platform::findings(&context, ports, &plan.fabric));
+    findings.extend(platform::findings(context, ports, &plan.fabric));
     findings.extend(given::findings(facts, ports));
     findings.extend(platform::equal_profiles(plan));
     findings.extend(fabric::of_others(facts, plan, profile));
-    findings.extend(profile_names::findings(plan.library, profile));
-    findings.extend(profile_names::check_keep(&context));
+    findings.extend(profile_names::findings(context));
     findings.extend(idle_in_profile::findings(profile));
-    findings.extend(instance_type::finding(&context));
-    findings.extend(script::finding(&context));
-    findings.extend(platform::overridden(&context));
+    findings.extend(instance_type::finding(context));
+    findings.extend(script::finding(context));
+    findings.extend(platform::overridden(context));
     findings.extend(of_values);
     findings.extend(gid_changed::finding(&decided));
     findings.extend(libraries::findings(&decided));
@@ -127,13 +119,13 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(image::findings(facts, user, plan));
     findings.extend(hang::finding(facts, user));
     findings.extend(failover::finding(plan));
-    findings.extend(mismatch::finding(&context, plan));
+    findings.extend(mismatch::finding(context, plan));
     findings.extend(routes::findings(facts, plan));
     findings.extend(pkey::finding(facts, user, plan));
     findings.extend(traffic_class::findings(user, ports, plan));
     findings.extend(gpu_direct::finding(facts, plan));
     findings.extend(c2c::finding(facts, plan));
-    findings.extend(memlock::handover(facts).filter(|_| plan.fabric.pins_memory()));
+    findings.extend(memlock::findings(facts, plan));
     findings.extend(data_direct::finding(facts, plan));
     findings.extend(nics::finding(facts, plan));
     findings.extend(gin::finding(facts, plan));
@@ -145,44 +137,17 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(unreadable::findings(facts, user, &findings));
     findings.extend(container::parent(facts));
     let plan = decided.plan;
-    Plan { findings: echoes::without(findings), ..plan }
+    Finding::drop_explained(&mut findings);
+    Plan { findings: findings.into_iter().map(with_any_fix).collect(), ..plan }
 }
 
-/// Returns the finding for a remark of the decision.
-fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
-    let Decided { facts, user, ports, profile, plan, .. } = decided;
-    let library = plan.library;
-    match remark {
-        Remark::DefaultRouteRails(kept) => hcas::rails(kept),
-        Remark::PlatformValueWrong { variable, source, value, wrong } => {
-            platform::value_wrong(&profile.name, variable, (source, value), wrong)
+/// Gives the general fix to what is wrong and has none of its own. A note without a fix needs none.
+fn with_any_fix(finding: Finding) -> Finding {
+    match &finding {
+        Finding { fix: None, severity: Severity::Warning | Severity::Error, id, .. } => {
+            let remedy = id.remedy();
+            finding.with_fix(remedy)
         }
-        Remark::DevicesMissing { profile, hint, product, nics, plugin } => {
-            fabric::devices_missing(profile, hint.as_deref(), (product, *nics), plugin)
-        }
-        Remark::TooManyHcas { usable, most } => hcas::too_many(library, user.version(), *usable, *most),
-        Remark::PublishedHcasDiffer(published) => platform::with_source(
-            hcas::published_differ(&platform::publishes(profile, LIST), published),
-            profile,
-            LIST,
-        ),
-        Remark::WithoutOwnGid(names) => {
-            let rails: Vec<&Candidate> = ports.iter().filter(|port| names.contains(&port.name())).collect();
-            gid::without_own(facts, &rails)
-        }
-        Remark::GidSlotsDiffer { index, agreeing, of, rest, is_set } => {
-            gid::slots_differ((library, user.version()), *index, (*agreeing, *of), rest, *is_set)
-        }
-        Remark::PublishedGidDiffers { published, instead } => platform::with_source(
-            gid::published_differs(library, &platform::publishes(profile, INDEX), published, *instead),
-            profile,
-            INDEX,
-        ),
-        Remark::PublishedInterfaceDiffers { published, chosen } => platform::with_source(
-            interface::published_differs(&platform::publishes(profile, VARIABLE), published, chosen),
-            profile,
-            VARIABLE,
-        ),
-        Remark::NoInterface { published } => interface::none(facts, published.as_deref()),
+        _ => finding,
     }
 }

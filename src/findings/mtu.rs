@@ -14,7 +14,16 @@ pub(crate) const FIX: &str = "Set one MTU on all interfaces of the fabric, here 
 
 /// Reports that the interfaces of used RoCE ports have different MTUs. An interface that carries a default
 /// route does not count, because it is also for TCP.
-pub(crate) fn finding(facts: &Facts, interfaces: &Index, ports: &[Candidate]) -> Option<Finding> {
+pub(super) fn findings(
+    facts: &Facts,
+    interfaces: &Index,
+    ports: &[Candidate],
+    plan: &Plan,
+) -> impl Iterator<Item = Finding> {
+    differs(facts, interfaces, ports).into_iter().chain(check_erdma(facts, interfaces, plan))
+}
+
+fn differs(facts: &Facts, interfaces: &Index, ports: &[Candidate]) -> Option<Finding> {
     let is_roce = |port: &&Candidate| port.is_used() && port.port.link_layer == LinkLayer::Ethernet;
     let routes = interface::default_routes(facts);
     let of_routes: BTreeSet<&str> = routes.iter().map(|route| route.interface.as_str()).collect();
@@ -52,7 +61,7 @@ const PROTOCOLS: &str = "NCCL_PROTO";
 
 /// Reports eRDMA interfaces with an MTU at which LL128 corrupts data between nodes. The interface may be in the
 /// node's network namespace, where its MTU is unknown.
-pub(crate) fn check_erdma(facts: &Facts, interfaces: &Index, plan: &Plan) -> Option<Finding> {
+fn check_erdma(facts: &Facts, interfaces: &Index, plan: &Plan) -> Option<Finding> {
     let is_one_node = facts.platform.nodes.is_some_and(|nodes| nodes.count == 1);
     if is_one_node || !may_use_ll128(plan.value(PROTOCOLS)) {
         return None;

@@ -3,8 +3,7 @@
 use super::fabric::asks_for_tcp;
 use crate::fabric::claims::sees_those_of_others;
 use crate::finding::{Finding, Id};
-use crate::plan::Context;
-use crate::plan::words::uverbs_nodes;
+use crate::plan::{Context, uverbs_nodes};
 
 /// How to get a device into the container.
 const MOVE: &str = "Kubernetes: add the RDMA CNI plugin (rdma) to the network's chain, or use a DRA driver such as DRANET. Docker: `rdma dev set NAME netns PID` on the node. Or let all containers see it: `rdma system set netns shared` on the node, before it has containers.";

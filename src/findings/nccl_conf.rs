@@ -21,23 +21,22 @@ pub(crate) fn findings(plan: &Plan) -> Vec<Finding> {
             false => "its value has a line break".to_owned(),
         };
         let message = format!("nccl.conf does not contain {name}, because {why}.");
-        let fix = fix(plan, name, "rdma-init");
+        let fix = fix(plan, name);
         Finding::warning(Id::NcclConfValue, message).about_variables([name]).with_fix(fix)
     };
     unfit.map(finding).collect()
 }
 
-/// Returns the fix if `nccl.conf` does not contain this variable. `own`: how a user starts this program.
-pub(crate) fn fix(plan: &Plan, name: &str, own: &str) -> String {
+fn fix(plan: &Plan, name: &str) -> String {
     let is_filled = plan.public().any(|(filled, _)| filled == name);
     // The file for shells has no variable that the user has set.
     let or_shell = if is_filled { ", or let a shell source /run/rdma-init/env.sh" } else { "" };
-    format!("Start processes that enter the container with {own} exec{or_shell}.")
+    format!("Start processes that enter the container with rdma-init exec{or_shell}.")
 }
 
 /// Reports the files, given below the root, that cannot be written for this reason. `state` is a file with
-/// the same lines that only this container can write to; `own`: how a user starts this program.
-pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>, own: &str) -> Finding {
+/// the same lines that only this container can write to.
+pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>) -> Finding {
     let names: Vec<String> = files.iter().map(|file| format!("/{file}")).collect();
     let message = format!(
         "The variables cannot be written to {} for processes that enter the container later: {why}.",
@@ -47,10 +46,10 @@ pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>, own: 
         (Some(state), [file, ..]) => {
             let state = state.display();
             format!(
-                "Put ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later) or ln -s {state} /{file} into the image, or start these processes with {own} exec."
+                "Put ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later) or ln -s {state} /{file} into the image, or start these processes with rdma-init exec."
             )
         }
-        _ => format!("Start them with {own} exec."),
+        _ => "Start them with rdma-init exec.".to_owned(),
     };
     Finding::info(Id::NcclConfNotWritten, message).with_fix(fix)
 }
@@ -66,17 +65,16 @@ mod tests {
 
     #[test]
     fn files_that_cannot_be_written_for_one_reason_are_one_finding() {
-        let found =
-            not_written(&["etc/nccl.conf", "etc/rccl.conf"], "EACCES (Permission denied)", None, "rdma-init");
+        let found = not_written(&["etc/nccl.conf", "etc/rccl.conf"], "EACCES (Permission denied)", None);
         assert_eq!(
             found.message,
             "The variables cannot be written to /etc/nccl.conf and /etc/rccl.conf for processes that enter the container later: EACCES (Permission denied)."
         );
         assert_eq!(found.fix.as_deref(), Some("Start them with rdma-init exec."));
         let state = Path::new("/run/rdma-init/nccl.conf");
-        let fix = not_written(&["etc/nccl.conf"], "no", Some(state), "/rdma-init").fix.unwrap();
+        let fix = not_written(&["etc/nccl.conf"], "no", Some(state)).fix.unwrap();
         assert!(fix.starts_with("Put ENV NCCL_CONF_FILE=/run/rdma-init/nccl.conf"), "{fix}");
-        assert!(fix.ends_with("or start these processes with /rdma-init exec."), "{fix}");
+        assert!(fix.ends_with("or start these processes with rdma-init exec."), "{fix}");
     }
 
     #[test]

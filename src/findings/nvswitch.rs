@@ -4,7 +4,7 @@ use crate::fabric::{Candidate, NvSwitch, nvswitch};
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
-use crate::plan::{Context, words};
+use crate::plan::Context;
 
 /// Returns the names of the used ports that connect, or may connect, to NVSwitches. Other findings do not
 /// mention them.
@@ -51,7 +51,7 @@ fn taken(context: &Context, ports: &[Candidate]) -> Option<Finding> {
         names.join(", "),
         if names.len() == 1 { "leads" } else { "lead" },
         first.hca.name,
-        words::nvswitch(sign),
+        sign,
         if names.len() == 1 { "it" } else { "them" },
     );
     let is_known = |sign: &NvSwitch| matches!(sign, NvSwitch::ProductData | NvSwitch::SameNic(_));

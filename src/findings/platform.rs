@@ -9,9 +9,10 @@ use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::version::Version;
+use crate::plan::profile::with_source;
 use crate::plan::{Context, Fabric, Plan, ProfileOption, named_for_plugin, over_tcp};
-use crate::profiles::{self, GpuRow, Profile, WrongConstant};
-use crate::text::{condensed, counted, shortened, visible};
+use crate::profiles::{self, GpuRow, Profile};
+use crate::text::{condensed, counted};
 
 pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
     let Context { facts, profile, .. } = context;
@@ -22,7 +23,7 @@ pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) 
             // If the plugin has no interface at all, `no-usable-hca` reports it.
             let wanted = &profile.constraints.interfaces_up;
             let has_one = facts.net.interfaces.iter().any(|interface| wanted.contains(&interface.name));
-            let wanted = match named_for_plugin(context.user, profile) {
+            let wanted = match named_for_plugin(&context.user, profile) {
                 Some(value) => exact_names(facts, value),
                 None if has_one => wanted.clone(),
                 None => Vec::new(),
@@ -303,7 +304,7 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
         return None;
     }
     // Who names the HCAs has counted them.
-    if ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(SkipReason::NotNamed { .. }))) {
+    if ports.iter().any(Candidate::is_not_named) {
         return None;
     }
     let used = || ports.iter().filter(|port| port.is_used());
@@ -350,20 +351,6 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
     ))
 }
 
-/// Returns the subject and the verb of a sentence about a published value: the profile, or the platform's variable that
-/// it comes from.
-pub(super) fn publishes(profile: &Profile, variable: &str) -> String {
-    match profile.from_environment.get(variable) {
-        Some(source) => format!("The platform's variable {source} (profile {}) gives", profile.name),
-        None => format!("Profile {} publishes", profile.name),
-    }
-}
-
-/// Adds the platform's variable to what a finding about a published value is about, if the value comes from one.
-pub(super) fn with_source(finding: Finding, profile: &Profile, variable: &str) -> Finding {
-    finding.about_variables(profile.from_environment.get(variable))
-}
-
 /// Reports profiles that fit as well as the chosen one.
 pub(super) fn equal_profiles(plan: &Plan) -> Option<Finding> {
     let choice = plan.profile.as_ref().filter(|choice| !choice.equals.is_empty())?;
@@ -378,26 +365,10 @@ pub(super) fn equal_profiles(plan: &Plan) -> Option<Finding> {
     ))
 }
 
-/// Reports a variable of the platform that holds what NCCL's cannot be.
-pub(super) fn value_wrong(
-    profile: &str,
-    variable: &str,
-    (source, value): (&str, &str),
-    wrong: &WrongConstant,
-) -> Finding {
-    let message = format!(
-        "Profile {profile} takes {variable} from {source}, but {source}={} {wrong}. rdma-init does not use it.",
-        shortened(&visible(value))
-    );
-    Finding::warning(Id::PlatformValue, message)
-        .about_variables([variable, source])
-        .with_fix(format!("Correct {source}, or set {variable} yourself."))
-}
-
 /// Reports the values of the user that are not what the platform publishes. They stand all the
 /// same; the platform's support will ask about it.
 pub(super) fn overridden(context: &Context) -> Vec<Finding> {
-    let profile = context.profile;
+    let profile = &context.profile;
     // In this case, the platform itself sets all of these variables, as far as the environment shows.
     let leaves_all_to_platform = profile.hands_off.iter().any(|pattern| pattern == "NCCL_*");
     let said = |setting: &UserSetting| -> Option<String> {

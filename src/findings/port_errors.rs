@@ -57,7 +57,7 @@ struct Threshold(u64, Duration);
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Returns the threshold for a kind of trouble; docs/pid1.md has the sources.
+/// Returns the threshold for a kind of trouble; docs/watcher.md has the sources.
 fn threshold(trouble: Trouble) -> Threshold {
     match trouble {
         Trouble::LinkDown

@@ -6,7 +6,6 @@ use crate::fabric::{Candidate, SkipReason, Verdict};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
 use crate::image::flavor::Flavor;
-use crate::plan::words;
 use crate::text::condensed;
 
 pub(super) const RAIL_IS_DOWN: &str = "Check the cable, the switch port and `rdma link` on the node. Until the port is up, nodes with all ports up have more rails than this one.";
@@ -59,7 +58,7 @@ fn trouble(reason: &SkipReason) -> Option<Finding> {
         }
         // For HCCL, nothing is wrong.
         SkipReason::OfGaudi => {
-            let finding = Finding::info(Id::UnknownDevice, words::left_out(reason));
+            let finding = Finding::info(Id::UnknownDevice, reason.to_string());
             return Some(finding.with_fix(
                 "HCCL finds these ports without a variable. If the servers are connected by other NICs, give the image a libfabric with the provider of these (Intel Gaudi documentation, Scale-out via Host NIC).",
             ));
@@ -69,7 +68,7 @@ fn trouble(reason: &SkipReason) -> Option<Finding> {
         }
         _ => return None,
     };
-    Some(Finding::warning(id, words::left_out(reason)).with_fix(fix))
+    Some(Finding::warning(id, reason.to_string()).with_fix(fix))
 }
 
 /// Reports different rates: a rail that is slower than its siblings slows down all of them. Leaves out a port whose rate

@@ -9,7 +9,11 @@ use crate::libraries::{self, nccl::variables};
 use crate::plan::{Context, SELECTION};
 use crate::profiles::Profile;
 
-pub(super) fn findings(library: Flavor, profile: &Profile) -> Vec<Finding> {
+pub(super) fn findings(context: &Context) -> Vec<Finding> {
+    [check_profile(context.library(), &context.profile), check_keep(context)].concat()
+}
+
+fn check_profile(library: Flavor, profile: &Profile) -> Vec<Finding> {
     if !profile.is_of_user {
         return Vec::new();
     }
@@ -20,7 +24,7 @@ pub(super) fn findings(library: Flavor, profile: &Profile) -> Vec<Finding> {
 }
 
 /// Reports the names in `keep` that mean another variable, which is then not kept.
-pub(super) fn check_keep(context: &Context) -> Vec<Finding> {
+fn check_keep(context: &Context) -> Vec<Finding> {
     let may_be_filled = |name: &str| context.profile.may_fill().any(|filled| filled == name);
     let finding = |name: &String| {
         let (library, meant) =
@@ -99,7 +103,7 @@ mod tests {
         let head = "name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n";
         let profile: Profile = toml::from_str(&format!("{head}{text}")).unwrap();
         let profile = Profile { is_of_user: true, ..profile };
-        findings(Flavor::Nccl, &profile).into_iter().map(|finding| finding.message).collect()
+        check_profile(Flavor::Nccl, &profile).into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
@@ -128,7 +132,7 @@ mod tests {
             let options = Options { keep: [name.to_owned()].into(), ..Options::default() };
             let facts = Facts::default();
             let decided = plan::decide(&facts, &Profiles::load(None).unwrap(), &options);
-            check_keep(&decided.context()).into_iter().find_map(|finding| finding.fix)
+            check_keep(&decided.context).into_iter().find_map(|finding| finding.fix)
         };
         for (name, wanted) in [
             ("NCCL_IB_HAC", "NCCL_IB_HCA"),
@@ -164,7 +168,7 @@ mod tests {
     fn the_names_of_this_programs_profiles_are_known() {
         for profile in Profiles::load(None).unwrap().iter() {
             let profile = Profile { is_of_user: true, ..profile.clone() };
-            assert_eq!(findings(Flavor::Nccl, &profile), [], "{}", profile.name);
+            assert_eq!(check_profile(Flavor::Nccl, &profile), [], "{}", profile.name);
         }
     }
 }

@@ -7,8 +7,8 @@ use ipnet::IpNet;
 use crate::fabric::{Candidate, SkipReason, Verdict};
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::version::ROUTES_BY_SUBNET;
-use crate::plan::Decided;
 use crate::plan::subnets::subnets_of_nics;
+use crate::plan::{Context, Decided};
 use crate::text::{condensed, paired};
 
 /// Reports that other nodes may have other NICs in their lists. Rails in networks of their own are sound as long as all
@@ -16,12 +16,12 @@ use crate::text::{condensed, paired};
 /// node's list was not meant as it is: the port is missing in the list, or pairs with one of a network. With several
 /// GPUs, each GPU has a rail, and all nodes were set up alike.
 pub(super) fn finding(decided: &Decided) -> Option<Finding> {
-    let Decided { facts, user, ports, plan, .. } = decided;
+    let Decided { context: Context { facts, user, .. }, ports, plan, .. } = decided;
     user.version().filter(|version| *version < ROUTES_BY_SUBNET)?;
     if facts.platform.nodes.is_some_and(|nodes| nodes.count == 1) {
         return None;
     }
-    let subnets = subnets_of_nics(&decided.context(), &plan.forecasts, ports)?;
+    let subnets = subnets_of_nics(&decided.context, &plan.forecasts, ports)?;
     let used = ports.iter().filter(|port| port.is_used()).zip(&subnets);
     let (odd, rails): (Vec<_>, Vec<_>) = used.partition(|(_, net)| is_link_local(net));
     let skipped = ports.iter().filter(|port| port.verdict == Verdict::LeftOut(SkipReason::LinkLocal));

@@ -41,7 +41,7 @@ pub(super) fn finding(context: &Context) -> Option<Finding> {
 
 /// Reports that the values of the platform's manifest are missing.
 fn without_manifest(context: &Context, script: &Script) -> Finding {
-    let (library, profile) = (context.library(), context.profile);
+    let (library, profile) = (context.library(), &context.profile);
     let message = format!(
         "The platform's manifest for a job sets {library}'s variables (profile {}), and {} is not set: without the manifest's values, {library} does not use the platform's plugin as it is meant to.",
         profile.name, script.sets

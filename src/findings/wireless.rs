@@ -2,24 +2,22 @@
 
 use crate::fabric::interface;
 use crate::fabric::own_interface::Index;
-use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::predict::Bootstrap;
-use crate::plan::Plan;
+use crate::plan::Decided;
 use crate::plan::interface::VARIABLE;
 
 /// Reports that NCCL's processes bootstrap on a wireless interface, although the interfaces of the job's HCAs
 /// have addresses. If rdma-init has filled in the interface, it followed the routes, so the finding is only a
 /// note.
-pub(super) fn finding(facts: &Facts, interfaces: &Index, plan: &Plan) -> Option<Finding> {
+pub(super) fn finding(decided: &Decided, interfaces: &Index) -> Option<Finding> {
+    let Decided { plan, ports, .. } = decided;
+    let facts = decided.facts;
     let Bootstrap::On(endpoint) = &plan.forecasts.last()?.prediction.bootstrap else { return None };
     facts.net.interface(&endpoint.interface).filter(|found| found.is_wireless())?;
-    let used = plan.ports.iter().filter(|port| port.used);
-    let found = used.filter_map(|port| {
-        let (hca, number) = facts.port(&port.hca, port.port)?;
-        interfaces.find(hca, number)
-    });
+    let used = ports.iter().filter(|port| port.is_used());
+    let found = used.filter_map(|port| interfaces.find(port.hca, port.port));
     let is_cable = |found: &&Interface| !found.is_wireless() && interface::has_global_address(found);
     let mut cables: Vec<&str> = found.filter(is_cable).map(|found| found.name.as_str()).collect();
     cables.dedup();

@@ -22,6 +22,10 @@ pub(super) struct CommandEnd {
     pub signal: Option<(i32, Duration)>,
     /// Why all remaining processes were killed, if they were.
     pub killed: Option<Killed>,
+    /// The processes that were killed with the timeout, or that the end of the container kills after a stop signal.
+    pub left: Vec<String>,
+    /// How many processes of the container the kernel killed because memory ran out, since the command started.
+    pub oom_kills: u64,
     /// The code is that of the key `fabric-exit-code`, because the fabric broke while the command ran.
     pub is_of_fabric: bool,
 }
@@ -44,10 +48,13 @@ impl Ended {
 }
 
 impl CommandEnd {
-    /// Reports how the command ended, unless it ended on its own with code 0. `command` returns its name
+    /// Reports how the command ended, unless it ended on its own with code 0 and memory did not run out. `command` returns its name
     /// without the path; `None` if only the preparation ran.
     pub(super) fn report(&self, voice: Voice, command: impl FnOnce() -> Option<String>) {
-        let plain = self.ended == Ended::Exited(0) && self.signal.is_none() && self.killed.is_none();
+        let plain = self.ended == Ended::Exited(0)
+            && self.signal.is_none()
+            && self.killed.is_none()
+            && self.oom_kills == 0;
         if plain || voice.quiet {
             return;
         }
@@ -75,6 +82,8 @@ impl CommandEnd {
                 Some(Killed::DrainTimeout(_)) => Some("drain-timeout"),
                 None => None,
             },
+            left = (!self.left.is_empty()).then(|| self.left.join(", ")),
+            oom_kills = (self.oom_kills > 0).then_some(self.oom_kills),
             fabric_broke = self.is_of_fabric.then_some(true),
             "{line}"
         );
@@ -117,8 +126,26 @@ impl CommandEnd {
                 Killed::DrainTimeout(time) => ("drain-timeout", time),
             };
             let _ = write!(line, "; the processes left after the {what} of {} were killed", shown(time));
+            if !self.left.is_empty() {
+                let _ = write!(line, ": {}", self.left.join(", "));
+            }
         }
         line.push('.');
+        if self.oom_kills > 0 {
+            let processes = if self.oom_kills == 1 { "process" } else { "processes" };
+            let _ = write!(
+                line,
+                " Memory ran out meanwhile: the kernel killed {} {processes} of this container's memory cgroup (oom_kill). Give the container more memory, or let the job use less.",
+                self.oom_kills
+            );
+        }
+        if self.killed.is_none() && !self.left.is_empty() {
+            let _ = write!(
+                line,
+                " It left these processes, which the end of the container kills: {}. To give them time to end, set drain-timeout.",
+                self.left.join(", ")
+            );
+        }
         line
     }
 }
@@ -131,7 +158,8 @@ mod tests {
 
     fn end(ended: Ended) -> CommandEnd {
         let (code, ran) = (ended.code(), Duration::from_millis(7_384_512));
-        CommandEnd { ended, code, ran, signal: None, killed: None, is_of_fabric: false }
+        let (left, oom_kills) = (Vec::new(), 0);
+        CommandEnd { ended, code, ran, signal: None, killed: None, left, oom_kills, is_of_fabric: false }
     }
 
     #[test]

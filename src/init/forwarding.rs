@@ -1,10 +1,10 @@
 //! Forwards signals to the command.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc::{SIGCHLD, SIGCONT, SIGINT, SIGQUIT, SIGTERM};
-use nix::unistd::getpgrp;
+use nix::unistd::{Pid, getpgrp};
 
 use super::supervisor::Supervisor;
 use super::survivors::Reach;
@@ -31,6 +31,9 @@ impl SignalSet {
     }
 }
 
+/// How long after a forwarded signal a stop may still be its effect: a command that ignores it is not stopped by it.
+const STOPPING: Duration = Duration::from_secs(10);
+
 /// What has been forwarded so far.
 #[derive(Default)]
 pub(super) struct Forwarding {
@@ -39,6 +42,8 @@ pub(super) struct Forwarding {
     last: Option<(i32, Instant)>,
     /// The first stop signal in its forwarded form, and when it arrived.
     stop: Option<(i32, Instant)>,
+    /// Whether a signal has stopped the main child, and this process has not continued it.
+    is_stopped: bool,
     warned_of_kill: bool,
     warned_of_value: bool,
 }
@@ -62,6 +67,22 @@ impl Forwarding {
     pub(super) fn note_stop(&mut self, received: i32, forwarded: i32) {
         if self.stop.is_none() && (is_stop(received) || is_stop(forwarded)) {
             self.stop = Some((forwarded, Instant::now()));
+        }
+    }
+
+    /// Handles a signal that has stopped the main child. If this process forwarded it, its sender can also send SIGCONT.
+    pub(super) fn child_stopped(&mut self, child: Pid, signal: i32) {
+        let is_recent = |(last, at): (i32, Instant)| last == signal && at.elapsed() < STOPPING;
+        let is_forwarded = self.last.is_some_and(is_recent);
+        // The next stop has another cause.
+        self.last = self.last.filter(|_| !is_forwarded);
+        self.is_stopped = !terminal::handle_stop(child, signal, is_forwarded);
+    }
+
+    /// Continues the main child after a stop signal, because a stopped process does not handle one.
+    fn continue_stopped(&mut self, child: Pid) {
+        if std::mem::take(&mut self.is_stopped) {
+            terminal::resume(child);
         }
     }
 
@@ -92,6 +113,7 @@ impl Supervisor {
             Ok(how) => {
                 self.forwarding.sent.add(signal);
                 self.forwarding.last = Some((signal, Instant::now()));
+                self.forwarding.is_stopped &= signal != SIGCONT;
                 self.warn_of_value(signal, how);
             }
             // The command has ended, and its SIGCHLD is about to arrive.
@@ -100,6 +122,10 @@ impl Supervisor {
         }
         // Recorded even if the signal reached no process, because it asks the container to stop.
         self.forwarding.note_stop(received.signal(), signal);
+        // A preparation has nothing to save.
+        if (is_stop(received.signal()) || is_stop(signal)) && !self.preparation.is_running {
+            self.forwarding.continue_stopped(self.child);
+        }
         None
     }
 

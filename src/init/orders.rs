@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::signal_map::{Remap, Rewrite};
 use crate::log::{Format, Level, Log};
 use crate::sys::stdio::Stderr;
+use crate::sys::terminal;
+use crate::text::name_program;
 
 /// How long the preparation may take before the command starts without it.
 pub(crate) const DEFAULT_PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -123,7 +125,8 @@ impl Voice {
             return;
         }
         if !self.json {
-            Stderr::at_once().put(format!("rdma-init: {message}\n").as_bytes());
+            let message = name_program(message);
+            Stderr::at_once().put(terminal::fit(format!("rdma-init: {message}\n")).as_bytes());
             return;
         }
         self.start_log();

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use nix::libc::SIGKILL;
+use nix::libc::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
@@ -54,6 +54,8 @@ pub(super) struct Preparation {
     pub(super) started: Instant,
     /// When the command was executed, once this process knows that it was.
     pub(super) executed: Option<Instant>,
+    /// The kernel's count of processes that it killed because memory ran out, when the command had started.
+    pub(super) oom_kills: Option<u64>,
     /// Whether the main child may not be the command yet. Such a child is examined between its end and its
     /// reaping.
     pub(super) is_running: bool,
@@ -77,6 +79,7 @@ impl Preparation {
             inheritance,
             started,
             executed: None,
+            oom_kills: None,
             is_running: true,
             never_execed: false,
             not_run: false,
@@ -196,8 +199,13 @@ impl Supervisor {
     /// Handles the end of a child that did not become the command.
     fn ended_unprepared(&mut self, ended: Ended) -> PreparingEnd {
         match ended {
-            // This process sent no such signal, so rdma-init itself failed.
-            Ended::Killed(signal) if !self.forwarding.sent().has(signal) && !self.stopping.has_killed() => {
+            // Neither this process sent the signal, nor did a person or the terminal ask for the end, so rdma-init
+            // itself failed.
+            Ended::Killed(signal)
+                if !self.forwarding.sent().has(signal)
+                    && !self.stopping.has_killed()
+                    && ![SIGHUP, SIGINT, SIGQUIT, SIGTERM].contains(&signal) =>
+            {
                 self.start_untouched(&format!("the preparation was killed by {}", signals::name(signal)))
             }
             Ended::Killed(_) => PreparingEnd::Ended { ended, was_command: false },
@@ -288,7 +296,13 @@ impl Supervisor {
     fn refuse(&self, refusal: Refusal, why: &str) -> i32 {
         let reason = refusal.because(why);
         let voice = self.orders.voice;
-        voice.say(Level::Error, &(self.tasks.refusing)(&reason, refusal.code));
+        let refusing = (self.tasks.refusing)(&reason, refusal.code);
+        if voice.json {
+            voice.start_log();
+            tracing::error!(event = "refusal", code = refusal.code, "{refusing}");
+        } else {
+            voice.say(Level::Error, &refusing);
+        }
         if let Some(failed) = (self.tasks.leave_reason)(&reason) {
             voice.say(Level::Error, &failed);
         }

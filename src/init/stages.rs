@@ -9,14 +9,16 @@ use nix::unistd::{Pid, getpgrp};
 use super::end::CommandEnd;
 use super::forwarding::Forwarding;
 use super::link::{self, Link, Watch};
+use super::note::HandoffMemory;
 use super::orders::Orders;
 use super::preparing::{Preparation, PreparingEnd};
 use super::spawn::{Inheritance, cannot_start, spawn};
 use super::stopping::Stopping;
 use super::supervisor::{AccountOutcome, AtEnd, Supervisor, Tasks};
-use super::survivors::Reach;
+use super::survivors::{Reach, name_descendants};
 use super::terminal;
 use super::watcher::PATIENCE;
+use crate::facts::oom::oom_kills;
 use crate::sys::capabilities::keep_only;
 use crate::sys::fork::{self, Ended, NoAnswer};
 use crate::sys::memory;
@@ -121,6 +123,8 @@ impl Supervisor {
             ran: self.ran(at, was_command),
             signal: signal.map(|(signal, when)| (signal, at.saturating_duration_since(when))),
             killed: self.stopping.why_killed(),
+            left: self.left(was_command && signal.is_some()),
+            oom_kills: self.oom_kills(),
             is_of_fabric: false,
         };
         let end = if was_command { self.account(end) } else { end };
@@ -139,6 +143,8 @@ impl Supervisor {
             ran: self.ran(at, true),
             signal: signal.map(|(signal, when)| (signal, at.saturating_duration_since(when))),
             killed: self.stopping.why_killed(),
+            left: self.left(false),
+            oom_kills: self.oom_kills(),
             is_of_fabric: false,
         };
         self.account(end).code
@@ -154,6 +160,21 @@ impl Supervisor {
         at.saturating_duration_since(since)
     }
 
+    /// Returns the processes that got a SIGKILL by a timeout; or, after a stop signal, those that the end of this PID
+    /// namespace kills.
+    fn left(&mut self, is_stopped: bool) -> Vec<String> {
+        if self.stopping.has_killed() || !is_stopped || self.reach == Reach::Descendants {
+            return std::mem::take(&mut self.stopping.left);
+        }
+        self.reap();
+        name_descendants()
+    }
+
+    fn oom_kills(&self) -> u64 {
+        let before = self.preparation.oom_kills;
+        before.zip(oom_kills()).map_or(0, |(before, now)| now.saturating_sub(before))
+    }
+
     /// Returns how the main child ended, and whether it was the command by then; or the exit code if
     /// everything was reported.
     fn until_command_ends(&mut self, watch: Watch) -> Result<(Ended, bool), i32> {
@@ -164,6 +185,7 @@ impl Supervisor {
                 self.preparation.is_running = false;
                 self.preparation.executed = Some(self.preparation.executed_by(Instant::now()));
                 self.release_inherited();
+                self.preparation.oom_kills = oom_kills();
                 self.start_watcher();
                 // At this point, little of the program's code is in memory, and the following loop needs
                 // even less.
@@ -182,8 +204,11 @@ impl Supervisor {
     /// counters, which PID 1 itself does not do, and which may hang. Signals that arrive during this time are not
     /// forwarded: the command is gone.
     fn account(&self, end: CommandEnd) -> CommandEnd {
-        let Some(memory) = self.preparation.note.as_deref() else { return end };
-        let Some(note) = memory.ports() else { return end };
+        let memory = self.preparation.note.as_deref();
+        let note = memory.and_then(HandoffMemory::ports).unwrap_or_default();
+        if note.is_empty() && end.oom_kills == 0 {
+            return end;
+        }
         let broken = end.of_broken_fabric(self.orders.supervision.fabric_exit_code);
         let give = |time, looks| {
             fork::within(time, || {
@@ -196,10 +221,11 @@ impl Supervisor {
                 let has_failed = end.ended != Ended::Exited(0) && end.code != 0;
                 let at_end = AtEnd {
                     looks,
-                    seen: memory.seen(),
+                    seen: memory.and_then(HandoffMemory::seen),
                     watcher_ended: self.watcher_ended,
                     ran: end.ran,
                     is_cut_short: has_failed || end.signal.is_some(),
+                    is_out_of_memory: end.oom_kills > 0,
                     failed: if has_failed { Some(&ended) } else { None },
                 };
                 match (self.tasks.give_account)(&note, &at_end) {

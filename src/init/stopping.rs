@@ -7,6 +7,7 @@ use nix::libc::{SIGCHLD, SIGCONT, SIGKILL, SIGTERM};
 
 use super::end::Killed;
 use super::supervisor::Supervisor;
+use super::survivors::{name_descendants, signal_descendants};
 use super::watcher::SHORT_PATIENCE;
 use crate::exit;
 use crate::log::Level;
@@ -24,6 +25,8 @@ pub(super) struct Stopping {
     draining: Option<Instant>,
     /// When all remaining processes were killed, and why.
     killed: Option<(Killed, Instant)>,
+    /// The processes that were left just before that.
+    pub(super) left: Vec<String>,
     /// Whether the command has credentials that do not let this process kill it.
     may_not_kill: bool,
 }
@@ -59,7 +62,11 @@ impl Supervisor {
         }
         if !self.stopping.has_killed() {
             self.stopping.draining = Some(Instant::now());
-            self.reach.signal(SIGTERM);
+            // torchrun abandons its workers if it gets a second SIGTERM.
+            match self.orders.supervision.kill_group && self.forwarding.sent().has(SIGTERM) {
+                true => signal_descendants(SIGTERM, Some(self.child)),
+                false => self.reach.signal(SIGTERM),
+            }
             // A stopped process does not handle SIGTERM until it is continued.
             self.reach.signal(SIGCONT);
         }
@@ -117,6 +124,8 @@ impl Supervisor {
             // The signal reaches every process, so the watcher ends before it, and can still tell the job's other nodes
             // how the command ends.
             self.end_watcher(Some(Ended::Killed(SIGKILL)), SHORT_PATIENCE);
+            self.reap();
+            self.stopping.left = name_descendants();
             self.stopping.killed = Some((why, Instant::now()));
             self.reach.signal(SIGKILL);
         }

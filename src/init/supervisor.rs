@@ -15,7 +15,6 @@ use super::orders::{Orders, Refusal};
 use super::preparing::Preparation;
 use super::stopping::Stopping;
 use super::survivors::Reach;
-use super::terminal;
 use crate::log::Level;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::signals;
@@ -41,7 +40,8 @@ pub(crate) struct Tasks {
     pub execute_decided: fn(&[u8], Vec<CString>, Option<Refusal>) -> i32,
     /// Becomes the command as it would have started without rdma-init.
     pub execute_untouched: fn(Vec<CString>) -> i32,
-    /// Gives the account of the ports that this note names, at the end of the job.
+    /// Gives the account of the ports that this note names, at the end of the job. The note of a job without ports is
+    /// empty.
     pub give_account: fn(&[u8], &AtEnd) -> AccountOutcome,
     /// Watches the ports that this note names until its process is killed. It gets how long ago the command was
     /// started, and leaves what it has seen for the account.
@@ -65,6 +65,8 @@ pub(crate) struct AtEnd<'a> {
     pub ran: Duration,
     /// Whether the command failed, or got a signal to end before it did.
     pub is_cut_short: bool,
+    /// Whether the kernel killed processes of the container because memory ran out.
+    pub is_out_of_memory: bool,
     /// If the command has failed: returns how it ended, as a sentence, if the fabric broke or did not.
     pub failed: Option<&'a dyn Fn(AccountOutcome) -> String>,
 }
@@ -160,7 +162,9 @@ impl Supervisor {
                     orphans = true;
                     self.report_orphan(pid, ended);
                 }
-                Reaped::Stopped(pid, signal) if pid == self.child => terminal::stop_along(self.child, signal),
+                Reaped::Stopped(pid, signal) if pid == self.child => {
+                    self.forwarding.child_stopped(pid, signal);
+                }
                 Reaped::Stopped(..) => {}
                 Reaped::Running => break,
                 Reaped::NoSuchChild => {
@@ -179,10 +183,9 @@ impl Supervisor {
     }
 
     fn reap_one(&mut self) -> Reaped {
-        let stops = self.reach == Reach::Descendants;
         match self.preparation.is_running {
-            false => fork::reap(stops),
-            true => fork::reap_after(stops, |pid| {
+            false => fork::reap(),
+            true => fork::reap_after(|pid| {
                 self.preparation.never_execed |= pid == self.child && has_never_execed(pid);
             }),
         }

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use nix::libc::SIGKILL;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
 
 use crate::facts::reader::of_kernel;
 use crate::sys::pidfd::Pidfd;
 use crate::sys::signals;
+use crate::text::{condensed_to, grouped, visible};
 
 /// Which processes a signal reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +30,7 @@ impl Reach {
             Reach::Namespace => {
                 let _ = signals::kill(Pid::from_raw(-1), signal);
             }
-            Reach::Descendants => signal_descendants(signal),
+            Reach::Descendants => signal_descendants(signal, None),
         }
     }
 
@@ -49,10 +50,11 @@ impl Reach {
     }
 }
 
-/// Signals children, their children, and so on; none if /proc does not show them.
-fn signal_descendants(signal: i32) {
+/// Returns children, their children, and so on, each with its parent; none if /proc does not show them. Processes that
+/// have entered the container are none of them.
+fn descendants() -> Vec<(i32, i32)> {
     if !Reach::Descendants.can_see() {
-        return;
+        return Vec::new();
     }
     let own = std::process::id().cast_signed();
     let parents: HashMap<i32, i32> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
@@ -61,18 +63,55 @@ fn signal_descendants(signal: i32) {
         // The bound ends the walk whatever was read: no chain is longer than the number of processes.
         ancestors.by_ref().skip(1).take(parents.len()).any(|ancestor| ancestor == own)
     };
-    for (pid, seen) in parents.iter().filter(|(pid, _)| is_ours(**pid)) {
+    parents.iter().map(|(pid, seen)| (*pid, *seen)).filter(|(pid, _)| is_ours(*pid)).collect()
+}
+
+/// Names these processes for a person, `python (12, 13)`, except those that are ending.
+pub(super) fn name_descendants() -> Vec<String> {
+    let mut all: Vec<i32> = descendants().into_iter().map(|(pid, _)| pid).collect();
+    all.sort_unstable();
+    let name = |pid: &i32| {
+        let status = of_kernel(format!("/proc/{pid}/status")).filter(|status| !is_ending(status))?;
+        let name = status.lines().next()?.strip_prefix("Name:")?.trim();
+        Some((if name.is_empty() { "(no name)".to_owned() } else { visible(name) }, pid.to_string()))
+    };
+    let groups = grouped(all.iter().filter_map(name));
+    let more = groups.len().saturating_sub(MOST_NAMED);
+    let named = groups.iter().take(MOST_NAMED);
+    let shown = named.map(|(name, pids)| format!("{name} ({})", condensed_to(pids, MOST_NAMED)));
+    shown.chain((more > 0).then(|| format!("{more} more"))).collect()
+}
+
+/// Returns whether a process has ended, or is about to: a signal is pending that it neither catches nor blocks. The kernel
+/// keeps no signal pending that it would ignore. `status` is /proc/PID/status (`fs/proc/array.c`).
+fn is_ending(status: &str) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+    let mask = |name| field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or_default();
+    field("State").is_some_and(|state| state.starts_with(['Z', 'X']))
+        || (mask("SigPnd") | mask("ShdPnd")) & !(mask("SigCgt") | mask("SigBlk")) != 0
+}
+
+/// How many names a line has, and how many runs of numbers each of them.
+const MOST_NAMED: usize = 5;
+
+/// Signals these processes, except those of one process group.
+pub(super) fn signal_descendants(signal: i32, except: Option<Pid>) {
+    let own = std::process::id().cast_signed();
+    let is_of = |pid: i32, group: Pid| getpgid(Some(Pid::from_raw(pid))) == Ok(group);
+    for (pid, seen) in
+        descendants().into_iter().filter(|(pid, _)| except.is_none_or(|group| !is_of(*pid, group)))
+    {
         // Opened one at a time: there may be more processes than descriptors.
-        let process = Pidfd::open(Pid::from_raw(*pid));
+        let process = Pidfd::open(Pid::from_raw(pid));
         // Another process may have received this PID before the descriptor was opened, so the parent is
         // checked again. If that happens later, the descriptor still refers to the dead process.
-        if !parent(*pid).is_some_and(|now| now == *seen || now == own) {
+        if !parent(pid).is_some_and(|now| now == seen || now == own) {
             continue;
         }
         let _ = match process {
             Ok(process) => process.kill(signal),
             // No descriptor is free, or the kernel has no pidfd.
-            Err(_) => signals::kill(Pid::from_raw(*pid), signal),
+            Err(_) => signals::kill(Pid::from_raw(pid), signal),
         };
     }
 }
@@ -104,6 +143,24 @@ pub(super) fn parent(pid: i32) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_ending_if_it_is_dead_or_a_signal_is_about_to_kill_it() {
+        let status = |state: &str, pending: u64, caught: u64| {
+            format!(
+                "Name:\tx\nState:\t{state}\nSigPnd:\t0\nShdPnd:\t{pending:016x}\nSigBlk:\t0\nSigCgt:\t{caught:016x}\n"
+            )
+        };
+        for (state, pending, caught, ends) in [
+            ("S (sleeping)", 0, 0, false),
+            ("Z (zombie)", 0, 0, true),
+            ("S", 0x4000, 0, true),
+            ("R", 0x4000, 0x4000, false),
+        ] {
+            assert_eq!(is_ending(&status(state, pending, caught)), ends, "{state} {pending} {caught}");
+        }
+        assert!(!is_ending(""));
+    }
 
     #[test]
     fn the_parent_is_read_whatever_the_name() {

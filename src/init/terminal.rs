@@ -7,6 +7,7 @@ use nix::libc::{SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, setpgid, tcgetpgrp, tcsetpgrp};
 
+use super::survivors::parent;
 use crate::sys::signals;
 use crate::sys::stdio::stdin;
 
@@ -29,13 +30,15 @@ pub(super) fn hand_over(from: Pid, to: Pid) -> bool {
     on_terminal(|terminal| tcgetpgrp(terminal) == Ok(from) && tcsetpgrp(terminal, to).is_ok()) == Some(true)
 }
 
-/// Returns whether a shell on this terminal controls this process and can resume it: the parent is in the
-/// same session, but in another process group.
+/// Returns whether a shell on this terminal controls this process and can resume it: the nearest ancestor outside the
+/// process group is in the same session. The kernel says of other groups that they are orphaned
+/// (`will_become_orphaned_pgrp` in kernel/exit.c), and the terminal does not stop them.
 pub(super) fn is_job() -> bool {
-    let parent = getppid();
+    let (session, group) = (getsid(None), getpgrp());
+    let mut ancestors = std::iter::successors(Some(getppid()), |pid| parent(pid.as_raw()).map(Pid::from_raw));
+    let outside = ancestors.find(|pid| pid.as_raw() == 0 || getpgid(Some(*pid)) != Ok(group));
     on_terminal(|_| ()).is_some()
-        && getsid(Some(parent)) == getsid(None)
-        && getpgid(Some(parent)).is_ok_and(|group| group != getpgrp())
+        && outside.is_some_and(|shell| shell.as_raw() != 0 && getsid(Some(shell)) == session)
 }
 
 /// Puts this child into its own process group, and into the foreground of the terminal if the group `from`
@@ -55,16 +58,38 @@ pub(super) fn lead_group(pid: Pid) -> bool {
     setpgid(pid, pid).is_ok()
 }
 
-/// Handles job control when `signal` has stopped the command. After ^Z, the shell waits until the rest of
-/// the job has stopped as well. If the command wants the terminal, and `fg` has put this process into the
-/// foreground, the command gets the terminal.
-pub(super) fn stop_along(child: Pid, signal: i32) {
+/// Continues a child and what it has started in its process group.
+pub(super) fn resume(child: Pid) {
+    let group = signals::kill(Pid::from_raw(-child.as_raw()), SIGCONT);
+    let _ = group.or_else(|_| signals::kill(child, SIGCONT));
+}
+
+/// Handles job control when `signal` has stopped the child. After ^Z, the shell waits until the rest of the job has
+/// stopped as well. If the child wants the terminal, and `fg` has put this process into the foreground, the child gets
+/// the terminal. Returns whether the child runs again.
+///
+/// If no shell controls this process, as in `docker run -it`, no process could continue what the terminal has stopped.
+/// Without an init, the kernel does not even stop such a process.
+pub(super) fn handle_stop(child: Pid, signal: i32, is_forwarded: bool) -> bool {
     let own = getpgrp();
     let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
-    if wants_terminal && hand_over(own, child) {
-        let _ = signals::kill(child, SIGCONT);
-    } else if is_job() && (hand_over(child, own) || wants_terminal || signal == SIGTSTP) {
-        // This also stops the other members of a pipeline.
-        let _ = signals::kill(Pid::from_raw(0), SIGSTOP);
+    let is_job = is_job();
+    let resumes = if wants_terminal && hand_over(own, child) {
+        true
+    } else if is_job {
+        if hand_over(child, own) || wants_terminal || signal == SIGTSTP {
+            // This also stops the other members of a pipeline.
+            let _ = signals::kill(Pid::from_raw(0), SIGSTOP);
+        }
+        false
+    } else if wants_terminal {
+        // Continued in the background, it would stop again at once.
+        on_terminal(|terminal| tcsetpgrp(terminal, child).is_ok()) == Some(true)
+    } else {
+        signal == SIGTSTP && !is_forwarded && on_terminal(|_| ()).is_some()
+    };
+    if resumes {
+        resume(child);
     }
+    resumes
 }

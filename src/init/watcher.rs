@@ -17,8 +17,8 @@ use crate::sys::fork::{self, Ended};
 use crate::sys::signals;
 
 /// How long a supervisor waits for the end of a watcher that it has told how the command ended: its own command, that
-/// of `on-finding`, gets this time for what it is doing.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// of `on-finding`, gets two seconds for what it is doing, and the rest is for its end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The same if all processes are about to be killed; and the wait of a supervisor that is not PID 1 for a watcher that
 /// it has killed.

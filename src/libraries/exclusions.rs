@@ -13,65 +13,51 @@
 //! `UCX_IB_GID_INDEX` and `UCX_IB_ROCE_SUBNETS` also exclude each other; [`super::ucx`] fills in at most one
 //! of them.
 
-use super::{Fill, FillReason, Library, LibraryContext, vllm};
-
-/// The feature that rdma-init leaves a variable to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeftTo {
-    /// Each vLLM worker sets the variable to its own GPU's HCA.
-    Workers,
-    /// A program's option, which the program ignores if the variable is set.
-    Option { program: &'static str, option: &'static str },
-}
+use super::{Fill, Library, LibraryContext, vllm};
 
 struct Exclusion {
     variable: &'static str,
-    left_to: LeftTo,
+    /// Why it is left unset.
+    why: &'static str,
     /// Whether the feature is in use or may be.
     may_be_used: fn(&LibraryContext) -> bool,
 }
 
-const OF_SGLANG: LeftTo = LeftTo::Option { program: "SGLang", option: "--disaggregation-ib-device" };
+const OF_WORKERS: &str =
+    "each worker of vLLM sets it to the HCA of its own GPU, and keeps the present value after it";
+const OF_SGLANG: &str = "with it, SGLang would not apply its option --disaggregation-ib-device";
 
 const ALL: &[Exclusion] = &[
     Exclusion {
         variable: "UCX_NET_DEVICES",
-        left_to: LeftTo::Workers,
+        why: OF_WORKERS,
         may_be_used: |subject| maps(subject, "UCX_NET_DEVICES"),
     },
     Exclusion {
         variable: "NVSHMEM_HCA_LIST",
-        left_to: LeftTo::Workers,
+        why: OF_WORKERS,
         may_be_used: |subject| maps(subject, "NVSHMEM_HCA_LIST"),
     },
     Exclusion {
         variable: "UCX_NET_DEVICES",
-        left_to: OF_SGLANG,
+        why: OF_SGLANG,
         may_be_used: |subject| has(subject, "sglang") && has(subject, "nixl"),
     },
-    Exclusion {
-        variable: "MC_TE_FILTERS",
-        left_to: OF_SGLANG,
-        may_be_used: |subject| has(subject, "sglang"),
-    },
+    Exclusion { variable: "MC_TE_FILTERS", why: OF_SGLANG, may_be_used: |subject| has(subject, "sglang") },
 ];
-
-/// Returns the feature that a fill of this variable would switch off.
-pub(crate) fn left_to(subject: &LibraryContext, variable: &str) -> Option<LeftTo> {
-    let is_it = |exclusion: &&Exclusion| exclusion.variable == variable && (exclusion.may_be_used)(subject);
-    ALL.iter().find(is_it).map(|exclusion| exclusion.left_to)
-}
 
 /// Returns the fill, or an entry that leaves its variable unset.
 pub(crate) fn settled(subject: &LibraryContext, fill: Fill) -> Fill {
-    match left_to(subject, fill.variable) {
-        Some(left_to) => Fill { value: None, why: FillReason::LeftTo(left_to), ..fill },
+    let is_it =
+        |exclusion: &&Exclusion| exclusion.variable == fill.variable && (exclusion.may_be_used)(subject);
+    match ALL.iter().find(is_it) {
+        Some(exclusion) => Fill { value: None, why: exclusion.why.to_owned(), ..fill },
         None => fill,
     }
 }
 
 /// Returns whether rdma-init fills in a vLLM mapping through which each worker sets this variable.
-fn maps(subject: &LibraryContext, variable: &str) -> bool {
+pub(crate) fn maps(subject: &LibraryContext, variable: &str) -> bool {
     let library: &Library = &vllm::LIBRARY;
     (subject.is_allowed)(library)
         && (library.fills)(subject).iter().any(|fill| {

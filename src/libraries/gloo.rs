@@ -3,8 +3,8 @@
 //! `gloo/transport/tcp/device.cc`). PyTorch ignores a value of fewer than two characters. Without the
 //! variable, the host name decides; see [`super::meeting`].
 
+use super::Library;
 use super::meeting::Grammar;
-use super::{Library, Will};
 use crate::fabric::Rails;
 
 const VARIABLE: &str = "GLOO_SOCKET_IFNAME";
@@ -26,7 +26,7 @@ pub(crate) const LIBRARY: Library = Library {
     is_here: |subject| GRAMMAR.is_here(subject),
     fills: |subject| GRAMMAR.fill(subject).into_iter().collect(),
     findings: |subject| GRAMMAR.finding(subject).map(Into::into).into_iter().collect(),
-    will: |subject| GRAMMAR.meeting(subject).map(Will::Meet),
+    will: |subject| GRAMMAR.will(subject),
 };
 
 pub(crate) fn value(variable: &str, rails: &Rails) -> Option<String> {

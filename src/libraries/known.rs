@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use super::nccl::variables::nearest_of;
+use super::{ALL, Library};
 
 /// The lists: all names of a library, which are also what a name may have been meant to be.
 const LISTS: &[&str] = &[
@@ -54,15 +55,15 @@ pub(crate) fn knows(name: &str) -> bool {
 }
 
 /// The lists are parsed only once, because the user may have set thousands of variables.
-static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| sorted(LISTS));
-static FIELDS: LazyLock<Vec<&str>> = LazyLock::new(|| sorted(&[UCX_FIELDS]));
-
-fn sorted(lists: &[&'static str]) -> Vec<&'static str> {
-    let mut names: Vec<&str> = lists.iter().copied().flat_map(lines).collect();
-    // Each list is sorted, so this only merges them.
+static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let of_library = |library: &'static Library| library.filled.iter().chain(library.read).copied();
+    let decided = ALL.iter().copied().flat_map(of_library).filter(|name| !name.ends_with('_'));
+    let mut names: Vec<&str> = LISTS.iter().copied().flat_map(lines).chain(decided).collect();
     names.sort();
+    names.dedup();
     names
-}
+});
+static FIELDS: LazyLock<Vec<&str>> = LazyLock::new(|| lines(UCX_FIELDS).collect());
 
 /// Returns the names that start with these letters.
 fn of_start<'n>(names: &'n [&'static str], start: &str) -> &'n [&'static str] {
@@ -83,7 +84,6 @@ fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::libraries::ALL;
 
     #[test]
     fn a_misspelled_name_is_recognized() {

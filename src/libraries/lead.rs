@@ -8,7 +8,8 @@ use ipnet::IpNet;
 
 use super::LibraryContext;
 use super::nccl::gid::{FAMILY, Family, RANGE, Search};
-use super::nccl::version::Version;
+use super::own_verbs::SEARCHES_AS;
+use crate::fabric::Candidate;
 use crate::fabric::gid::{RailGids, common_network, of_one_family, own_network, rails};
 
 /// A family and a range; each is set only if it is needed.
@@ -28,12 +29,11 @@ struct Lead {
 pub(super) fn by_lead_or(
     subject: &LibraryContext,
     searches: bool,
-    searches_as: Version,
-    takes: impl Fn(u32) -> bool,
+    taken: impl Fn(&LibraryContext, &Candidate) -> Option<i64>,
     [family, range]: [&'static str; 2],
     index: impl FnOnce() -> Option<(&'static str, String)>,
 ) -> Vec<(&'static str, String)> {
-    let lead = lead(subject, searches_as, takes);
+    let lead = lead(subject, taken);
     if !lead.as_ref().is_some_and(|lead| lead.lasts && searches)
         && let Some(index) = index()
     {
@@ -43,12 +43,16 @@ pub(super) fn by_lead_or(
     values.into_iter().flatten().filter_map(|(variable, value)| Some((variable, value?))).collect()
 }
 
-/// Returns the family and range that steer this NCCL release's search to a right entry on each used RoCE port
-/// with one of these numbers that has a right entry. Prefers values that last, then NCCL's own variables,
+/// Returns the family and range that steer a search like NCCL's (`SEARCHES_AS`) to a right entry on each of the job's
+/// RoCE ports that the library uses and that has one. Prefers values that last, then NCCL's own variables,
 /// then the interfaces' networks, then the addresses. Returns `None` if no values work or none are needed.
-fn lead(subject: &LibraryContext, searches_as: Version, takes: impl Fn(u32) -> bool) -> Option<Lead> {
-    let all = rails(subject.facts, subject.rails.ports);
-    let with_slots = all.into_iter().filter(|rail| takes(rail.port.number) && !rail.slots.is_empty());
+fn lead(
+    subject: &LibraryContext,
+    taken: impl Fn(&LibraryContext, &Candidate) -> Option<i64>,
+) -> Option<Lead> {
+    let used = subject.rails.ports.iter().filter(|port| taken(subject, port).is_some());
+    let all = rails(subject.facts, &used.cloned().collect::<Vec<Candidate>>());
+    let with_slots = all.into_iter().filter(|rail| !rail.slots.is_empty());
     let rails = of_one_family(&with_slots.collect::<Vec<RailGids>>());
     let addresses: Vec<IpAddr> =
         rails.iter().filter_map(|rail| Some(rail.slots.first()?.address())).collect();
@@ -61,10 +65,8 @@ fn lead(subject: &LibraryContext, searches_as: Version, takes: impl Fn(u32) -> b
     let of_networks = networks.and_then(|networks| common(&networks));
     let of_addresses = common(&addresses.iter().copied().map(IpNet::from).collect::<Vec<IpNet>>());
     let ranges = [of_nccl.map(str::to_owned), None, of_networks, of_addresses];
-    let leads: Vec<Lead> = ranges
-        .into_iter()
-        .filter_map(|range| judged(subject, &rails, searches_as, family.clone(), range))
-        .collect();
+    let leads: Vec<Lead> =
+        ranges.into_iter().filter_map(|range| judged(subject, &rails, family.clone(), range)).collect();
     leads.iter().find(|lead| lead.lasts).or(leads.first()).cloned()
 }
 
@@ -72,7 +74,6 @@ fn lead(subject: &LibraryContext, searches_as: Version, takes: impl Fn(u32) -> b
 fn judged(
     subject: &LibraryContext,
     rails: &[RailGids],
-    searches_as: Version,
     family: Option<String>,
     range: Option<String>,
 ) -> Option<Lead> {
@@ -82,8 +83,6 @@ fn judged(
     let net = range.as_deref().map(str::parse::<IpNet>).transpose().ok()?;
     let of = if family.is_some() { Family::Inet6 } else { Family::Inet };
     let search = Search { family: of, range: net.map(Into::into), ..Search::default() };
-    let is_right =
-        |rail: &RailGids| search.run(&rail.port.gids, searches_as).is_ok_and(|slot| rail.has(slot));
     let is_own = |address| subject.facts.net.own_addresses().any(|own| own == address);
     let passes = |address: IpAddr| {
         address.is_ipv6() == (of == Family::Inet6) && net.is_none_or(|net| net.contains(&address))
@@ -93,19 +92,17 @@ fn judged(
         others.all(|gid| !passes(gid.address()) || is_own(gid.address()))
     };
     let lasts = rails.iter().all(is_kept_out);
-    rails.iter().all(is_right).then_some(Lead { family, range, lasts })
+    search.first_wrong(rails, SEARCHES_AS).is_none().then_some(Lead { family, range, lasts })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::{Candidate, Rails, Verdict};
+    use crate::fabric::{Rails, Verdict};
     use crate::facts::Facts;
     use crate::facts::gid::{Gid, GidTable, GidType};
     use crate::facts::net::Interface;
     use crate::facts::rdma::{Hca, LinkLayer, Port};
-
-    const SEARCHES_AS: Version = Version::new(2, 27, 7);
 
     /// Returns the values that steer to these interfaces' addresses if each port has these entries.
     fn found(own: &[&str], ports: &[&[(u32, &str)]]) -> Option<Lead> {
@@ -126,7 +123,7 @@ mod tests {
             table.iter().map(|port| Candidate { hca: &hca, port, verdict: Verdict::Used }).collect();
         let rails = Rails { ports: &candidates, gid_index: None, interface: None };
         let subject = LibraryContext::of(&facts, &rails, &|_| None);
-        lead(&subject, SEARCHES_AS, |_| true)
+        lead(&subject, |_, _| Some(0))
     }
 
     fn ranged(range: &str, lasts: bool) -> Option<Lead> {

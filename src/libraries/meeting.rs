@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::node_address::is_alone;
-use super::{Fill, FillReason, LibraryContext};
+use super::{Fill, LibraryContext};
 use crate::fabric::Rails;
 use crate::fabric::interface::obstacle;
 use crate::facts::names::Names;
@@ -19,21 +19,21 @@ use crate::text::condensed;
 
 /// An interface and its address that a library uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
+pub(crate) struct End {
     pub interface: String,
     pub address: IpAddr,
 }
 
 /// This host's name and what it resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedHost {
+pub(crate) struct NamedHost {
     pub host: String,
     pub to: HostNameAddress,
 }
 
 /// What a host name resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HostNameAddress {
+pub(crate) enum HostNameAddress {
     Own(End),
     Loopback(IpAddr),
     /// `/etc/hosts` maps the name only to addresses that this container does not have.
@@ -79,16 +79,6 @@ impl fmt::Display for NamedHost {
     }
 }
 
-/// Where the library's processes bootstrap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BootstrapAddress {
-    /// On the interfaces that a variable names.
-    On(Vec<End>),
-    OnName(NamedHost),
-    /// The library fails, or bootstraps on loopback, because of a name in a list.
-    NoSuchInterface(String),
-}
-
 /// How a library interprets its variable's value.
 pub(crate) struct Grammar {
     pub library: &'static str,
@@ -128,26 +118,42 @@ impl Grammar {
             return None;
         }
         let named = elsewhere(subject, interface)?;
-        let why = FillReason::Meeting { library: self.library, named };
-        Some(Fill { variable: self.variable, value: Some(interface.to_owned()), why })
+        let (library, host) = (self.library, &named.host);
+        let why = match &named.to {
+            HostNameAddress::NotInFile => format!(
+                "without it, {library} would take the DNS entry of the host's name, which /etc/hosts does not contain ({host})"
+            ),
+            HostNameAddress::FileNotAsked(services) => format!(
+                "without it, {library} would take the entry of {} for the host's name {host}: nsswitch.conf does not use /etc/hosts",
+                services.join(", ")
+            ),
+            _ => format!("without it, {library} would bootstrap on {named}"),
+        };
+        Some(Fill::new(self.variable, interface, why))
     }
 
-    pub(crate) fn meeting(&self, subject: &LibraryContext) -> Option<BootstrapAddress> {
+    /// Returns where the library's processes will bootstrap.
+    pub(crate) fn will(&self, subject: &LibraryContext) -> Option<String> {
         let net = &subject.facts.net;
         let Some(entries) = self.entries(subject) else {
-            return Some(BootstrapAddress::OnName(named(subject.facts.names.as_ref()?, net)));
+            let named = named(subject.facts.names.as_ref()?, net);
+            return Some(match named.to {
+                HostNameAddress::NotInFile => {
+                    format!("bootstrap on the DNS address of the host's name {}", named.host)
+                }
+                _ => format!("bootstrap on {named}"),
+            });
         };
         if net.interfaces.is_empty() {
             return None;
         }
-        let ends: Result<Vec<End>, &str> =
-            entries.into_iter().map(|entry| end(net, entry).ok_or(entry)).collect();
-        Some(
-            ends.map_or_else(
-                |entry| BootstrapAddress::NoSuchInterface(entry.to_owned()),
-                BootstrapAddress::On,
-            ),
-        )
+        let mut ends = Vec::new();
+        for entry in entries {
+            // The library fails, or bootstraps on loopback.
+            let Some(end) = end(net, entry) else { return Some(format!("find no interface \"{entry}\"")) };
+            ends.push(end.to_string());
+        }
+        Some(format!("bootstrap on {}", ends.join(" and ")))
     }
 
     /// Returns what is wrong with the value, or with the host name if there is no value.
@@ -366,7 +372,7 @@ mod tests {
             let subject = LibraryContext::of(&facts, &rails, &values);
             let grammar = Grammar { library: "L", variable: "V", lost: "it fails", list, shortest };
             let said = grammar.finding(&subject).map(|finding| finding.message);
-            (said.unwrap_or_default(), grammar.meeting(&subject), grammar.fill(&subject))
+            (said.unwrap_or_default(), grammar.will(&subject), grammar.fill(&subject))
         };
         let (gloo, tensorpipe) = (|value| ask(true, 2, value), |value| ask(false, 0, value));
         let there = "(lo, eth0, eth0.100 have one)";
@@ -386,9 +392,9 @@ mod tests {
         }
         assert_eq!(tensorpipe(Some("eth0,lo")).0, "V=eth0,lo: L accepts one name, not a list, so it fails.");
         assert_eq!(tensorpipe(Some("")).0, "V=: L looks for an interface with an empty name, so it fails.");
-        let by_name = BootstrapAddress::OnName(named(&names(&["10.0.0.5"]), &net()));
+        let by_name = format!("bootstrap on {}", named(&names(&["10.0.0.5"]), &net()));
         assert_eq!(gloo(Some("")).1, Some(by_name.clone()));
         assert_eq!(gloo(None), (String::new(), Some(by_name), None), "it is right by itself");
-        assert_eq!(tensorpipe(Some("e")).1, Some(BootstrapAddress::NoSuchInterface("e".to_owned())));
+        assert_eq!(tensorpipe(Some("e")).1, Some("find no interface \"e\"".to_owned()));
     }
 }

@@ -3,8 +3,7 @@
 //!
 //! Each other library ([`ALL`]) has a file with pure functions of the host and the variables: whether it is
 //! in use, which variables it would otherwise get wrong or leave to chance on this host ([`Fill`]), what is
-//! wrong with the user's own values ([`LibraryFinding`]), and what it will finally do ([`Will`]).
-//! `plan::words` puts the reasons and the outcome into words.
+//! wrong with the user's own values ([`LibraryFinding`]), and what it will finally do.
 //!
 //! libfabric, which NIXL and MPI may use, has no file. Its verbs provider finds HCAs through RDMA CM by the
 //! interfaces' addresses (`vrb_getifaddrs` in `prov/verbs/src/verbs_info.c`, 1.17), so it selects one of this
@@ -60,8 +59,9 @@ pub struct Library {
     pub fills: fn(&LibraryContext) -> Vec<Fill>,
     /// Returns what is wrong with the context's variables, in this library's own grammar.
     pub findings: fn(&LibraryContext) -> Vec<LibraryFinding>,
-    /// Returns what it will do with the context's variables; `None` if that is unknown.
-    pub will: fn(&LibraryContext) -> Option<Will>,
+    /// Returns what it will do with the context's variables: a predicate, such as `bootstrap on eth0 10.0.0.9`; `None` if
+    /// that is unknown.
+    pub will: fn(&LibraryContext) -> Option<String>,
 }
 
 /// All libraries other than NCCL, in the report's order.
@@ -102,6 +102,16 @@ impl<'a> LibraryContext<'a> {
         (self.values)(variable)
     }
 
+    pub fn sets_any(&self, variables: &[&str]) -> bool {
+        variables.iter().any(|variable| self.value(variable).is_some())
+    }
+
+    /// Returns whether the image has a package whose name begins like this.
+    pub fn has_package(&self, start: &str) -> bool {
+        let image = self.facts.image.as_ref();
+        image.is_some_and(|image| image.packages.iter().any(|package| package.name.starts_with(start)))
+    }
+
     /// Returns the variable as the user set it.
     pub fn setting(&self, variable: &str) -> Option<&'a UserSetting> {
         self.settings.get(variable)
@@ -139,36 +149,14 @@ pub struct Fill {
     pub variable: &'static str,
     /// `None` if the variable is left unset on purpose.
     pub value: Option<String>,
-    pub why: FillReason,
+    /// What the library would do without it.
+    pub why: String,
 }
 
-/// Why a library's variable is filled in: what the library would do without it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FillReason {
-    /// The library with this title would use the host name's address.
-    Meeting {
-        library: &'static str,
-        named: meeting::NamedHost,
-    },
-    Ucx(ucx::UcxReason),
-    /// The library with this title opens HCAs itself.
-    OwnVerbs {
-        library: &'static str,
-        without: own_verbs::WithoutVariable,
-    },
-    Vllm(vllm::MappingReason),
-    /// It would be filled in if that did not switch off another feature.
-    LeftTo(exclusions::LeftTo),
-    NodeAddress(node_address::AddressReason),
-}
-
-/// What a library will do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Will {
-    Meet(meeting::BootstrapAddress),
-    UseUcxChoice(ucx::Taken),
-    /// Each vLLM worker gives UCX one of these ports: its own GPU's.
-    UseWorkerPorts(Vec<String>),
+impl Fill {
+    pub(crate) fn new(variable: &'static str, value: impl Into<String>, why: impl Into<String>) -> Fill {
+        Fill { variable, value: Some(value.into()), why: why.into() }
+    }
 }
 
 /// Returns the library that reads a variable.
@@ -268,7 +256,8 @@ mod tests {
             for variable in library.filled {
                 let reader = of_variable(variable).map(|reader| reader.name);
                 assert_eq!(reader, Some(library.name), "{variable}");
-                assert!(block::PREFIXES.iter().any(|prefix| variable.starts_with(prefix)), "{variable}");
+                let is_recognized = block::PREFIXES.iter().any(|prefix| variable.starts_with(prefix));
+                assert!(is_recognized, "PREFIXES in src/block.rs has no prefix of {variable}");
             }
         }
         assert!(of_variable("NCCL_SOCKET_IFNAME").is_none());

@@ -16,12 +16,12 @@ use std::net::IpAddr;
 use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::own_verbs::{
-    OwnVariable, WithoutVariable, fill, not_here, others, right_index, roce, used_hcas, wrong_slot,
+    GidVariables, Grammar, HcaList, OwnVariable, VerbsLibrary, names, others, roce, wrong_slot,
 };
 use super::{Fill, Library, LibraryContext, LibraryFinding, node_address, traffic_class};
 use crate::fabric::Candidate;
 use crate::facts::gid::{Gid, GidType};
-use crate::finding::Id;
+use crate::finding::{Finding, Id};
 
 const TITLE: &str = "Mooncake";
 
@@ -54,8 +54,8 @@ pub(super) const LIBRARY: Library = Library {
     gid: &[INDEX],
     read: &["MC_", "MOONCAKE_"],
     is_here,
-    fills,
-    findings,
+    fills: |subject| VERBS.fills(subject),
+    findings: |subject| VERBS.findings(subject),
     will: |_| None,
 };
 
@@ -67,36 +67,39 @@ fn release(subject: &LibraryContext) -> Option<Version> {
 }
 
 fn is_here(subject: &LibraryContext) -> bool {
-    let is_set = |name: &&str| subject.value(name).is_some();
-    release(subject).is_some() || [INDEX, STORE, FINDS, ENGINE, MTU, CLASS, TCP, PORT].iter().any(is_set)
+    release(subject).is_some() || subject.sets_any(&[INDEX, STORE, FINDS, ENGINE, MTU, CLASS, TCP, PORT])
 }
 
-fn fills(subject: &LibraryContext) -> Vec<Fill> {
+const VERBS: VerbsLibrary = VerbsLibrary {
+    lists: &[
+        HcaList { wanted: |subject| Some(wanted(subject)), counts: |_| true, ..HcaList::new(STORE, LIST) },
+        HcaList {
+            wanted: |subject| (release(subject)? >= FILTERS_ENGINE).then(|| wanted(subject)),
+            counts: |_| true,
+            is_read: |subject| release(subject).is_none_or(|release| release >= FILTERS_ENGINE),
+            ..HcaList::new(ENGINE, LIST)
+        },
+    ],
+    gids: &[GidVariables::index(INDEX, taken)],
+    also_fill,
+    also_find,
+    ..VerbsLibrary::new(TITLE)
+};
+
+/// `mlx5_0:1` is a name, which no HCA has; an empty list names no HCA.
+const LIST: Grammar = Grammar { excludes: false, trims: true, ports: false };
+
+/// Returns the job's HCAs and the ports of others: the lists do not support ports.
+fn wanted(subject: &LibraryContext) -> (Vec<String>, Vec<String>) {
+    let hcas = names(subject);
+    let strangers =
+        others(subject).filter(|port| !hcas.contains(&port.hca.name)).map(Candidate::name).collect();
+    (hcas, strangers)
+}
+
+fn also_fill(subject: &LibraryContext, fills: &mut Vec<Fill>) {
     let is_set = |name: &str| subject.value(name).is_some();
-    let release = release(subject);
-    let mut fills = Vec::new();
-    let hcas = used_hcas(subject);
-    // The filter does not support ports.
-    let port = port_of(subject, true);
-    let strangers = others(subject).filter(|port| !hcas.contains(&port.hca.name.as_str()));
-    let strangers: Vec<String> = strangers.map(Candidate::name).collect();
-    if !strangers.is_empty() && !hcas.is_empty() {
-        let reads_engine = release.is_some_and(|release| release >= FILTERS_ENGINE);
-        for variable in [Some(STORE), reads_engine.then_some(ENGINE)].into_iter().flatten() {
-            if !is_set(variable) {
-                fills.push(fill(TITLE, variable, hcas.join(","), WithoutVariable::Ports(strangers.clone())));
-            }
-        }
-    }
-    // If the user set a wrong index for NCCL, it is wrong for Mooncake, too.
-    let of_user = subject.in_environment(OF_NCCL).is_some() && subject.rails.gid_index.is_none();
-    if !is_set(INDEX)
-        && !of_user
-        && let Some((port, slot)) = wrong_slot(subject, |candidate| taken(subject, port, candidate))
-        && let Some(index) = right_index(subject)
-    {
-        fills.push(fill(TITLE, INDEX, index.to_string(), WithoutVariable::Slot { port, slot }));
-    }
+    let (release, port) = (release(subject), port_of(subject, true));
     // Mooncake follows the index that rdma-init gives NCCL, which may become wrong if the table changes.
     let follows =
         subject.is_filled(OF_NCCL) && !is_set(INDEX) && fills.iter().all(|fill| fill.variable != INDEX);
@@ -105,15 +108,18 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
         && wrong_slot(subject, by_itself).is_none()
         && roce(subject).any(|port| by_itself(port).is_some())
     {
-        fills.push(fill(TITLE, INDEX, AUTO.to_owned(), WithoutVariable::Pin(OF_NCCL)));
+        let why = format!(
+            "{TITLE} then finds the right indexes itself, even after the HCAs' GID tables change; without it, it would follow {OF_NCCL}"
+        );
+        fills.push(Fill::new(INDEX, AUTO, why));
     }
     if release.is_none_or(|release| release >= HAS_CLASS) {
         fills.extend(traffic_class::of_job(subject, &traffic_class::MOONCAKE));
     }
     if !is_set(PORT) && port != 1 {
-        fills.push(fill(TITLE, PORT, port.to_string(), WithoutVariable::Port(1)));
+        let why = format!("without it, {TITLE} would take port 1 of each HCA, which the job does not use");
+        fills.push(Fill::new(PORT, port.to_string(), why));
     }
-    fills
 }
 
 /// Returns the port of each HCA that Mooncake uses or should use: if no variable names another one, the port
@@ -130,12 +136,14 @@ fn port_of(subject: &LibraryContext, may_fill: bool) -> u32 {
 }
 
 /// Returns the GID index from `MC_GID_INDEX` or NCCL's variable, else the one that Mooncake finds itself;
-/// `None` on a port that it does not use.
-fn taken(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64> {
-    if port.port.number != number {
+/// `None` on a port that it does not use. The findings on NCCL cover a wrong index that the user sets for NCCL.
+fn taken(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
+    let (number, of_nccl) = (port_of(subject, true), subject.in_environment(OF_NCCL));
+    let is_of_user = of_nccl.is_some() && !subject.is_filled(OF_NCCL);
+    if port.port.number != number || subject.in_environment(INDEX).is_none() && is_of_user {
         return None;
     }
-    let set = subject.in_environment(INDEX).or_else(|| subject.in_environment(OF_NCCL)).map(atoi);
+    let set = subject.in_environment(INDEX).or(of_nccl).map(atoi);
     match set.filter(|index| (0..256).contains(index)) {
         Some(index) => Some(index),
         None => found(subject, number, port),
@@ -189,48 +197,29 @@ fn rank(gid: &Gid) -> Option<u8> {
     })
 }
 
-fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
+fn also_find(subject: &LibraryContext) -> Vec<LibraryFinding> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
     let of = |variable| OwnVariable { subject, library: TITLE, variable };
-    let mut findings: Vec<LibraryFinding> = Vec::new();
-    let reads_engine = release(subject).is_none_or(|release| release >= FILTERS_ENGINE);
-    for variable in [Some(STORE), reads_engine.then_some(ENGINE)].into_iter().flatten() {
-        let Some(list) = subject.value(variable) else { continue };
-        // A port after a name is not part of the name.
-        let names = || list.split(',').map(str::trim);
-        let lost = not_here(subject, names());
-        let hcas = used_hcas(subject);
-        if !lost.is_empty() {
-            findings.push(of(variable).names_no_hca(&lost).into());
-        } else if !hcas.is_empty() && !names().any(|name| hcas.contains(&name)) {
-            findings.push(of(variable).leaves_no_hca_of_job(false).into());
-        }
-    }
+    let mut findings: Vec<Finding> = Vec::new();
     if value(STORE).is_some() && value(FINDS) == Some("0") {
-        findings.push(of(STORE).ignored_because_of(FINDS).into());
+        findings.push(of(STORE).ignored_because_of(FINDS));
     }
-    // The findings on NCCL cover a wrong index of NCCL's.
-    let of_nccl = subject.in_environment(INDEX).is_none() && subject.in_environment(OF_NCCL).is_some();
     let number = port_of(subject, false);
-    let wrong = wrong_slot(subject, |port| taken(subject, number, port)).filter(|_| !of_nccl);
-    // A variable that is set to an empty value also keeps rdma-init from filling in the right value.
-    let set = subject.in_environment(INDEX).map(|_| INDEX);
-    findings.extend(wrong.map(|wrong| of(INDEX).wrong_gid(set, wrong)));
     let not_taken = |other: &&Candidate| other.is_used() && other.port.number != number;
     let others: Vec<String> = subject.rails.ports.iter().filter(not_taken).map(Candidate::name).collect();
     if !others.is_empty() {
-        findings.push(of(PORT).takes_one_port(number, others).into());
+        findings.push(of(PORT).takes_one_port(number, others));
     }
     let is_mtu = |value: &str| ["512", "1024", "2048", "4096"].contains(&value.trim());
     if value(MTU).is_some_and(|value| !is_mtu(value)) {
         let what = "Mooncake accepts only 512, 1024, 2048 and 4096, and may fail on anything else.";
         let finding = of(MTU).warning(Id::LibraryValue, what);
-        findings.push(finding.with_fix(format!("Write one of them, or remove {MTU}.")).into());
+        findings.push(finding.with_fix(format!("Write one of them, or remove {MTU}.")));
     }
     let used = subject.rails.ports.iter().any(Candidate::is_used);
     if used && subject.value(TCP).is_some() {
-        findings.push(of(TCP).keeps_to_tcp(true).into());
+        findings.push(of(TCP).keeps_to_tcp(true));
     }
-    findings.extend(node_address::of_host(subject, TITLE, HOST).map(Into::into));
-    findings
+    findings.extend(node_address::of_host(subject, TITLE, HOST));
+    findings.into_iter().map(Into::into).collect()
 }

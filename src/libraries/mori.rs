@@ -17,11 +17,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::nccl::number::atoi;
 use super::own_verbs::{
-    OwnVariable, WithoutVariable, fill, not_here, others, right_index, used_hcas, wrong_slot,
+    GidVariables, Grammar, HcaList, InterfaceVariable, OwnVariable, VerbsLibrary, names, others, used_hcas,
 };
-use super::{Fill, Library, LibraryContext, LibraryFinding, traffic_class};
+use super::{Library, LibraryContext, node_address, traffic_class};
 use crate::fabric::Candidate;
-use crate::fabric::interface::obstacle;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::net::Interface;
 use crate::finding::{Finding, Id};
@@ -40,42 +39,38 @@ pub(super) const LIBRARY: Library = Library {
     gid: &[INDEX],
     read: &["MORI_"],
     is_here,
-    fills,
-    findings,
+    fills: |subject| VERBS.fills(subject),
+    findings: |subject| VERBS.findings(subject),
     will: |_| None,
 };
 
 fn is_here(subject: &LibraryContext) -> bool {
-    let is_set = |name: &&str| subject.value(name).is_some();
-    subject.facts.image.as_ref().is_some_and(|image| image.packages("amd-mori").next().is_some())
-        || [HCAS, INDEX, CLASS, INTERFACE].iter().any(is_set)
+    node_address::has(subject, "amd-mori") || subject.sets_any(&[HCAS, INDEX, CLASS, INTERFACE])
 }
 
-fn fills(subject: &LibraryContext) -> Vec<Fill> {
-    let is_set = |name: &str| subject.value(name).is_some();
-    let mut fills = Vec::new();
-    let (hcas, strangers) = (used_hcas(subject), strangers(subject));
-    if !is_set(HCAS) && !hcas.is_empty() && !strangers.is_empty() {
-        fills.push(fill(TITLE, HCAS, hcas.join(","), WithoutVariable::Ports(strangers)));
-    }
-    if !is_set(INDEX)
-        && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port))
-        && let Some(right) = right_index(subject)
-    {
-        fills.push(fill(TITLE, INDEX, right.to_string(), WithoutVariable::Slot { port, slot }));
-    }
-    fills.extend(traffic_class::of_job(subject, &traffic_class::MORI));
-    let meets = subject.facts.net.interfaces.iter().find(|interface| can_meet(interface));
-    if let (Some(wanted), Some(meets), false) = (subject.rails.interface, meets, is_set(INTERFACE))
-        && meets.name != wanted
-        && subject.facts.net.interface(wanted).is_some_and(can_meet)
-        && obstacle(subject.facts, wanted).is_none()
-    {
-        let without = WithoutVariable::Interface(meets.name.clone());
-        fills.push(fill(TITLE, INTERFACE, wanted.to_owned(), without));
-    }
-    fills
-}
+const VERBS: VerbsLibrary = VerbsLibrary {
+    lists: &[HcaList {
+        wanted: |subject| Some((names(subject), strangers(subject))),
+        counts: |value| {
+            let names = value.strip_prefix('^').unwrap_or(value);
+            names.split(',').any(|name| !name.trim().is_empty())
+        },
+        ..HcaList::new(HCAS, Grammar { excludes: true, trims: true, ports: false })
+    }],
+    gids: &[GidVariables::index(INDEX, taken)],
+    classes: &[&traffic_class::MORI],
+    interface: Some(InterfaceVariable {
+        name: INTERFACE,
+        meets: |subject, wanted| {
+            let net = &subject.facts.net;
+            net.interface(wanted).filter(|found| can_meet(found))?;
+            let first = net.interfaces.iter().find(|interface| can_meet(interface))?;
+            Some((first.name.clone(), wanted.to_owned()))
+        },
+        wrong: wrong_interface,
+    }),
+    ..VerbsLibrary::new(TITLE)
+};
 
 /// Returns the ports that the job skips and that a GPU may get: those as fast as the slowest of the job, and
 /// all if there are fewer HCAs than GPUs.
@@ -110,35 +105,9 @@ fn can_meet(interface: &Interface) -> bool {
     interface.is_up() && interface.addresses.iter().any(|net| is_it(net.addr()))
 }
 
-fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
-    let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
-    let of = |variable| OwnVariable { subject, library: TITLE, variable };
-    let mut findings: Vec<LibraryFinding> = Vec::new();
-    if let Some(list) = value(HCAS) {
-        let (excluded, names) = match list.strip_prefix('^') {
-            Some(names) => (true, names),
-            None => (false, list),
-        };
-        let names = || names.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let (lost, hcas) = (not_here(subject, names()), used_hcas(subject));
-        let is_left = |hca: &&str| names().any(|name| name == *hca) != excluded;
-        if !lost.is_empty() {
-            findings.push(of(HCAS).names_no_hca(&lost).into());
-        } else if names().next().is_some() && !hcas.is_empty() && !hcas.iter().any(is_left) {
-            findings.push(of(HCAS).leaves_no_hca_of_job(false).into());
-        }
-    }
-    findings.extend(value(INTERFACE).and_then(|name| of_interface(subject, name)).map(Into::into));
-    // A variable that is set to an empty value also keeps rdma-init from filling in the right value.
-    let set = subject.value(INDEX).map(|_| INDEX);
-    let wrong = wrong_slot(subject, |port| taken(subject, port));
-    findings.extend(wrong.map(|wrong| of(INDEX).wrong_gid(set, wrong)));
-    findings
-}
-
-/// Returns what is wrong with the interface that a variable names.
-fn of_interface(subject: &LibraryContext, name: &str) -> Option<Finding> {
-    let net = &subject.facts.net;
+/// Returns what is wrong with the interface that the variable names.
+fn wrong_interface(of: &OwnVariable, name: &str) -> Option<Finding> {
+    let net = &of.subject.facts.net;
     let has_ipv4 = |interface: &Interface| {
         interface.is_up() && interface.addresses.iter().any(|net| net.addr().is_ipv4())
     };
@@ -146,6 +115,5 @@ fn of_interface(subject: &LibraryContext, name: &str) -> Option<Finding> {
         return None;
     }
     let what = "MORI takes the whole name of one interface that is up and has IPv4, and finds none: it fails with \"Network interface not found\", or takes the first interface.";
-    let of = OwnVariable { subject, library: TITLE, variable: INTERFACE };
     Some(of.warning(Id::LibraryInterface, what).with_fix(of.removal()))
 }

@@ -15,14 +15,13 @@
 //!   if it may open the uverbs node and pin memory; other findings report if it may not.
 //! * Processes bootstrap as NCCL's do (`bootstrap_uid`, `ncclFindInterfaces`).
 
-use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::nccl::{gid, interfaces};
 use super::own_verbs::{
-    OwnVariable, WithoutVariable, fill, is_on, not_here, right_index, strangers, wrong_slot,
+    GidVariables, Grammar, HcaList, InterfaceVariable, OwnVariable, SEARCHES_AS, VerbsLibrary, is_on,
+    strangers,
 };
-use super::{Fill, Library, LibraryContext, LibraryFinding, lead, traffic_class};
-use crate::fabric::interface::obstacle;
+use super::{Fill, Library, LibraryContext, LibraryFinding, traffic_class};
 use crate::fabric::{Candidate, Rails};
 use crate::facts::gpu::Make;
 use crate::finding::{Finding, Id, Severity};
@@ -52,8 +51,6 @@ const NO_INTERFACE: &str = "No socket interface found";
 const HAS_SEARCH: Version = Version::new(3, 1, 0);
 /// The first release that is known to read [`PREFIX`].
 const HAS_PREFIX: Version = Version::new(3, 4, 5);
-/// The NCCL release that searches for a GID in the same way.
-const SEARCHES_AS: Version = Version::new(2, 27, 7);
 /// The NCCL release whose interface search NVSHMEM copied.
 const MEETS_AS: Version = Version::new(2, 19, 3);
 
@@ -64,67 +61,66 @@ pub(super) const LIBRARY: Library = Library {
     gid: &[INDEX, RANGE, FAMILY],
     read: &["NVSHMEM_"],
     is_here,
-    fills,
-    findings,
+    fills: |subject| VERBS.fills(subject),
+    findings: |subject| VERBS.findings(subject),
     will: |_| None,
 };
 
-fn has(subject: &LibraryContext, start: &str) -> bool {
-    let image = subject.facts.image.as_ref();
-    image.is_some_and(|image| image.packages.iter().any(|package| package.name.starts_with(start)))
-}
-
 fn is_here(subject: &LibraryContext) -> bool {
-    let is_set = |name: &&str| subject.value(name).is_some();
     let image = subject.facts.image.as_ref();
     image.is_some_and(|image| !image.nvshmem.is_empty())
-        || has(subject, "nvidia-nvshmem")
+        || subject.has_package("nvidia-nvshmem")
         // On AMD's GPUs, DeepEP uses rocSHMEM.
-        || has(subject, "deep-ep") && subject.facts.gpu.make != Make::Amd
-        || [HCAS, HCA_MAP, IN_TURN, INDEX, CLASS, INTERFACE].iter().any(is_set)
+        || subject.has_package("deep-ep") && subject.facts.gpu.make != Make::Amd
+        || subject.sets_any(&[HCAS, HCA_MAP, IN_TURN, INDEX, CLASS, INTERFACE])
 }
 
-fn fills(subject: &LibraryContext) -> Vec<Fill> {
-    let is_set = |name: &str| subject.value(name).is_some();
-    let mut fills = Vec::new();
-    let strangers = strangers(subject);
-    if !is_set(HCAS) && !is_set(HCA_MAP) && !strangers.is_empty() {
-        let names = subject.rails.port_names();
-        if !names.is_empty() {
-            fills.push(fill(TITLE, HCAS, names.join(","), WithoutVariable::Ports(strangers)));
-        }
-    }
-    let steers = [INDEX, RANGE, FAMILY, ROCE_VERSION].iter().any(|name| is_set(name));
-    if !steers && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port)) {
-        let without = || WithoutVariable::Slot { port: port.clone(), slot };
-        let index = || Some((INDEX, right_index(subject)?.to_string()));
-        let searches = release(subject) >= Some(HAS_SEARCH);
-        let values = lead::by_lead_or(subject, searches, SEARCHES_AS, |_| true, [FAMILY, RANGE], index);
-        fills.extend(values.into_iter().map(|(variable, value)| fill(TITLE, variable, value, without())));
-    }
-    if let Some(renamed) = renamed(subject).filter(|_| release(subject) >= Some(HAS_PREFIX))
-        && let Some(prefix) = common_start(subject)
-    {
-        fills.push(fill(TITLE, PREFIX, prefix, WithoutVariable::Name(renamed)));
-    }
-    fills.extend(traffic_class::of_job(subject, &traffic_class::NVSHMEM));
-    let meets = interfaces::first(&subject.facts.net, |_| None, MEETS_AS).map(|endpoint| endpoint.interface);
-    if let (Some(wanted), Ok(meets), false) = (subject.rails.interface, meets, is_set(INTERFACE))
-        && meets != wanted
-        // The user may have set NCCL to use loopback.
-        && obstacle(subject.facts, wanted).is_none()
-    {
+const VERBS: VerbsLibrary = VerbsLibrary {
+    lists: &[
+        HcaList {
+            wanted: |subject| {
+                let is_mapped = subject.value(HCA_MAP).is_some();
+                (!is_mapped).then(|| (subject.rails.port_names(), strangers(subject)))
+            },
+            ..HcaList::new(HCAS, LIST)
+        },
+        HcaList { ignored_for: Some(HCAS), ..HcaList::new(HCA_MAP, LIST) },
+    ],
+    gids: &[GidVariables {
+        lead: Some(([FAMILY, RANGE], |subject| release(subject) >= Some(HAS_SEARCH))),
+        others: &[RANGE, FAMILY, ROCE_VERSION],
+        ..GidVariables::index(INDEX, taken)
+    }],
+    classes: &[&traffic_class::NVSHMEM],
+    interface: Some(InterfaceVariable {
+        name: INTERFACE,
         // The grammar is NCCL's.
-        let of_nccl = subject.value("NCCL_SOCKET_IFNAME").filter(|value| value.len() > 1);
-        fills.push(fill(
-            TITLE,
-            INTERFACE,
-            of_nccl.unwrap_or(wanted).to_owned(),
-            WithoutVariable::Interface(meets),
-        ));
-    }
-    fills
-}
+        meets: |subject, wanted| {
+            let meets = interfaces::first(&subject.facts.net, |_| None, MEETS_AS).ok()?.interface;
+            let of_nccl = subject.value("NCCL_SOCKET_IFNAME").filter(|value| value.len() > 1);
+            Some((meets, of_nccl.unwrap_or(wanted).to_owned()))
+        },
+        wrong: |variable, value| {
+            let wanted = Some(value).filter(|_| variable.subject.value(SESSION).is_none_or(str::is_empty));
+            variable.check_interface(wanted, MEETS_AS, NO_INTERFACE, false)
+        },
+    }),
+    also_fill: |subject, fills| {
+        if let Some(renamed) = renamed(subject).filter(|_| release(subject) >= Some(HAS_PREFIX))
+            && let Some(prefix) = common_start(subject)
+        {
+            let why = format!(
+                "without it, IBGDA of {TITLE} would skip {renamed}, whose name does not contain mlx5"
+            );
+            fills.push(Fill::new(PREFIX, prefix, why));
+        }
+    },
+    also_find,
+    ..VerbsLibrary::new(TITLE)
+};
+
+/// A list contains `mlx5_0`, `mlx5_0:1` or `mlx5_0:1:2`.
+const LIST: Grammar = Grammar { excludes: true, trims: false, ports: true };
 
 fn release(subject: &LibraryContext) -> Option<Version> {
     release_in(subject.facts.image.as_ref()?)
@@ -139,7 +135,7 @@ pub(crate) fn release_in(image: &Image) -> Option<Version> {
 
 /// Returns an HCA of the job that IBGDA skips because of its name. DeepEP uses IBGDA.
 fn renamed(subject: &LibraryContext) -> Option<String> {
-    let wanted = has(subject, "deep-ep") && subject.value(PREFIX).is_none();
+    let wanted = subject.has_package("deep-ep") && subject.value(PREFIX).is_none();
     let renamed = of_mlx5(subject).find(|port| !port.hca.name.contains("mlx5"));
     renamed.filter(|_| wanted).map(|port| port.hca.name.clone())
 }
@@ -172,69 +168,28 @@ fn taken(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     gid::index(&port.port.gids, get, SEARCHES_AS).ok()
 }
 
-/// Returns whether a list leaves the library none of the job's ports. A list contains `mlx5_0`, `mlx5_0:1` or
-/// `mlx5_0:1:2`; a leading `^` excludes the entries.
-fn leaves_none(subject: &LibraryContext, list: &str) -> bool {
-    let (excluded, list) = match list.strip_prefix('^') {
-        Some(rest) => (true, rest),
-        None => (false, list),
-    };
-    let is_named = |port: &Candidate| {
-        list.split(',').any(|entry| {
-            let mut parts = entry.split(':');
-            parts.next() == Some(&port.hca.name)
-                && parts.next().is_none_or(|number| atoi(number) == i64::from(port.port.number))
-        })
-    };
-    let mut used = subject.rails.ports.iter().filter(|port| port.is_used()).peekable();
-    used.peek().is_some() && used.all(|port| is_named(port) == excluded)
-}
-
-fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
-    let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
-    let of = |variable| OwnVariable { subject, library: TITLE, variable };
-    let mut findings = Vec::new();
-    for variable in [HCAS, HCA_MAP] {
-        let names = value(variable).unwrap_or_default();
-        let entries = names.strip_prefix('^').unwrap_or(names).split(',');
-        let lost = not_here(subject, entries.filter_map(|entry| entry.split(':').next()));
-        let is_ignored = variable == HCA_MAP && value(HCAS).is_some();
-        if !lost.is_empty() {
-            findings.push(of(variable).names_no_hca(&lost));
-        } else if !names.is_empty() && !is_ignored && leaves_none(subject, names) {
-            findings.push(of(variable).leaves_no_hca_of_job(false));
-        }
-    }
-    if value(HCAS).is_some() && value(HCA_MAP).is_some() {
-        findings.push(of(HCA_MAP).ignored_because_of(HCAS));
-    }
-    findings.extend(of_deepep(subject));
+fn also_find(subject: &LibraryContext) -> Vec<LibraryFinding> {
+    let mut findings = of_deepep(subject);
     let used = subject.rails.ports.iter().any(Candidate::is_used);
     // NVSHMEM compares the transport's name case-insensitively (`src/host/transport/transport.cpp`).
     let nodes = subject.facts.platform.nodes.map(|nodes| nodes.count);
-    if value(REMOTE).is_some_and(|value| value.eq_ignore_ascii_case("none")) && used && nodes != Some(1) {
+    let is_none = subject.value(REMOTE).is_some_and(|value| value.eq_ignore_ascii_case("none"));
+    if is_none && used && nodes != Some(1) {
         let what = "NVSHMEM has no transport between nodes, so a job of several nodes fails.";
-        let finding = of(REMOTE).warning(Id::LibraryOnTcp, what);
+        let finding = subject.warning(Id::LibraryOnTcp, REMOTE, what);
         let severity = if nodes.is_some() { Severity::Warning } else { Severity::Info };
         let fix = format!("Remove {REMOTE}: NVSHMEM then uses the HCAs.");
         findings.push(Finding { severity, ..finding }.with_fix(fix));
     }
-    let wanted = value(INTERFACE).filter(|_| value(SESSION).is_none());
-    findings.extend(of(INTERFACE).of_interface(wanted, MEETS_AS, NO_INTERFACE, false));
     findings.extend(doorbell(subject).filter(|_| used));
-    // A variable that is set to an empty value also keeps rdma-init from filling in the right value.
-    let steers = [INDEX, RANGE, FAMILY, ROCE_VERSION];
-    let set = steers.into_iter().find(|name| subject.value(name).is_some());
-    let wrong = wrong_slot(subject, |port| taken(subject, port));
-    let of_gid = wrong.map(|wrong| of(INDEX).wrong_gid(set, wrong));
-    findings.into_iter().map(LibraryFinding::from).chain(of_gid).collect()
+    findings.into_iter().map(LibraryFinding::from).collect()
 }
 
 /// Returns what is wrong with the HCAs for DeepEP, which uses IBGDA.
 fn of_deepep(subject: &LibraryContext) -> Vec<Finding> {
     let of = |variable| OwnVariable { subject, library: TITLE, variable };
     let mut findings = Vec::new();
-    if !has(subject, "deep-ep") {
+    if !subject.has_package("deep-ep") {
         return findings;
     }
     let used = subject.rails.ports.iter().filter(|port| port.is_used()).count();
@@ -270,7 +225,7 @@ fn doorbell(subject: &LibraryContext) -> Option<Finding> {
     let handler = subject.value(HANDLER).filter(|value| !value.is_empty());
     let by_gpu = handler.is_none_or(|handler| ["auto", "gpu"].contains(&handler));
     let is_off = subject.facts.gpu.peer_mapping == Some(false);
-    (by_gpu && is_off && has(subject, "deep-ep")).then(|| {
+    (by_gpu && is_off && subject.has_package("deep-ep")).then(|| {
         Finding::info(
             Id::LibraryDevices,
             format!(

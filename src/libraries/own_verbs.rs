@@ -5,34 +5,184 @@ use std::fmt::Display;
 
 use super::nccl::devices::visible;
 use super::nccl::interfaces;
+use super::nccl::number::atoi;
 use super::nccl::version::Version;
-use super::{Fill, FillReason, LibraryContext, LibraryFinding, WrongGid};
+use super::traffic_class::{self, ClassVariable};
+use super::{Fill, LibraryContext, LibraryFinding, WrongGid, lead};
 use crate::fabric::Candidate;
 use crate::fabric::distance::of_hca;
 use crate::fabric::gid::{OwnAddresses, common_index, of_one_family, rails};
+use crate::fabric::interface::obstacle;
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
+use crate::text::condensed;
 
-/// What the library would do without the variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WithoutVariable {
-    /// It may use these ports, which the job does not use.
-    Ports(Vec<String>),
-    /// It would select this GID entry of this port, which is not one of this container's GIDs.
-    Slot { port: String, slot: i64 },
-    /// Its traffic would have another class than NCCL's; this is NCCL's variable.
-    Class(&'static str),
-    /// Its queue pairs would have this class instead of the one that the administrator set on the ports.
-    ClassOfPorts { takes: u8 },
-    /// It would skip this HCA because of its name.
-    Name(String),
-    /// Its processes would bootstrap on this interface.
-    Interface(String),
-    /// It would use this port of an HCA, which the job does not use.
-    Port(u32),
-    /// It would follow this variable's index, which may become wrong if the table changes, although it finds
-    /// the right entries itself.
-    Pin(&'static str),
+/// A library that opens HCAs itself, as data. The functions at the end have what only this library does.
+pub(super) struct VerbsLibrary {
+    /// Its name in texts.
+    pub title: &'static str,
+    pub lists: &'static [HcaList],
+    pub gids: &'static [GidVariables],
+    pub classes: &'static [&'static ClassVariable],
+    pub interface: Option<InterfaceVariable>,
+    pub also_fill: fn(&LibraryContext, &mut Vec<Fill>),
+    pub also_find: fn(&LibraryContext) -> Vec<LibraryFinding>,
+}
+
+type HcasAndStrangers = (Vec<String>, Vec<String>);
+type Asks = fn(&LibraryContext) -> bool;
+
+/// A variable that lists the HCAs to use.
+pub(super) struct HcaList {
+    pub name: &'static str,
+    pub grammar: Grammar,
+    /// Returns the HCAs of the job in this grammar, and the ports that the library may use without the list; `None` if
+    /// rdma-init does not fill it in.
+    pub wanted: fn(&LibraryContext) -> Option<HcasAndStrangers>,
+    /// Returns whether the library heeds such a value.
+    pub counts: fn(&str) -> bool,
+    /// Returns whether the release reads the list.
+    pub is_read: Asks,
+    /// If this variable is set, the library ignores the list.
+    pub ignored_for: Option<&'static str>,
+}
+
+impl HcaList {
+    /// A list that rdma-init does not fill in.
+    pub(super) const fn new(name: &'static str, grammar: Grammar) -> HcaList {
+        let counts = |value: &str| !value.is_empty();
+        HcaList { name, grammar, wanted: |_| None, counts, is_read: |_| true, ignored_for: None }
+    }
+}
+
+/// How a library reads a list of whole names of HCAs.
+#[derive(Clone, Copy)]
+pub(super) struct Grammar {
+    /// With a leading `^`, the list names the HCAs to leave out.
+    pub excludes: bool,
+    /// Spaces around a name do not count.
+    pub trims: bool,
+    /// A port may follow a name.
+    pub ports: bool,
+}
+
+/// The variables that select a GID, or steer the search for one.
+pub(super) struct GidVariables {
+    pub index: &'static str,
+    pub others: &'static [&'static str],
+    /// If the library searches as NCCL does: its variables for a family and a range, and whether the release searches.
+    pub lead: Option<([&'static str; 2], Asks)>,
+    /// Returns the index at which the library ends on a port; `None` if it does not use the port, or if other findings
+    /// cover that.
+    pub taken: fn(&LibraryContext, &Candidate) -> Option<i64>,
+}
+
+/// The variable for the interface on which the library's processes bootstrap.
+pub(super) struct InterfaceVariable {
+    pub name: &'static str,
+    /// Returns the interface that the library takes without the variable, and the job's in the library's grammar; `None`
+    /// if the library cannot use that one.
+    pub meets: fn(&LibraryContext, &str) -> Option<(String, String)>,
+    /// Returns what is wrong with a value that is not empty.
+    pub wrong: fn(&OwnVariable, &str) -> Option<Finding>,
+}
+
+impl GidVariables {
+    /// A variable for an index alone.
+    pub(super) const fn index(
+        index: &'static str,
+        taken: fn(&LibraryContext, &Candidate) -> Option<i64>,
+    ) -> GidVariables {
+        GidVariables { index, others: &[], lead: None, taken }
+    }
+
+    /// Returns the first of the variables that is set. One that is set to an empty value also keeps rdma-init from
+    /// filling in the right value.
+    fn set(&self, subject: &LibraryContext) -> Option<&'static str> {
+        let mut all = std::iter::once(&self.index).chain(self.others);
+        all.find(|name| subject.value(name).is_some()).copied()
+    }
+}
+
+/// The NCCL release that searches for a GID as NVSHMEM and UCCL do.
+pub(super) const SEARCHES_AS: Version = Version::new(2, 27, 7);
+
+impl VerbsLibrary {
+    pub(super) const fn new(title: &'static str) -> VerbsLibrary {
+        VerbsLibrary {
+            title,
+            lists: &[],
+            gids: &[],
+            classes: &[],
+            interface: None,
+            also_fill: |_, _| (),
+            also_find: |_| Vec::new(),
+        }
+    }
+
+    /// Returns what the library would get wrong on this host.
+    pub(super) fn fills(&self, subject: &LibraryContext) -> Vec<Fill> {
+        let (library, mut fills) = (self.title, Vec::new());
+        for list in self.lists.iter().filter(|list| subject.value(list.name).is_none()) {
+            let Some((hcas, strangers)) = (list.wanted)(subject) else { continue };
+            if !hcas.is_empty() && !strangers.is_empty() {
+                let strangers = condensed(&strangers);
+                let why = format!("without it, {library} may take {strangers}, which the job skips");
+                fills.push(Fill::new(list.name, hcas.join(","), why));
+            }
+        }
+        for gid in self.gids.iter().filter(|gid| gid.set(subject).is_none()) {
+            let wrong = wrong_slot(subject, |port| (gid.taken)(subject, port));
+            let Some((port, slot)) = wrong else { continue };
+            let why = format!(
+                "without it, {library} would take GID index {slot} of {port}, which is not a GID of this container"
+            );
+            let index = || Some((gid.index, right_index(subject)?.to_string()));
+            let values = match gid.lead {
+                Some((variables, searches)) => {
+                    let searches = searches(subject);
+                    lead::by_lead_or(subject, searches, gid.taken, variables, index)
+                }
+                None => Vec::from_iter(index()),
+            };
+            fills.extend(values.into_iter().map(|(variable, value)| Fill::new(variable, value, &why)));
+        }
+        (self.also_fill)(subject, &mut fills);
+        fills.extend(self.classes.iter().filter_map(|class| traffic_class::of_job(subject, class)));
+        fills.extend(self.interface.as_ref().and_then(|interface| self.fill_interface(subject, interface)));
+        fills
+    }
+
+    fn fill_interface(&self, subject: &LibraryContext, interface: &InterfaceVariable) -> Option<Fill> {
+        let wanted = subject.rails.interface?;
+        let (meets, value) = (interface.meets)(subject, wanted)?;
+        let why = format!("without it, {} would bootstrap on {meets}", self.title);
+        // The user may have set NCCL to use loopback.
+        let is_needed = meets != wanted && obstacle(subject.facts, wanted).is_none();
+        (is_needed && subject.value(interface.name).is_none()).then(|| Fill::new(interface.name, value, why))
+    }
+
+    /// Returns what is wrong with the variables.
+    pub(super) fn findings(&self, subject: &LibraryContext) -> Vec<LibraryFinding> {
+        let of = |variable| OwnVariable { subject, library: self.title, variable };
+        let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
+        let lists = self.lists.iter().filter_map(|list| of(list.name).check_list(list));
+        let interface = self
+            .interface
+            .iter()
+            .filter_map(|InterfaceVariable { name, wrong, .. }| wrong(&of(name), value(name)?));
+        let gids = self.gids.iter().filter_map(|gid| {
+            let wrong = wrong_slot(subject, |port| (gid.taken)(subject, port))?;
+            Some(of(gid.index).wrong_gid(gid.set(subject), wrong))
+        });
+        let also = (self.also_find)(subject);
+        lists.map(Into::into).chain(also).chain(interface.map(Into::into)).chain(gids).collect()
+    }
+}
+
+/// Returns the names of the job's HCAs.
+pub(super) fn names(subject: &LibraryContext) -> Vec<String> {
+    used_hcas(subject).into_iter().map(str::to_owned).collect()
 }
 
 /// A variable of such a library, for the findings about it.
@@ -45,6 +195,48 @@ pub(crate) struct OwnVariable<'s, 'a> {
 }
 
 impl OwnVariable<'_, '_> {
+    /// Returns what is wrong with a list of HCAs.
+    fn check_list(&self, list: &HcaList) -> Option<Finding> {
+        let Grammar { excludes, trims, ports } = list.grammar;
+        let set = |name| self.subject.value(name).filter(|value| !value.is_empty());
+        let value = self.subject.value(list.name).filter(|value| (list.counts)(value))?;
+        if !(list.is_read)(self.subject) {
+            return None;
+        }
+        if let Some(other) = list.ignored_for.filter(|other| set(other).is_some()) {
+            return Some(self.ignored_because_of(other));
+        }
+        let (is_excluded, names) = match value.strip_prefix('^').filter(|_| excludes) {
+            Some(names) => (true, names),
+            None => (false, value),
+        };
+        let names = names.split(',').map(|entry| if trims { entry.trim() } else { entry });
+        // Each name, and the port behind it.
+        let split = |entry: &'_ str| match entry.split_once(':').filter(|_| ports) {
+            Some((name, port)) => (name.to_owned(), port.split(':').next().map(atoi)),
+            None => (entry.to_owned(), None),
+        };
+        let entries: Vec<(String, Option<i64>)> =
+            names.filter(|entry| !entry.is_empty()).map(split).collect();
+        let lost = not_here(self.subject, entries.iter().map(|(name, _)| name.as_str()));
+        if !lost.is_empty() {
+            let lost = lost.join(", ");
+            let what = format!(
+                "{} accepts only whole names of HCAs, and no HCA here is named {lost}.",
+                self.library
+            );
+            return Some(self.warning(Id::LibraryDevices, what).with_fix(self.removal()));
+        }
+        let is_named = |port: &Candidate| {
+            let is_it =
+                |number: Option<i64>| number.is_none_or(|number| number == i64::from(port.port.number));
+            entries.iter().any(|(name, number)| *name == port.hca.name && is_it(*number))
+        };
+        let mut used = self.subject.rails.ports.iter().filter(|port| port.is_used()).peekable();
+        let leaves_none = used.peek().is_some() && used.all(|port| is_named(port) == is_excluded);
+        leaves_none.then(|| self.leaves_no_hca_of_job(false))
+    }
+
     pub(crate) fn warning(&self, id: Id, what: impl Display) -> Finding {
         self.subject.warning(id, self.variable, what)
     }
@@ -65,14 +257,6 @@ impl OwnVariable<'_, '_> {
             ),
             false => self.removal(),
         }
-    }
-
-    /// Returns the finding that no HCA has these names from a list.
-    pub(crate) fn names_no_hca(&self, names: &[String]) -> Finding {
-        let names = names.join(", ");
-        let what =
-            format!("{} accepts only whole names of HCAs, and no HCA here is named {names}.", self.library);
-        self.warning(Id::LibraryDevices, what).with_fix(self.removal())
     }
 
     pub(crate) fn leaves_no_hca_of_job(&self, follows_nccl: bool) -> Finding {
@@ -114,7 +298,7 @@ impl OwnVariable<'_, '_> {
 
     /// Returns what is wrong with the variable for the bootstrap interface, in the grammar of an NCCL
     /// release. The library fails with the message `says` if no interface matches.
-    pub(crate) fn of_interface(
+    pub(crate) fn check_interface(
         &self,
         wanted: Option<&str>,
         grammar: Version,
@@ -177,15 +361,6 @@ impl OwnVariable<'_, '_> {
         let instead = right.map(|right| (index, right));
         LibraryFinding { finding, gid: Some(WrongGid::OfVariable { variable, what, port, instead }) }
     }
-}
-
-pub(crate) fn fill(
-    library: &'static str,
-    variable: &'static str,
-    value: String,
-    without: WithoutVariable,
-) -> Fill {
-    Fill { variable, value: Some(value), why: FillReason::OwnVerbs { library, without } }
 }
 
 /// Returns the index that is right on all used RoCE ports, regardless of the user's NCCL settings; `None` if

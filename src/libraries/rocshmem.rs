@@ -15,10 +15,9 @@
 
 use super::nccl::interfaces;
 use super::nccl::version::Version;
-use super::own_verbs::{OwnVariable, WithoutVariable, fill, not_here, strangers, used_hcas, wrong_slot};
-use super::{Fill, Library, LibraryContext, LibraryFinding, WrongGid, traffic_class};
+use super::own_verbs::{Grammar, HcaList, InterfaceVariable, VerbsLibrary, names, strangers, wrong_slot};
+use super::{Library, LibraryContext, LibraryFinding, WrongGid, traffic_class};
 use crate::fabric::Candidate;
-use crate::fabric::interface::obstacle;
 use crate::facts::gid::GidType;
 use crate::facts::gpu::Make;
 use crate::finding::{Finding, Id};
@@ -44,41 +43,41 @@ pub(super) const LIBRARY: Library = Library {
     gid: &[],
     read: &["ROCSHMEM_"],
     is_here,
-    fills,
-    findings,
+    fills: |subject| VERBS.fills(subject),
+    findings: |subject| VERBS.findings(subject),
     will: |_| None,
 };
 
 fn is_here(subject: &LibraryContext) -> bool {
-    let is_set = |name: &&str| subject.value(name).is_some();
     // rocSHMEM is linked statically into DeepEP.
-    let has_deep_ep = || {
-        let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
-        packages.into_iter().any(|package| package.name.starts_with("deep-ep"))
-    };
-    subject.facts.gpu.make == Make::Amd && has_deep_ep()
-        || [HCAS, OWN_HCA, CLASS, INTERFACE].iter().any(is_set)
+    subject.facts.gpu.make == Make::Amd && subject.has_package("deep-ep")
+        || subject.sets_any(&[HCAS, OWN_HCA, CLASS, INTERFACE])
 }
 
-fn fills(subject: &LibraryContext) -> Vec<Fill> {
-    let is_set = |name: &str| subject.value(name).is_some();
-    let mut fills = Vec::new();
-    let (hcas, strangers) = (used_hcas(subject), strangers(subject));
-    if !is_set(HCAS) && !is_set(OWN_HCA) && !hcas.is_empty() && !strangers.is_empty() {
-        fills.push(fill(TITLE, HCAS, hcas.join(","), WithoutVariable::Ports(strangers)));
-    }
-    fills.extend(traffic_class::of_job(subject, &traffic_class::ROCSHMEM));
-    let get = |name: &str| (name == "NCCL_SOCKET_IFNAME").then_some(ITS_OWN);
-    let meets = interfaces::first(&subject.facts.net, get, MEETS_AS).map(|endpoint| endpoint.interface);
-    if let (Some(wanted), Ok(meets), false) = (subject.rails.interface, meets, is_set(INTERFACE))
-        && meets != wanted
-        && obstacle(subject.facts, wanted).is_none()
-    {
-        let value = format!("={wanted}");
-        fills.push(fill(TITLE, INTERFACE, value, WithoutVariable::Interface(meets)));
-    }
-    fills
-}
+const VERBS: VerbsLibrary = VerbsLibrary {
+    lists: &[
+        HcaList {
+            wanted: |subject| {
+                let is_free = subject.value(OWN_HCA).is_none();
+                is_free.then(|| (names(subject), strangers(subject)))
+            },
+            ..HcaList::new(HCAS, Grammar { excludes: true, trims: false, ports: false })
+        },
+        HcaList::new(OWN_HCA, Grammar { excludes: false, trims: false, ports: false }),
+    ],
+    classes: &[&traffic_class::ROCSHMEM],
+    interface: Some(InterfaceVariable {
+        name: INTERFACE,
+        meets: |subject, wanted| {
+            let get = |name: &str| (name == "NCCL_SOCKET_IFNAME").then_some(ITS_OWN);
+            let meets = interfaces::first(&subject.facts.net, get, MEETS_AS).ok()?.interface;
+            Some((meets, format!("={wanted}")))
+        },
+        wrong: |variable, value| variable.check_interface(Some(value), MEETS_AS, NO_INTERFACE, false),
+    }),
+    also_find: |subject| wrong_slot(subject, taken).map(wrong_gid).into_iter().collect(),
+    ..VerbsLibrary::new(TITLE)
+};
 
 /// Returns the GID index that it takes on a port.
 fn taken(port: &Candidate) -> Option<i64> {
@@ -87,33 +86,8 @@ fn taken(port: &Candidate) -> Option<i64> {
     first.map(|gid| i64::from(gid.index))
 }
 
-fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
-    let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
-    let of = |variable| OwnVariable { subject, library: TITLE, variable };
-    let mut findings: Vec<LibraryFinding> = Vec::new();
-    for variable in [HCAS, OWN_HCA] {
-        let Some(list) = value(variable) else { continue };
-        let (excluded, names) = match list.strip_prefix('^').filter(|_| variable == HCAS) {
-            Some(names) => (true, names),
-            None => (false, list),
-        };
-        let names = || names.split(',').filter(|name| !name.is_empty());
-        let (lost, hcas) = (not_here(subject, names()), used_hcas(subject));
-        let is_left = |hca: &&str| names().any(|name| name == *hca) != excluded;
-        if !lost.is_empty() {
-            findings.push(of(variable).names_no_hca(&lost).into());
-        } else if !hcas.is_empty() && !hcas.iter().any(is_left) {
-            findings.push(of(variable).leaves_no_hca_of_job(false).into());
-        }
-    }
-    let of_interface = of(INTERFACE).of_interface(value(INTERFACE), MEETS_AS, NO_INTERFACE, false);
-    findings.extend(of_interface.map(Into::into));
-    findings.extend(wrong_slot(subject, taken).map(|(port, slot)| wrong_gid(&port, slot)));
-    findings
-}
-
 /// Returns the finding that it takes a GID that is not this container's.
-fn wrong_gid(port: &str, slot: i64) -> LibraryFinding {
+fn wrong_gid((port, slot): (String, i64)) -> LibraryFinding {
     let message = format!(
         "rocSHMEM takes GID index {slot} of {port}, which is not a GID of this container, and reads no variable for another one."
     );

@@ -3,8 +3,8 @@
 //! PyTorch 1.6 to 2.15). An empty value is such a name. Without the variable, the host name decides; see
 //! [`super::meeting`].
 
+use super::Library;
 use super::meeting::Grammar;
-use super::{Library, Will};
 use crate::fabric::Rails;
 
 const VARIABLE: &str = "TP_SOCKET_IFNAME";
@@ -26,7 +26,7 @@ pub(super) const LIBRARY: Library = Library {
     is_here: |subject| GRAMMAR.is_here(subject),
     fills: |subject| GRAMMAR.fill(subject).into_iter().collect(),
     findings: |subject| GRAMMAR.finding(subject).map(Into::into).into_iter().collect(),
-    will: |subject| GRAMMAR.meeting(subject).map(Will::Meet),
+    will: |subject| GRAMMAR.will(subject),
 };
 
 pub(super) fn value(variable: &str, rails: &Rails) -> Option<String> {

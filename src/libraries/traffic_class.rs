@@ -14,7 +14,7 @@
 
 use super::nccl::number::strtoll;
 use super::nccl::version::Version;
-use super::own_verbs::{WithoutVariable, fill, roce};
+use super::own_verbs::roce;
 use super::{Fill, LibraryContext};
 use crate::fabric::Candidate;
 use crate::facts::rdma::LinkLayer;
@@ -131,15 +131,24 @@ pub(crate) fn of_job(subject: &LibraryContext, variable: &ClassVariable) -> Opti
     if subject.value(variable.name).is_some() || roce(subject).next().is_none() {
         return None;
     }
-    let (class, without) = match of_ports(subject.rails.ports) {
+    let library = variable.library;
+    let (class, why) = match of_ports(subject.rails.ports) {
         OfPorts::One(_) if variable.queue_pairs == QueuePairs::OfKernel => return None,
-        OfPorts::One(class) => (class, WithoutVariable::ClassOfPorts { takes: variable.default }),
+        OfPorts::One(class) => {
+            let why = format!(
+                "the traffic class of the HCAs; without it, queue pairs that {library} connects itself would have {}",
+                variable.default
+            );
+            (class, why)
+        }
         OfPorts::Unset | OfPorts::Differ(_) | OfPorts::Unknown => {
-            (of_nccl(subject.value(OF_NCCL)?)?, WithoutVariable::Class(OF_NCCL))
+            let job = subject.nccl();
+            let why = format!("as {OF_NCCL}, so that the network treats {library}'s traffic like {job}'s");
+            (of_nccl(subject.value(OF_NCCL)?)?, why)
         }
     };
     let is_other = dscp(class) != dscp(variable.default);
-    is_other.then(|| fill(variable.library, variable.name, class.to_string(), without))
+    is_other.then(|| Fill::new(variable.name, class.to_string(), why))
 }
 
 /// Returns the variable that gives NCCL's own queue pairs the ports' class; `None` if NCCL is right without

@@ -18,9 +18,9 @@ use super::nccl::list::Pattern;
 use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::own_verbs::{
-    OwnVariable, WithoutVariable, fill, not_here, right_index, strangers, used_hcas, wrong_slot,
+    GidVariables, OwnVariable, SEARCHES_AS, VerbsLibrary, not_here, strangers, used_hcas,
 };
-use super::{Fill, Library, LibraryContext, LibraryFinding, lead, traffic_class};
+use super::{Fill, Library, LibraryContext, node_address, traffic_class};
 use crate::fabric::Candidate;
 use crate::facts::gid::{Gid, GidType};
 use crate::finding::{Finding, Id};
@@ -38,15 +38,11 @@ const EP_INDEX: &str = "UCCL_IB_GID_INDEX";
 const EP_RANGE: &str = "UCCL_IB_ADDR_RANGE";
 const EP_FAMILY: &str = "UCCL_IB_ADDR_FAMILY";
 const EP_ROCE_VERSION: &str = "UCCL_IB_ROCE_VERSION_NUM";
-/// The variables that steer EP's search.
-const OF_EP: [&str; 4] = [EP_INDEX, EP_RANGE, EP_FAMILY, EP_ROCE_VERSION];
 const EP_CLASS: &str = traffic_class::UCCL_EP.name;
 
 /// The error if no interface matches (`include/util/net.h`).
 const NO_INTERFACE: &str = "No IP interface found";
 
-/// The NCCL release whose search for a GID UCCL shares.
-const SEARCHES_AS: Version = Version::new(2, 27, 7);
 const MEETS_AS: Version = Version::new(2, 19, 3);
 
 pub(super) const LIBRARY: Library = Library {
@@ -56,45 +52,53 @@ pub(super) const LIBRARY: Library = Library {
     gid: &[P2P_INDEX, EP_INDEX, EP_FAMILY, EP_RANGE],
     read: &["UCCL_"],
     is_here,
-    fills,
-    findings,
+    fills: |subject| VERBS.fills(subject),
+    findings: |subject| VERBS.findings(subject),
     will: |_| None,
 };
 
 fn is_here(subject: &LibraryContext) -> bool {
-    let is_set = |name: &&str| subject.value(name).is_some();
-    subject.facts.image.as_ref().is_some_and(|image| image.packages("uccl").next().is_some())
-        || [HCAS, INTERFACE, P2P_HCAS, P2P_INDEX, P2P_OVER, EP_INDEX].iter().any(is_set)
+    node_address::has(subject, "uccl")
+        || subject.sets_any(&[HCAS, INTERFACE, P2P_HCAS, P2P_INDEX, P2P_OVER, EP_INDEX])
 }
 
-fn fills(subject: &LibraryContext) -> Vec<Fill> {
-    let is_set = |name: &str| subject.value(name).is_some();
-    let mut fills = Vec::new();
-    let strangers = strangers(subject);
-    if let (false, [alone], false) = (strangers.is_empty(), used_hcas(subject).as_slice(), is_set(P2P_HCAS)) {
-        fills.push(fill(TITLE, P2P_HCAS, (*alone).to_owned(), WithoutVariable::Ports(strangers)));
-    }
-    let index = |variable| Some((variable, right_index(subject)?.to_string()));
-    // P2P has only an index.
-    if !is_set(P2P_INDEX)
-        && let Some((port, slot)) = wrong_slot(subject, |port| p2p_slot(subject, port))
-        && let Some((variable, value)) = index(P2P_INDEX)
-    {
-        fills.push(fill(TITLE, variable, value, WithoutVariable::Slot { port, slot }));
-    }
-    if !OF_EP.iter().any(|name| is_set(name))
-        && let Some((port, slot)) = wrong_slot(subject, |port| ep_slot(subject, port))
-    {
-        let without = || WithoutVariable::Slot { port: port.clone(), slot };
-        let is_taken = |number| number == 1;
-        let values =
-            lead::by_lead_or(subject, true, SEARCHES_AS, is_taken, [EP_FAMILY, EP_RANGE], || index(EP_INDEX));
-        fills.extend(values.into_iter().map(|(variable, value)| fill(TITLE, variable, value, without())));
-    }
-    let classes = [&traffic_class::UCCL_P2P, &traffic_class::UCCL_EP].into_iter();
-    fills.extend(classes.filter_map(|variable| traffic_class::of_job(subject, variable)));
-    fills
-}
+const VERBS: VerbsLibrary = VerbsLibrary {
+    gids: &[
+        GidVariables::index(P2P_INDEX, p2p_slot),
+        GidVariables {
+            lead: Some(([EP_FAMILY, EP_RANGE], |_| true)),
+            others: &[EP_RANGE, EP_FAMILY, EP_ROCE_VERSION],
+            ..GidVariables::index(EP_INDEX, ep_slot)
+        },
+    ],
+    classes: &[&traffic_class::UCCL_P2P, &traffic_class::UCCL_EP],
+    also_fill: |subject, fills| {
+        let (hcas, strangers) = (used_hcas(subject), strangers(subject));
+        // With several HCAs, the list would take the nearest HCA from each GPU.
+        if let (false, [alone], None) = (strangers.is_empty(), &*hcas, subject.value(P2P_HCAS)) {
+            let why = format!("without it, {TITLE} may take {}, which the job skips", condensed(&strangers));
+            fills.push(Fill::new(P2P_HCAS, *alone, why));
+        }
+    },
+    also_find: |subject| {
+        let of = |variable| OwnVariable { subject, library: TITLE, variable };
+        let mut findings = Vec::from_iter(check_list(subject));
+        findings.extend(of_p2p(subject));
+        let used = || subject.rails.ports.iter().filter(|port| port.is_used());
+        let others: Vec<String> = used().filter(|port| port.port.number != 1).map(Candidate::name).collect();
+        if !others.is_empty() {
+            findings.push(of(P2P_HCAS).takes_one_port(1, others));
+        }
+        // It bootstraps where NCCL does.
+        let wanted = subject.value(INTERFACE);
+        findings.extend(of(INTERFACE).check_interface(wanted, MEETS_AS, NO_INTERFACE, true));
+        if used().next().is_some() && subject.value(P2P_OVER) == Some("tcp") {
+            findings.push(of(P2P_OVER).keeps_to_tcp(false));
+        }
+        findings.into_iter().map(Into::into).collect()
+    },
+    ..VerbsLibrary::new(TITLE)
+};
 
 /// Returns the GID index that P2P selects; `None` on a port that it does not use.
 fn p2p_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
@@ -120,6 +124,17 @@ fn ep_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
         _ => None,
     };
     (port.port.number == 1).then(|| gid::index(&port.port.gids, own, SEARCHES_AS).ok())?
+}
+
+/// Returns what is wrong with the plugin's and EP's list, which has NCCL's grammar.
+fn check_list(subject: &LibraryContext) -> Option<Finding> {
+    let list = subject.value(HCAS).filter(|value| !value.is_empty())?;
+    let pattern = Pattern::of_hcas(list, SEARCHES_AS);
+    let mut used = subject.rails.ports.iter().filter(|port| port.is_used()).peekable();
+    used.peek()?;
+    let of = OwnVariable { subject, library: TITLE, variable: HCAS };
+    let is_left = |port: &Candidate| pattern.selects(&port.hca.name, Some(port.port.number));
+    (!used.any(is_left)).then(|| of.leaves_no_hca_of_job(true))
 }
 
 /// Returns what is wrong with P2P's HCAs. If no entry of the list matches, P2P uses the HCAs that it would
@@ -163,39 +178,4 @@ fn of_p2p(subject: &LibraryContext) -> Vec<Finding> {
         found.push(of.warning(Id::LibraryDevices, what).with_fix(fix));
     }
     found
-}
-
-fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
-    let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
-    let of = |variable| OwnVariable { subject, library: TITLE, variable };
-    let used: Vec<&Candidate> = subject.rails.ports.iter().filter(|port| port.is_used()).collect();
-    let mut findings: Vec<LibraryFinding> = Vec::new();
-    if let Some(list) = value(HCAS) {
-        let pattern = Pattern::of_hcas(list, SEARCHES_AS);
-        if !used.is_empty()
-            && !used.iter().any(|port| pattern.selects(&port.hca.name, Some(port.port.number)))
-        {
-            findings.push(of(HCAS).leaves_no_hca_of_job(true).into());
-        }
-    }
-    findings.extend(of_p2p(subject).into_iter().map(Into::into));
-    for (index, slot, steers) in [
-        (P2P_INDEX, wrong_slot(subject, |port| p2p_slot(subject, port)), &[P2P_INDEX][..]),
-        (EP_INDEX, wrong_slot(subject, |port| ep_slot(subject, port)), &OF_EP),
-    ] {
-        // A variable that is set to an empty value also keeps rdma-init from filling in the right value.
-        let set = steers.iter().find(|name| subject.value(name).is_some()).copied();
-        findings.extend(slot.map(|wrong| of(index).wrong_gid(set, wrong)));
-    }
-    let others: Vec<String> =
-        used.iter().filter(|port| port.port.number != 1).map(|port| port.name()).collect();
-    if !others.is_empty() {
-        findings.push(of(P2P_HCAS).takes_one_port(1, others).into());
-    }
-    let of_interface = of(INTERFACE).of_interface(value(INTERFACE), MEETS_AS, NO_INTERFACE, true);
-    findings.extend(of_interface.map(Into::into));
-    if !used.is_empty() && value(P2P_OVER) == Some("tcp") {
-        findings.push(of(P2P_OVER).keeps_to_tcp(false).into());
-    }
-    findings
 }

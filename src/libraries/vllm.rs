@@ -10,7 +10,7 @@ mod mapping;
 
 use super::nccl::version::Version;
 use super::node_address::{AddressingProgram, has};
-use super::{Fill, FillReason as OfFill, Library, LibraryContext, node_address, ray, ucx};
+use super::{Fill, Library, LibraryContext, node_address, ray, ucx};
 use crate::fabric::distance::Distance;
 use crate::fabric::of_gpu::{self, GpuHca};
 use crate::finding::{Finding, Id};
@@ -73,14 +73,6 @@ pub(crate) const LIBRARY: Library = Library {
     will: |_| None,
 };
 
-/// Why the NICs are mapped: without the mapping, each worker may use any of this many HCAs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MappingReason {
-    pub hcas: usize,
-    /// The largest distance between a GPU and its NIC.
-    pub distance: &'static str,
-}
-
 fn image<'a>(subject: &LibraryContext<'a>) -> Option<&'a Image> {
     subject.facts.image.as_ref()
 }
@@ -139,11 +131,10 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
     }
     let hcas = subject.rails.ports.iter().filter(|port| port.is_used()).count();
     let distance = pairs.iter().map(|GpuHca { distance, .. }| *distance).max().map_or("", Distance::word);
-    let why = || OfFill::Vllm(MappingReason { hcas, distance });
-    vec![
-        Fill { variable: MAPPING, value: Some(mapping.join(",")), why: why() },
-        Fill { variable: SELECTION, value: Some(selection.join(",")), why: why() },
-    ]
+    let why = format!(
+        "without it, a worker of vLLM may take another of the {hcas} HCAs than the nearest of its GPU ({distance})"
+    );
+    vec![Fill::new(MAPPING, mapping.join(","), &why), Fill::new(SELECTION, selection.join(","), &why)]
 }
 
 /// Returns whether a worker should set the NIC for a package's library. The worker then leaves UCX only this

@@ -20,7 +20,12 @@ use crate::watch::{WatchOrders, WatchedPort};
 
 /// Gives the account of the job since the note was made. Call this in a separate process: a driver may take long.
 pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
-    let Ok(Note { format, level, ports, watch, .. }) = json::read(note) else { return AccountOutcome::Sound };
+    let Ok(Note { format, level, ports, watch, .. }) = json::read(note) else {
+        if let Some(ended) = at_end.failed.filter(|_| at_end.is_out_of_memory) {
+            leave_account(&ended(AccountOutcome::Sound));
+        }
+        return AccountOutcome::Sound;
+    };
     let log = Log::start(format, level.min(Level::Info), Log::patient());
     let now = at_end.looks.then(|| looks(&ports));
     if now.is_none() {
@@ -42,7 +47,7 @@ pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
     let outcome = if account.is_broken() { AccountOutcome::Broken } else { AccountOutcome::Sound };
     // A text about a sound fabric would only take the place of what Kubernetes shows otherwise, such as the log's end.
     if let Some(ended) = at_end.failed
-        && account.is_noteworthy()
+        && (account.is_noteworthy() || at_end.is_out_of_memory)
     {
         let lines = lines(&account, When::AtEnd, &[]).into_iter().map(|line| format!(" {line}."));
         leave_account(&(ended(outcome) + &lines.collect::<String>()));
@@ -70,8 +75,8 @@ pub(crate) fn account_so_far(command: i32, has_ended: bool) -> Option<Account> {
 
 /// What the account has to know about a watcher with these orders.
 fn watcher(orders: &WatchOrders, has_ended: bool) -> Watcher {
-    let WatchOrders { interval, after, is_on_one_node, .. } = *orders;
-    Watcher { has_ended, interval, after, is_on_one_node }
+    let WatchOrders { interval, after, needs_no_rdma, .. } = *orders;
+    Watcher { has_ended, interval, after, needs_no_rdma }
 }
 
 /// Returns whether this command's supervisor has ports for a watcher; `None` if it cannot be asked.

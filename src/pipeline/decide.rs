@@ -12,7 +12,6 @@ use crate::facts::settings::{Settings, UserSetting};
 use crate::finding::{Finding, Id, Source};
 use crate::findings;
 use crate::libraries::nccl::env_plugin::VARIABLE;
-use crate::plan::env_plugin::NotUsedReason;
 use crate::plan::{self, EnvPlugin, Plan};
 use crate::profiles::Profiles;
 use crate::state::FOLDER;
@@ -52,7 +51,9 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
 pub fn decide_here(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let mut plan = decide(facts, profiles, config);
     if plan.env_plugin == EnvPlugin::Used && !may_hold_code(&config.state_dir) {
-        plan.env_plugin = EnvPlugin::NotUsed(NotUsedReason::Folder);
+        let why =
+            "the state directory is not on a file system of this container's own, or others may write to it";
+        plan.env_plugin = EnvPlugin::NotUsed(why.to_owned());
     }
     plan
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::execute::raise_memlock;
 use super::{Prepared, decide, read, starts};
 use crate::apply::environment;
-use crate::cli::usage::own_name;
+
 use crate::config::{Config, Demand};
 use crate::env_plugin::copies;
 use crate::facts::environment::Environment;
@@ -188,8 +188,7 @@ impl Missing {
         };
         let phase = phase_of(phase.as_ref());
         format!(
-            "the start of the container is still under way{after}{phase}. The variables are decided anew, and may differ from those that the command will get. For the same ones, enter again when {} status reports that the command is running, or let exec wait longer (--wait).",
-            own_name()
+            "the start of the container is still under way{after}{phase}. The variables are decided anew, and may differ from those that the command will get. For the same ones, enter again when rdma-init status reports that the command is running, or let exec wait longer (--wait)."
         )
     }
 

@@ -10,7 +10,7 @@ use crate::apply::amend::InPlace;
 use crate::apply::state::{FilesOrigin, RefusedFolder, WrittenFiles};
 use crate::apply::{nccl_conf, node_list, propagate, state};
 use crate::block;
-use crate::cli::usage::own_name;
+
 use crate::config::Config;
 use crate::env_plugin::answer::MARKER;
 use crate::env_plugin::decision;
@@ -24,7 +24,6 @@ use crate::libraries::nccl::env_plugin::VARIABLE;
 use crate::log::{Log, say};
 use crate::pipeline::decide::names_own_plugin;
 use crate::pipeline::own_program;
-use crate::plan::env_plugin::NotUsedReason;
 use crate::plan::{EnvPlugin, Plan, SCHEMA, Setting, SettingOutcome};
 use crate::report;
 use crate::report::environment;
@@ -76,7 +75,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
         Some(Found { doubt: None, run, .. }) => {
             let of_plugin = match decided.plan.env_plugin {
                 EnvPlugin::Used => of_start(&run),
-                EnvPlugin::NotUsed(_) => silenced(&decided, run.env_plugin().is_some()),
+                EnvPlugin::Off | EnvPlugin::NotUsed(_) => silenced(&decided, run.env_plugin().is_some()),
             };
             return SavedByStart { of_plugin, ..SavedByStart::default() };
         }
@@ -133,7 +132,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
         for (why, files) in grouped(failed) {
             if !is_read_anyway(decided.facts, state.as_deref()) {
                 let files: Vec<&str> = files.iter().map(String::as_str).collect();
-                let mut finding = not_written(&files, &visible(&why), advised, &own_name());
+                let mut finding = not_written(&files, &visible(&why), advised);
                 own_program::amend_not_written(&mut finding, advised);
                 report::start::finding(log, &finding, Phase::Start);
             }
@@ -178,7 +177,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> SavedByStar
 /// Returns the variable that keeps NCCL from loading another start's plugin, if this start must use none: the
 /// command may inherit the variable that names it, and the conf file may contain it as well.
 fn silenced(decided: &Decided, is_in_conf: bool) -> Vec<(String, String)> {
-    let is_off = decided.plan.env_plugin == EnvPlugin::NotUsed(NotUsedReason::Off);
+    let is_off = decided.plan.env_plugin == EnvPlugin::Off;
     // Only the user's own value is a setting of the plan.
     let is_of_user = decided.plan.settings.iter().any(|setting| setting.variable == VARIABLE);
     let is_named = || is_in_conf || decided.facts.settings.0.iter().any(names_own_plugin);
@@ -225,7 +224,7 @@ fn keep_apart(config: &Config, decided: &Decided, root: &Path) -> Option<String>
     // If the values must not be copied, the variables that describe them must not be copied, either.
     let of_plugin = match decided.plan.env_plugin {
         EnvPlugin::Used => &[VARIABLE, MARKER][..],
-        EnvPlugin::NotUsed(_) => &[],
+        EnvPlugin::Off | EnvPlugin::NotUsed(_) => &[],
     };
     let names = filled.map(|setting| setting.variable.as_str()).chain(of_plugin.iter().copied());
     let names: Vec<&str> = names.collect();
@@ -257,10 +256,10 @@ struct HeldState<'a> {
 fn report_foreign_files(refused: &[RefusedFolder], log: &Log) {
     let known = refused.first().filter(|refused| !refused.strange.is_empty());
     if let Some(RefusedFolder { folder, why, strange, origin }) = known {
-        let (folder, own) = (folder.display(), own_name());
+        let folder = folder.display();
         let strange = strange.join(", ");
         let of_others = format!(
-            "{folder} holds files that this start did not write, and another user or container may have written them ({strange}). rdma-init does not use {folder}: {why}. Do not let a shell read it, and point neither NCCL_CONF_FILE nor /etc/nccl.conf to it; {own} exec and eval \"$({own} env)\" do not read it."
+            "{folder} holds files that this start did not write, and another user or container may have written them ({strange}). rdma-init does not use {folder}: {why}. Do not let a shell read it, and point neither NCCL_CONF_FILE nor /etc/nccl.conf to it; rdma-init exec and eval \"$(rdma-init env)\" do not read it."
         );
         match origin {
             FilesOrigin::OtherState => log.warn(&of_others),

@@ -57,15 +57,14 @@ impl PendingName {
                     let took = shown(started.elapsed());
                     return log.note(&format!("MASTER_ADDR={name} resolves to {address} after {took}."));
                 }
-                Err(why) => why.to_string(),
+                Err(why) => why,
             };
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return log.warn(&gave_up(&name, self.limit, &why, told.as_deref()));
             }
             if told.is_none() {
-                let what =
-                    format!("rdma-init waits up to {} until MASTER_ADDR={name} resolves", shown(self.limit));
+                let what = format!("waiting up to {} until MASTER_ADDR={name} resolves", shown(self.limit));
                 under_way.is_now(&what);
                 log.note(&format!("{what}: {why}."));
                 told = Some(why);

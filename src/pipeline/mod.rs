@@ -257,9 +257,9 @@ fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Meml
 #[must_use]
 fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     if config.require_rdma
-        && let Some(obstacle) = self_test::obstacle::all(plan).into_iter().next()
+        && let Some(blocker) = plan.blockers().into_iter().next()
     {
-        return Some(format!("RDMA is required (require-rdma). {}", obstacle.message));
+        return Some(format!("RDMA is required (require-rdma). {}", blocker.message));
     }
     let failed = |finding: &&Finding| finding.id == Id::Memlock && finding.severity == Severity::Error;
     if config.memlock == Demand::Enforce
@@ -278,11 +278,19 @@ fn test(config: &Config, facts: &Facts, plan: &Plan, under_way: &UnderWay, log: 
     }
     under_way.is_now("self-test");
     let host = self_test::known::host_name();
-    let report = self_test::run::report(&host, facts, plan, Scope::default(), |_| true);
+    let report = self_test::run::report(&host, facts, plan, scope(config), |_| true);
     if config.self_test != Demand::Off {
         report::start::self_test(log, &report);
     }
     Some(report)
+}
+
+/// Returns how far the self-test of a start goes. That of a preflight has the time limits of the preflight.
+fn scope(config: &Config) -> Scope {
+    match config.preflight {
+        Demand::Off => Scope::default(),
+        Demand::Warn | Demand::Enforce => Scope { each: config.preflight_each, ..Scope::default() },
+    }
 }
 
 /// Returns why the command must not be started after this self-test; `None` if it may.
@@ -291,5 +299,20 @@ fn enforced(config: &Config, report: &Report) -> Option<String> {
     match config.self_test {
         Demand::Enforce => self_test::gate::reason(report),
         Demand::Off | Demand::Warn => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_the_self_test_of_a_preflight_has_its_time_limit() {
+        let preflight_each = Duration::from_secs(77);
+        let each = |preflight| scope(&Config { preflight, preflight_each, ..Config::default() }).each;
+        assert_eq!([Demand::Warn, Demand::Enforce].map(each), [preflight_each; 2]);
+        assert_eq!(each(Demand::Off), Scope::default().each);
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::cli::usage::command_is_an_option;
+use crate::cli::usage::advise_on_command;
 use crate::exit;
 use crate::facts::Reader;
 use crate::facts::program::{self, Program, Starter};
@@ -35,16 +35,17 @@ pub fn exec_failed(command: &OsStr, error: Errno, image: &PreparedExec) -> (Stri
             "its interpreter or dynamic loader is not in the image".to_owned()
         }
         (Errno::ENOENT, None) => "it is not in the PATH".to_owned(),
+        (Errno::EACCES, _) if image.files().any(|file| reader.is_directory(folder.join(file))) => {
+            "it is a directory".to_owned()
+        }
         (Errno::EACCES, _) => "it is not an executable file that this user may run".to_owned(),
         (Errno::ENOEXEC, _) => "it is not in a format that this machine can run".to_owned(),
         _ => error.desc().to_owned(),
     };
     let shown = if name.is_empty() { "\"\"" } else { name.as_str() };
     let started_as = env::args_os().next().unwrap_or_default();
-    let of_image = match name.starts_with('-') {
-        true => format!(" {}", command_is_an_option(&started_as)),
-        false => String::new(),
-    };
+    let advised = (error == Errno::ENOENT).then(|| advise_on_command(&name, &started_as)).flatten();
+    let of_image = advised.map_or_else(String::new, |advice| format!(" {advice}"));
     (format!("cannot run {shown}: {advice} ({error:?}).{of_image}"), exit::of_exec_error(error))
 }
 

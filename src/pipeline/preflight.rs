@@ -6,6 +6,8 @@ use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::config::{Config, Demand, Rounds, TOKEN_VARIABLE, WatchOption, kept_token};
 use crate::facts::environment::Environment;
 use crate::facts::{Facts, Reader};
@@ -13,16 +15,18 @@ use crate::log::{Format, Level, Log};
 use crate::plan::Plan;
 use crate::preflight::job::{self, Terms};
 use crate::preflight::judge::judging::{Judged, Limits};
+use crate::preflight::judge::verdict::FaultDocument;
 use crate::preflight::meet::progress::Progress;
 use crate::preflight::meet::schedule::Extent;
-use crate::preflight::who::part::{self, Overrides, Part, PartError, Seen};
+use crate::preflight::who::own::Network;
+use crate::preflight::who::part::{self, Overrides, Part, Seen};
 use crate::report;
 use crate::self_test::kinds::Level as Depth;
 use crate::self_test::known;
 use crate::self_test::pair::sound;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
-use crate::sys::terminal::Line;
+use crate::sys::terminal::{Line, columns};
 use crate::watch::job::JobOrders;
 use crate::wire::Address;
 
@@ -46,7 +50,7 @@ pub(crate) fn part(
     asked: &Overrides,
     environment: &Environment,
     command: &[CString],
-) -> Result<Part, PartError> {
+) -> anyhow::Result<Part> {
     let command: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let file = |path: &str| {
         let bytes = Reader::new(Path::new("/")).bytes(path, LONGEST_FILE)?;
@@ -99,7 +103,7 @@ pub(crate) fn untrusted_list(files: &Files, environment: &Environment, part: &Pa
 /// How to create a token, in one line.
 const SLURM_TOKEN: &str = "export RDMA_INIT_TOKEN=$(openssl rand -hex 16)";
 const KUBERNETES_TOKEN: &str =
-    "kubectl create secret generic rdma-init --from-literal=token=$(openssl rand -hex 16)";
+    "kubectl create secret generic rdma-init-token --from-literal=RDMA_INIT_TOKEN=$(openssl rand -hex 16)";
 
 /// Gives the work a function that shows its progress in a line of the terminal, if there is one, a function that prints
 /// a message above that line, and one that clears it.
@@ -117,7 +121,7 @@ pub(crate) fn with_line<T>(
         line.clear();
         say(text);
     };
-    let show = |progress: &Progress| line.show(&progress.bar(line.columns()));
+    let show = |progress: &Progress| line.show(&progress.bar(columns()));
     let done = work(&above, Some(&show), &|| line.clear());
     line.clear();
     done
@@ -151,7 +155,11 @@ pub(crate) fn refusal(
     log: &Log,
 ) -> Option<String> {
     let mut files = Files::of(config);
+    let mut is_first_of_many = false;
+    let mut voice = Voice { log, node: None };
     let told = part(&asked(config), environment, command).map_err(|why| why.to_string()).and_then(|part| {
+        voice.node = Some(part.node);
+        is_first_of_many = part.nodes > 1 && part.local_rank == 0;
         if part.judges() || part.nodes > 1 {
             // An old list is also emptied: no job may be started with it.
             let mut unwritten = if part.judges() { files.prepare() } else { Vec::new() };
@@ -161,10 +169,10 @@ pub(crate) fn refusal(
             }
             match config.preflight {
                 Demand::Enforce if !unwritten.is_empty() => return Err(unwritten.join("; ")),
-                _ => unwritten.iter().for_each(|why| log.warn(&format!("preflight: {why}."))),
+                _ => unwritten.iter().for_each(|why| voice.say(Level::Warn, &format!("preflight: {why}."))),
             }
         }
-        with_line(config, environment, &|text| log.note(text), |say, show, clear| {
+        with_line(config, environment, &|text| voice.say(Level::Info, text), |say, show, clear| {
             under_way.is_now(&beginning(&part));
             let say = |text: &str| {
                 under_way.is_now(text);
@@ -180,18 +188,22 @@ pub(crate) fn refusal(
             let terms = Terms { may_be_alone: true, ..terms(config, environment, &part, &say, show) };
             let mut publish = |judged: &Judged| {
                 clear();
-                tell_all(&files, judged, log)
+                tell_all(&files, judged, voice)
             };
             job::run(&terms, own.facts, own.plan, own.report, &mut publish).map_err(|why| why.to_string())
         })
     });
     let unpublished = told.iter().filter_map(|ending| ending.unpublished.as_ref()).flatten();
-    unpublished.for_each(|why| log.warn(&format!("preflight: {why}.")));
+    unpublished.for_each(|why| voice.say(Level::Warn, &format!("preflight: {why}.")));
     let (why, line) = match told {
         Ok(ending) if ending.told.passed => {
             match ending.is_alone {
-                true => log.warn(&ending.told.line),
-                false => log.note(&ending.told.line),
+                true => voice.say(Level::Warn, &ending.told.line),
+                false => voice.judge(Level::Info, true, &ending.told.line),
+            }
+            let over_tcp = over_tcp(&Network::from_plan(own.plan), own.facts.gpu.count);
+            if let Some(said) = over_tcp.filter(|_| is_first_of_many) {
+                voice.say(Level::Info, &said);
             }
             return None;
         }
@@ -201,7 +213,7 @@ pub(crate) fn refusal(
             (why, line)
         }
     };
-    log.warn(&line);
+    voice.judge(Level::Warn, false, &line);
     (config.preflight == Demand::Enforce).then(|| format!("preflight = \"enforce\": {why}"))
 }
 
@@ -242,6 +254,61 @@ fn asked(config: &Config) -> Overrides<'_> {
     }
 }
 
+/// Returns what a job over TCP that passes should know, if its nodes have GPUs.
+pub(crate) fn over_tcp(network: &Network, gpus: Option<u32>) -> Option<String> {
+    let Network::Sockets(why) = network else { return None };
+    gpus.map(|_| format!("preflight: this node has GPUs, but NCCL will use TCP between the nodes: {why}."))
+}
+
+/// Writes lines about the preflight. In JSON, they have fields.
+#[derive(Clone, Copy)]
+struct Voice<'a> {
+    log: &'a Log,
+    /// This node's index, if it is known.
+    node: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Event<'a> {
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passed: Option<bool>,
+    /// The kind of the fault, as in the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+    nodes: &'a [u32],
+    #[serde(skip_serializing_if = "str::is_empty")]
+    fix: &'a str,
+    message: &'a str,
+}
+
+impl<'a> Voice<'a> {
+    fn event(self, message: &'a str) -> Event<'a> {
+        Event { event: "preflight", node: self.node, passed: None, fault: None, nodes: &[], fix: "", message }
+    }
+
+    fn say(self, level: Level, message: &str) {
+        self.write(level, &self.event(message));
+    }
+
+    /// Writes this node's line of the verdict.
+    fn judge(self, level: Level, passed: bool, message: &str) {
+        self.write(level, &Event { passed: Some(passed), ..self.event(message) });
+    }
+
+    fn write(self, level: Level, event: &Event) {
+        match self.log.format() {
+            Format::Json if self.log.level() >= level => self.log.object(level, event),
+            Format::Json => {}
+            Format::Text if level == Level::Warn => self.log.warn(event.message),
+            Format::Text => self.log.note(event.message),
+        }
+    }
+}
+
 /// Returns what the preflight is doing before anything has happened.
 fn beginning(part: &Part) -> String {
     let place = part.meet.as_deref().filter(|_| part.node > 0);
@@ -253,15 +320,17 @@ fn beginning(part: &Part) -> String {
 /// Reports what only node 0 can report: the table, if it has something to show, and the faulty nodes. Returns a
 /// sentence about each file that is missing or incomplete.
 #[must_use]
-fn tell_all(files: &Files, judged: &Judged, log: &Log) -> Vec<String> {
+fn tell_all(files: &Files, judged: &Judged, voice: Voice) -> Vec<String> {
     let verdict = judged.verdict();
-    if !verdict.passed || verdict.warning_count() > 0 {
-        match log.format() {
-            Format::Text if log.level() >= Level::Warn => {
-                log.put(|out| report::preflight::write(out, &verdict));
-            }
-            _ => {}
-        }
+    match voice.log.format() {
+        _ if voice.log.level() < Level::Warn => {}
+        Format::Text if verdict.passed && verdict.warning_count() == 0 => {}
+        Format::Text => voice.log.put(|out| report::preflight::write(out, &verdict)),
+        Format::Json => verdict.described_faults().for_each(|fault| {
+            let FaultDocument { kind, message, fix, nodes, .. } = &fault;
+            let event = Event { fault: Some(kind), nodes, fix, ..voice.event(message) };
+            voice.log.object(Level::Warn, &event);
+        }),
     }
     files.write(&verdict).into_iter().chain(files.gap(&verdict)).collect()
 }
@@ -269,6 +338,17 @@ fn tell_all(files: &Files, judged: &Judged, log: &Log) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_gpus_whose_data_goes_over_tcp_are_worth_a_note() {
+        let sockets = Network::Sockets("there is no RDMA device in this container".to_owned());
+        let said = "preflight: this node has GPUs, but NCCL will use TCP between the nodes: there is no RDMA device in this container.";
+        assert_eq!(over_tcp(&sockets, Some(8)).as_deref(), Some(said));
+        let others = [(sockets, None), (Network::Verbs("mlx5_0:1".to_owned()), Some(8))];
+        for (network, gpus) in others.into_iter().chain([(Network::Unknown, Some(8))]) {
+            assert_eq!(over_tcp(&network, gpus), None, "{network:?}");
+        }
+    }
 
     #[test]
     fn the_watchers_of_a_job_meet_on_the_port_after_that_of_its_preflight() {

@@ -133,7 +133,7 @@ fn is_setting(profiles: &Profiles, variable: &str) -> bool {
 const LOOK_UP: Duration = Duration::from_secs(1);
 
 fn look_up(host: &str) -> Result<Vec<IpAddr>, String> {
-    let found = resolve::addresses(host, 0, Instant::now() + LOOK_UP).map_err(|why| why.to_string())?;
+    let found = resolve::addresses(host, 0, Instant::now() + LOOK_UP)?;
     Ok(found.iter().map(SocketAddr::ip).collect())
 }
 

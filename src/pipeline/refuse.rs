@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::apply::termination_log;
 use crate::config::TERMINATION_LOG_VARIABLE;
 use crate::facts::environment::Environment;
-use crate::log::say;
+use crate::log::{is_json, say};
 use crate::sys::environ;
 use crate::sys::last_words::LastWords;
 
@@ -16,7 +16,11 @@ pub fn refuse(reason: &str, code: i32) {
 
 /// Does the same as [`refuse`], but writes `public` as the reason for others.
 pub fn refuse_with_public_reason(reason: &str, public: &str, code: i32) {
-    say(&refusing(reason, code));
+    let message = refusing(reason, code);
+    match is_json() {
+        true => tracing::error!(event = "refusal", code, "{message}"),
+        false => say(&message),
+    }
     write_termination_log(&Environment::new(&environ::entries()), public);
 }
 

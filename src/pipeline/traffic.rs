@@ -25,7 +25,7 @@ use crate::libraries::nccl::predict::GidUse;
 use crate::libraries::nccl::ras::{Ras, ras};
 use crate::libraries::nccl::version::SEARCHES_GIDS;
 use crate::log::{Format, Level, Log};
-use crate::plan::{Plan, PortVerdict, failover};
+use crate::plan::{Outcome, Plan, PortVerdict, failover};
 use crate::report::start;
 use crate::state::run::Unwatched;
 use crate::sys::environ;
@@ -83,13 +83,20 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
                 ras: ras_address(config, facts, plan),
                 on_finding: config.on_finding.clone(),
                 job,
-                is_on_one_node: facts.platform.nodes.is_some_and(|nodes| nodes.count == 1),
+                needs_no_rdma: needs_no_rdma(facts, plan),
             };
             let metrics = config.watch_metrics.clone();
             json::line(&Note { format: config.log_format, level: config.log_level, ports, watch, metrics })
         }
         false => Vec::new(),
     }
+}
+
+/// Returns whether it is no wonder if nothing moves over the ports: the job has one node, or the plan says itself that NCCL
+/// will use TCP, and no env plugin may decide otherwise.
+fn needs_no_rdma(facts: &Facts, plan: &Plan) -> bool {
+    facts.platform.nodes.is_some_and(|nodes| nodes.count == 1)
+        || !plan.has_env_plugin() && matches!(plan.outcome(), Outcome::AsksForTcp | Outcome::NotUsed)
 }
 
 /// Returns why no watcher will run beside the command.

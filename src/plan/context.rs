@@ -8,11 +8,13 @@ use crate::libraries::nccl::version::{NEWEST, Version};
 use crate::libraries::vllm;
 use crate::profiles::{self, Profile};
 
+#[derive(Clone)]
 pub struct Context<'a> {
     pub facts: &'a Facts,
-    pub profile: &'a Profile,
-    pub user: &'a User,
     pub options: &'a Options,
+    pub user: User,
+    /// The profile in `Plan::profile`, or the rules for a host without a profile.
+    pub profile: Profile,
 }
 
 impl Context<'_> {

@@ -7,74 +7,56 @@ use crate::finding::Source;
 use crate::image::flavor::Flavor;
 use crate::libraries::nccl::env_plugin::{self, VARIABLE, is_asked};
 use crate::libraries::nccl::installed;
-use crate::libraries::nccl::version::{READS_ENV_PLUGIN, Version};
+use crate::libraries::nccl::version::READS_ENV_PLUGIN;
 
 /// The decision about the env plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnvPlugin {
     Used,
-    NotUsed(NotUsedReason),
-}
-
-/// Why NCCL does not use the plugin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotUsedReason {
     /// The key `nccl-env-plugin` is `off`.
     Off,
-    /// rdma-init fills in no NCCL variable, so the plugin has no decision to answer with.
-    NothingFilled,
-    /// No NCCL was found, or the release of one is unknown.
-    UnknownRelease,
-    /// A process may load this release, which does not use env plugins.
-    Release(Version),
-    /// The library reads this variable before it loads the plugin.
-    ReadBefore,
-    /// The user sets or keeps the variable that names the plugin.
-    OfUser,
-    /// NCCL loads this other plugin by itself.
-    Foreign(String),
-    /// Users other than root and this user may be able to write to the state directory. Only a live container
-    /// can show that.
-    Folder,
+    /// NCCL does not use it, for this reason.
+    NotUsed(String),
 }
 
-/// What a process of this container gets for one of NCCL's variables.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForProcess {
-    pub env_plugin: EnvPlugin,
-    /// The value that PID 1's command gets.
-    pub value: Option<String>,
-    pub is_of_user: bool,
-    /// Whether the variable contains a list of devices.
-    pub names_devices: bool,
-    pub library: Flavor,
-    /// The entries that are added to the list for ports that are ACTIVE by then.
-    pub late: Vec<String>,
+impl EnvPlugin {
+    /// Returns why NCCL does not use the plugin.
+    pub fn why_not(&self) -> Option<&str> {
+        match self {
+            EnvPlugin::Used => None,
+            EnvPlugin::Off => Some("nccl-env-plugin is off"),
+            EnvPlugin::NotUsed(why) => Some(why),
+        }
+    }
 }
 
 pub(crate) fn decide(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) -> EnvPlugin {
+    if options.nccl_env_plugin == EnvPluginOption::Off {
+        return EnvPlugin::Off;
+    }
     why_not(facts, user, options, settings).map_or(EnvPlugin::Used, EnvPlugin::NotUsed)
 }
 
-fn why_not(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) -> Option<NotUsedReason> {
-    if options.nccl_env_plugin == EnvPluginOption::Off {
-        return Some(NotUsedReason::Off);
-    }
+fn why_not(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) -> Option<String> {
+    let library = Flavor::of(facts);
+    // The plugin would have no decision to answer with.
     if !settings.iter().any(is_answer) {
-        return Some(NotUsedReason::NothingFilled);
+        return Some(format!("rdma-init fills in no variable of {library}'s"));
     }
     // A release that only the environment names (`NCCL_VERSION`) is not certain enough.
     let releases = installed::image(facts).and_then(|_| installed::releases(facts).ok()).unwrap_or_default();
-    let Some(oldest) = releases.iter().min() else { return Some(NotUsedReason::UnknownRelease) };
+    let Some(oldest) = releases.iter().min() else {
+        return Some(format!("no {library} was found, or the release of one is not known"));
+    };
     if *oldest < READS_ENV_PLUGIN {
-        return Some(NotUsedReason::Release(*oldest));
+        return Some(format!("a process may load {library} {oldest}, which asks no plugin"));
     }
     if user.get(VARIABLE).is_some() || options.keep.contains(VARIABLE) {
-        return Some(NotUsedReason::OfUser);
+        return Some("you set or keep NCCL_ENV_PLUGIN".to_owned());
     }
     // Without RDMA, there is no forecast, so this asks the model directly which plugin NCCL would load.
-    let loaded = |version: &Version| env_plugin::loaded(facts, |_| None, *version);
-    releases.iter().find_map(loaded).map(NotUsedReason::Foreign)
+    let foreign = releases.iter().find_map(|version| env_plugin::loaded(facts, |_| None, *version))?;
+    Some(format!("{library} loads {foreign} by itself"))
 }
 
 /// Returns whether the plugin can answer with a setting. Variables that the configuration sets belong to the
@@ -91,7 +73,6 @@ mod tests {
     use crate::facts::settings::{Settings, UserSetting};
     use crate::image::Image;
     use crate::image::library::Library;
-    use crate::plan::rule::Rule;
 
     fn facts(versions: &[Option<&str>]) -> Facts {
         let library = |version: &Option<&str>| Library {
@@ -105,7 +86,7 @@ mod tests {
     }
 
     fn filled(variable: &str, source: Source) -> Setting {
-        Setting::filled(variable.to_owned(), "=mlx5_1".to_owned(), source, Rule::Published)
+        Setting::filled(variable, "=mlx5_1", source, "published")
     }
 
     fn decided(facts: &Facts, options: &Options) -> EnvPlugin {
@@ -118,32 +99,40 @@ mod tests {
         let with = |versions: &[Option<&str>]| decided(&facts(versions), &auto);
         assert_eq!(with(&[Some("2.28.7")]), EnvPlugin::Used);
         assert_eq!(with(&[Some("2.30.7"), Some("2.28.9")]), EnvPlugin::Used);
-        let old = Version::new(2, 27, 7);
-        assert_eq!(with(&[Some("2.30.7"), Some("2.27.7")]), EnvPlugin::NotUsed(NotUsedReason::Release(old)));
+        let not_used = |why: &str| EnvPlugin::NotUsed(why.to_owned());
+        let old = not_used("a process may load NCCL 2.27.7, which asks no plugin");
+        assert_eq!(with(&[Some("2.30.7"), Some("2.27.7")]), old);
         for unknown in [&[][..], &[None], &[Some("2.30.7"), None]] {
-            assert_eq!(with(unknown), EnvPlugin::NotUsed(NotUsedReason::UnknownRelease), "{unknown:?}");
+            assert_eq!(
+                with(unknown),
+                not_used("no NCCL was found, or the release of one is not known"),
+                "{unknown:?}"
+            );
         }
         let new = facts(&[Some("2.30.7")]);
         let off = Options { nccl_env_plugin: EnvPluginOption::Off, ..Options::default() };
-        assert_eq!(decided(&new, &off), EnvPlugin::NotUsed(NotUsedReason::Off));
+        assert_eq!(decided(&new, &off), EnvPlugin::Off);
         for settings in [
             vec![],
             vec![filled("UCX_NET_DEVICES", Source::Facts)],
             vec![filled("NCCL_IB_HCA", Source::Configuration)],
         ] {
             let decided = decide(&new, &User::new(&new, &auto), &auto, &settings);
-            assert_eq!(decided, EnvPlugin::NotUsed(NotUsedReason::NothingFilled), "{settings:?}");
+            assert_eq!(decided, not_used("rdma-init fills in no variable of NCCL's"), "{settings:?}");
         }
         let mut unsearched = Facts::default();
         unsearched.platform.nccl_version = Some("2.30.7".to_owned());
-        assert_eq!(decided(&unsearched, &auto), EnvPlugin::NotUsed(NotUsedReason::UnknownRelease));
+        assert_eq!(
+            decided(&unsearched, &auto),
+            not_used("no NCCL was found, or the release of one is not known")
+        );
         for value in ["", "none", "/opt/mine.so"] {
             let setting = UserSetting::new(VARIABLE, value, Source::Environment);
             let facts = Facts { settings: Settings(vec![setting]), ..new.clone() };
-            assert_eq!(decided(&facts, &auto), EnvPlugin::NotUsed(NotUsedReason::OfUser), "{value:?}");
+            assert_eq!(decided(&facts, &auto), not_used("you set or keep NCCL_ENV_PLUGIN"), "{value:?}");
         }
         let keep = Options { keep: [VARIABLE.to_owned()].into(), ..auto.clone() };
-        assert_eq!(decided(&new, &keep), EnvPlugin::NotUsed(NotUsedReason::OfUser));
+        assert_eq!(decided(&new, &keep), not_used("you set or keep NCCL_ENV_PLUGIN"));
         let path = "/opt/site/lib/libnccl-env.so";
         let mut with_foreign = new.clone();
         with_foreign.image.as_mut().unwrap().env_plugins.push(Library {
@@ -151,11 +140,9 @@ mod tests {
             loads_as: vec!["libnccl-env.so".to_owned()],
             ..Library::default()
         });
-        assert_eq!(
-            decided(&with_foreign, &auto),
-            EnvPlugin::NotUsed(NotUsedReason::Foreign(path.to_owned()))
-        );
+        assert_eq!(decided(&with_foreign, &auto), not_used(&format!("NCCL loads {path} by itself")));
     }
+
     #[test]
     fn rccl_asks_it_from_the_release_on_that_has_taken_it_over() {
         let auto = Options::default();
@@ -167,10 +154,11 @@ mod tests {
             decided(&facts, &auto)
         };
         assert_eq!(with(&[Some("2.30.4")]), EnvPlugin::Used);
-        let old = Version::new(2, 28, 3);
+        let not_used = |why: &str| EnvPlugin::NotUsed(why.to_owned());
+        let old = not_used("a process may load RCCL 2.28.3, which asks no plugin");
         for versions in [&[Some("2.28.3")][..], &[Some("2.30.4"), Some("2.28.3")]] {
-            assert_eq!(with(versions), EnvPlugin::NotUsed(NotUsedReason::Release(old)), "{versions:?}");
+            assert_eq!(with(versions), old, "{versions:?}");
         }
-        assert_eq!(with(&[None]), EnvPlugin::NotUsed(NotUsedReason::UnknownRelease));
+        assert_eq!(with(&[None]), not_used("no RCCL was found, or the release of one is not known"));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::rule::Sign;
 use crate::fabric::{Candidate, candidates, link_layer_of_job};
 use crate::facts::Facts;
 use crate::facts::rdma::Hca;
@@ -46,7 +45,8 @@ pub(crate) enum Asked<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Held {
     No,
-    By(Sign),
+    /// By this, in words.
+    By(String),
     /// The unwanted thing is absent, which is not evidence of anything.
     ByAbsence,
 }
@@ -190,7 +190,7 @@ fn checked(
 }
 
 /// Returns what matched, if all requirements of the condition are met.
-pub(crate) fn signs(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> Option<Vec<Sign>> {
+pub(crate) fn signs(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> Option<Vec<String>> {
     let mut signs = Vec::new();
     for asked in asked(condition) {
         match asked.held(facts, candidates) {
@@ -209,33 +209,33 @@ impl Asked<'_> {
         let sign = match self {
             Asked::Hca(wanted) => matching_hcas(facts, |hca| is_such(hca, wanted)),
             Asked::HcaName(pattern) => matching_hcas(facts, |hca| fits(pattern, &hca.name)),
-            Asked::NoHca => facts.rdma.is_empty().then_some(Sign::NoHca),
+            Asked::NoHca => facts.rdma.is_empty().then(|| "no HCA".to_owned()),
             Asked::LinkLayer(wanted) => link_layer_of_job(facts, candidates)
                 .map(String::from)
                 .filter(|dominant| dominant == wanted)
-                .map(Sign::LinkLayer),
+                .map(|link_layer| format!("usable HCAs of link layer {link_layer}")),
             Asked::Interface(pattern) => interfaces
                 .iter()
                 .find(|interface| fits(pattern, &interface.name))
-                .map(|interface| Sign::Interface(interface.name.clone())),
+                .map(|interface| format!("interface {}", interface.name)),
             Asked::InterfaceUp(pattern) => interfaces
                 .iter()
                 .find(|interface| fits(pattern, &interface.name) && interface.is_up())
-                .map(|interface| Sign::InterfaceUp(interface.name.clone())),
+                .map(|interface| format!("interface {} up", interface.name)),
             Asked::InterfaceDriver(pattern) => interfaces.iter().find_map(|interface| {
                 let driver = interface.driver.as_ref().filter(|driver| fits(pattern, driver))?;
-                Some(Sign::InterfaceDriver { name: interface.name.clone(), driver: driver.clone() })
+                Some(format!("interface {} (driver {driver})", interface.name))
             }),
             Asked::DmiVendor(pattern) => text("DMI vendor", pattern, facts.dmi.vendor.as_deref()),
             Asked::DmiProduct(pattern) => text("DMI product", pattern, facts.dmi.product.as_deref()),
             Asked::DmiAssetTag(pattern) => text("DMI asset tag", pattern, facts.dmi.asset_tag.as_deref()),
             Asked::DmiOtherThan(own) => {
                 let other = maker_of(&facts.dmi).filter(|maker| *maker != own);
-                other.map(|maker| Sign::Text { what: "DMI of", found: maker.to_owned() })
+                other.map(|maker| format!("DMI of {maker}"))
             }
             Asked::GpuModel(pattern) => {
                 let found = facts.gpu.models.iter().find(|model| fits_model(pattern, model));
-                found.map(|model| Sign::Text { what: "GPU", found: model.clone() })
+                found.map(|model| format!("GPU {model}"))
             }
             Asked::GpuVendor(pattern) => {
                 let make = facts.gpu.count.and_then(|_| facts.gpu.make.name());
@@ -243,17 +243,15 @@ impl Asked<'_> {
             }
             Asked::Variable(pattern) => {
                 let mut markers = facts.platform.markers.iter();
-                markers.find(|marker| fits(pattern, marker)).map(|marker| Sign::Variable(marker.clone()))
+                markers.find(|marker| fits(pattern, marker)).map(|marker| format!("variable {marker}"))
             }
             Asked::MasterAddr(pattern) => text("MASTER_ADDR", pattern, facts.platform.master_addr.as_deref()),
-            Asked::File(path) => {
-                facts.platform.files.iter().find(|file| *file == path).cloned().map(Sign::File)
-            }
-            Asked::RegularFile(path) => facts.platform.has_file(path).then(|| Sign::File(path.to_owned())),
+            Asked::File(path) => facts.platform.files.iter().find(|file| *file == path).cloned(),
+            Asked::RegularFile(path) => facts.platform.has_file(path).then(|| path.to_owned()),
             Asked::ClaimedAttribute(wanted) => claimed_attribute(facts, wanted),
             Asked::NcclMin(least) => {
                 let release = installed::release(facts).filter(|found| Some(*found) >= Version::parse(least));
-                release.map(|found| Sign::Text { what: "NCCL", found: found.to_string() })
+                release.map(|found| format!("NCCL {found}"))
             }
             Asked::Not(condition) => {
                 let holds = signs(facts, candidates, condition).is_some();
@@ -311,7 +309,7 @@ impl fmt::Display for Asked<'_> {
 }
 
 /// Looks for a device with this attribute. A driver may omit its own domain from an attribute's name.
-fn claimed_attribute(facts: &Facts, wanted: &AttributeEvidence) -> Option<Sign> {
+fn claimed_attribute(facts: &Facts, wanted: &AttributeEvidence) -> Option<String> {
     let fits_value = |value: &str| wanted.value.as_ref().is_none_or(|pattern| fits(pattern, value));
     facts.dra.iter().find_map(|device| {
         let whole = |name: &str| match name.contains('/') {
@@ -321,13 +319,13 @@ fn claimed_attribute(facts: &Facts, wanted: &AttributeEvidence) -> Option<Sign> 
         let named = device.attributes.iter().map(|(name, value)| (whole(name), value));
         let (name, value) =
             named.into_iter().find(|(name, value)| fits(&wanted.name, name) && fits_value(value))?;
-        Some(Sign::ClaimedAttribute { name, value: value.clone() })
+        Some(format!("claimed device with {name} = {value}"))
     })
 }
 
-fn text(what: &'static str, pattern: &str, found: Option<&str>) -> Option<Sign> {
+fn text(what: &str, pattern: &str, found: Option<&str>) -> Option<String> {
     let found = found.filter(|found| fits(pattern, found))?;
-    Some(Sign::Text { what, found: found.to_owned() })
+    Some(format!("{what} {found}"))
 }
 
 fn is_such(hca: &Hca, wanted: &HcaEvidence) -> bool {
@@ -357,10 +355,15 @@ pub(crate) fn is_for_others(profile: &Profile, hca: &Hca) -> bool {
     of_hcas.peek().is_some() && !of_hcas.any(|condition| is_hca_of(condition, hca))
 }
 
-fn matching_hcas(facts: &Facts, is_it: impl Fn(&Hca) -> bool) -> Option<Sign> {
+fn matching_hcas(facts: &Facts, is_it: impl Fn(&Hca) -> bool) -> Option<String> {
     let mut matching = facts.rdma.iter().filter(|hca| is_it(hca));
     let first = matching.next()?;
-    Some(Sign::Hca { name: first.name.clone(), driver: first.driver.clone(), more: matching.count() })
+    let how = first.driver.as_ref().map_or("by name".to_owned(), |driver| format!("driver {driver}"));
+    let more = match matching.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!("HCA {} ({how}){more}", first.name))
 }
 
 #[cfg(test)]
@@ -376,8 +379,7 @@ mod tests {
     }
 
     fn held(facts: &Facts, text: &str) -> Option<Vec<String>> {
-        let signs = signs(facts, &candidates(facts), &condition(text))?;
-        Some(signs.iter().map(Sign::to_string).collect())
+        signs(facts, &candidates(facts), &condition(text))
     }
 
     #[test]

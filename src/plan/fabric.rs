@@ -1,15 +1,17 @@
 //! What carries the job's traffic.
 
-use serde::Serialize;
+use std::fmt;
+use std::path::PathBuf;
 
-use super::rule::NoRdmaReason;
+use serde::{Serialize, Serializer};
+
 use super::{Context, User};
-use crate::fabric::interface;
-use crate::fabric::{Candidate, Verdict};
+use crate::fabric::interface::{self, Obstacle};
+use crate::fabric::{Candidate, SkipReason, Verdict};
 use crate::libraries::nccl::list::Pattern;
 use crate::libraries::nccl::plugin;
 use crate::profiles::{self, Profile};
-use crate::text::grouped;
+use crate::text::{condensed, condensed_to, grouped};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -24,6 +26,81 @@ pub enum Fabric {
     PluginOverInterfaces(Vec<String>),
     /// TCP, and the reason.
     None(NoRdmaReason),
+}
+
+/// Why there is no RDMA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoRdmaReason {
+    NoDevice,
+    /// The devices of these uverbs nodes are in another network namespace.
+    OtherNamespace(Vec<String>),
+    /// The path that could not be read, and the error.
+    Hidden {
+        path: PathBuf,
+        error: String,
+    },
+    /// The ports, grouped by the reason why they are skipped.
+    NoneUsed(Vec<(SkipReason, Vec<String>)>),
+    NoDeviceForPlugin,
+    /// The net plugin needs interfaces with these names, but none of them can be used.
+    NoInterfaceForPlugin(Vec<String>),
+    /// The interface that provides the fabric, and why it cannot be used.
+    Interface(String, Obstacle),
+}
+
+impl NoRdmaReason {
+    /// Returns the interface that is missing or cannot be used.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            NoRdmaReason::Interface(name, _) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for NoRdmaReason {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            NoRdmaReason::NoDevice => f.write_str("there is no RDMA device in this container"),
+            NoRdmaReason::OtherNamespace(nodes) => {
+                let (s, are) = if nodes.len() == 1 { ("", "is") } else { ("s", "are") };
+                let nodes = uverbs_nodes(nodes);
+                write!(f, "the RDMA device{s} of {nodes} {are} in another network namespace")
+            }
+            NoRdmaReason::Hidden { path, error } => {
+                write!(f, "the RDMA devices cannot be seen ({}: {error})", path.display())
+            }
+            NoRdmaReason::NoneUsed(reasons) => {
+                let list: Vec<String> =
+                    reasons.iter().map(|(reason, names)| format!("{}: {reason}", condensed(names))).collect();
+                write!(f, "no RDMA device here is used ({})", list.join("; "))
+            }
+            NoRdmaReason::NoDeviceForPlugin => f.write_str("no device for the net plugin is usable"),
+            NoRdmaReason::NoInterfaceForPlugin(names) => {
+                write!(f, "the net plugin needs {}, and none of them is up with an address", condensed(names))
+            }
+            NoRdmaReason::Interface(name, Obstacle::NotThere) => write!(f, "there is no interface {name}"),
+            NoRdmaReason::Interface(name, obstacle) => write!(f, "the interface {name} {obstacle}"),
+        }
+    }
+}
+
+/// Serializes the text.
+impl Serialize for NoRdmaReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The most runs of nodes to name.
+const NAMED: usize = 8;
+
+/// Returns a phrase for uverbs nodes of this container.
+pub(crate) fn uverbs_nodes(nodes: &[String]) -> String {
+    match nodes {
+        [one] => format!("/dev/infiniband/{one}"),
+        _ => format!("{} in /dev/infiniband", condensed_to(nodes, NAMED)),
+    }
 }
 
 impl Fabric {
@@ -67,7 +144,7 @@ pub(crate) fn named_for_plugin<'a>(user: &'a User, profile: &Profile) -> Option<
 
 /// Returns a net plugin over those of the named interfaces that can be used.
 fn over_interfaces(context: &Context, of_profile: &[String]) -> Fabric {
-    let of_user = named_for_plugin(context.user, context.profile);
+    let of_user = named_for_plugin(&context.user, &context.profile);
     let pattern = of_user.map(|value| Pattern::of_interfaces(value, context.version()));
     let interfaces = || context.facts.net.interfaces.iter().map(|interface| &interface.name);
     let is_of_profile = |name: &String| of_profile.iter().any(|pattern| profiles::fits(pattern, name));
@@ -110,4 +187,18 @@ fn why_none(context: &Context, ports: &[Candidate]) -> NoRdmaReason {
         Verdict::LeftOut(reason) => Some((reason.clone(), port.name())),
     });
     NoRdmaReason::NoneUsed(grouped(left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_named_in_their_directory() {
+        let phrase = |nodes: &[&str]| {
+            uverbs_nodes(&nodes.iter().map(|node| (*node).to_owned()).collect::<Vec<String>>())
+        };
+        assert_eq!(phrase(&["uverbs3"]), "/dev/infiniband/uverbs3");
+        assert_eq!(phrase(&["uverbs4", "uverbs5", "uverbs6"]), "uverbs4..uverbs6 in /dev/infiniband");
+    }
 }

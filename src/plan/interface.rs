@@ -1,13 +1,13 @@
 //! `NCCL_SOCKET_IFNAME`: the interface of the bootstrap and of TCP.
 
-use super::remark::Remark;
-use super::rule::{Rule, Trial};
-use super::setting::Proposal;
-use super::{Context, Notes};
-use crate::fabric::interface::{InterfaceChoice, tries};
+use super::profile::{publishes, with_source};
+use super::{Context, Notes, Setting};
+use crate::fabric::interface::{Because, InterfaceChoice, InterfaceSearch, candidates, tries};
 use crate::facts::Facts;
+use crate::finding::{Finding, Id};
 use crate::libraries::nccl::list::Pattern;
 use crate::libraries::nccl::version::NEWEST;
+use crate::text::condensed;
 
 pub(crate) const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 
@@ -15,8 +15,12 @@ pub(crate) const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 pub(crate) fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
     let mut chosen = None;
     for (way, choice) in tries(facts) {
-        let found = choice.as_ref().map(|choice| choice.name.clone());
-        notes.tried(VARIABLE, Trial::Interface(way, found));
+        let rule = match way {
+            InterfaceSearch::ToMaster => "the interface of the route to MASTER_ADDR".to_owned(),
+            InterfaceSearch::DefaultRoute => "the interface of the default route".to_owned(),
+            InterfaceSearch::Only => Because::Only.to_string(),
+        };
+        notes.tried(VARIABLE, rule, choice.as_ref().map_or("there is none", |choice| &choice.name));
         chosen = choice;
     }
     chosen
@@ -26,34 +30,34 @@ pub(crate) fn propose(
     context: &Context,
     choice: Option<&InterfaceChoice>,
     notes: &mut Notes,
-) -> Vec<Proposal> {
+) -> Vec<Setting> {
     if context.leaves_alone(VARIABLE) {
         return Vec::new();
     }
     let Context { facts, profile, .. } = context;
     let constant = profile.variables.get(VARIABLE);
     let published =
-        |rule: Rule, constant: &str| vec![Proposal::from_profile(&profile.name, VARIABLE, constant, rule)];
+        |rule: String, constant: &str| vec![Setting::from_profile(&profile.name, VARIABLE, constant, rule)];
     match (choice, constant) {
         (Some(choice), Some(constant)) if selected(facts, constant) == [choice.name.as_str()] => {
-            published(Rule::PublishedInterface(choice.clone()), constant)
+            published(format!("published, and {}", describe(choice)), constant)
         }
         (None, Some(constant)) if !selected(facts, constant).is_empty() => {
-            published(Rule::PublishedInterfaceIsThere, constant)
+            let rule = "published, and an interface here has this name; no route shows a better one";
+            published(rule.to_owned(), constant)
         }
         (Some(choice), constant) => {
             if let Some(constant) = constant {
-                notes.tried(VARIABLE, Trial::PublishedInterface(constant.clone()));
-                notes.remark(Remark::PublishedInterfaceDiffers {
-                    published: constant.clone(),
-                    chosen: choice.clone(),
-                });
+                let tried = format!("the published {constant}, if it selects exactly that interface");
+                notes.tried(VARIABLE, tried, "it does not");
+                let finding = published_differs(&publishes(profile, VARIABLE), constant, choice);
+                notes.report(with_source(finding, profile, VARIABLE));
             }
-            let rule = Rule::Interface(choice.because);
-            vec![Proposal::from_facts(VARIABLE, pattern_for(facts, &choice.name), rule)]
+            let rule = choice.because.to_string();
+            vec![Setting::from_facts(VARIABLE, pattern_for(facts, &choice.name), rule)]
         }
         (None, constant) => {
-            notes.remark(Remark::NoInterface { published: constant.cloned() });
+            notes.report(no_interface(facts, constant.map(String::as_str)));
             Vec::new()
         }
     }
@@ -85,6 +89,44 @@ fn pattern_for(facts: &Facts, name: &str) -> String {
     } else {
         name.to_owned()
     }
+}
+
+/// Returns a clause such as `eth0 carries the default route`.
+fn describe(choice: &InterfaceChoice) -> String {
+    let is = if choice.because.is_alone() { "is " } else { "" };
+    format!("{} {is}{}", choice.name, choice.because)
+}
+
+/// Reports a published interface that is not the chosen one. `publishes` names the publisher, as [`publishes`] does.
+fn published_differs(publishes: &str, published: &str, chosen: &InterfaceChoice) -> Finding {
+    Finding::info(
+        Id::PublishedInterfaceDiffers,
+        format!("{publishes} {VARIABLE}={published}, but here {}.", describe(chosen)),
+    )
+    .about_variables([VARIABLE])
+    .about_variables(chosen.because.variable())
+    .about_interfaces([&chosen.name])
+}
+
+/// Reports that nothing shows which interface reaches the other nodes, not even the published name.
+fn no_interface(facts: &Facts, published: Option<&str>) -> Finding {
+    let published =
+        published.map(|name| format!(", and the published {name} does not exist here")).unwrap_or_default();
+    let names: Vec<&str> = candidates(facts).map(|interface| interface.name.as_str()).collect();
+    let fix = match names.as_slice() {
+        [] => {
+            format!(
+                "Bring up an interface with an address that other nodes can reach, and name it in {VARIABLE}."
+            )
+        }
+        some => format!("Set {VARIABLE} to one of {}.", condensed(some)),
+    };
+    Finding::warning(
+        Id::NoInterface,
+        format!("No default route shows through which interface the job's processes reach each other{published}; {VARIABLE} stays unset."),
+    )
+    .about_variables([VARIABLE])
+    .with_fix(fix)
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 use serde::Serialize;
 
 use super::Context;
-use super::rule::Rule;
-use super::setting::{Proposal, Setting};
+use super::{Setting, SettingOutcome};
 use crate::fabric::Rails;
+use crate::finding::Source;
 use crate::libraries::exclusions::settled;
 use crate::libraries::nccl::interfaces;
-use crate::libraries::{self, Fill, Library, LibraryContext, LibraryFinding, Will};
+use crate::libraries::{self, Fill, Library, LibraryContext, LibraryFinding};
 
 /// A library that the job has, and what it will do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -18,38 +18,41 @@ pub struct Outlook {
     pub library: &'static str,
     /// The name for people.
     pub title: &'static str,
-    /// `None` if it is unknown.
-    pub will: Option<Will>,
+    /// A predicate, with the library as its subject; `None` if it is unknown.
+    pub will: Option<String>,
 }
 
 /// Returns the variables of other libraries that follow the same decisions, if a profile asks for them.
-pub(super) fn companions(context: &Context, rails: &Rails) -> Vec<Proposal> {
-    let profile = context.profile;
+pub(super) fn companions(context: &Context, rails: &Rails) -> Vec<Setting> {
+    let profile = &context.profile;
     let follow = |variable: &String| {
-        let rule = Rule::Follows(profile.name.clone());
-        Some(Proposal::from_facts(variable, libraries::value(variable, rails)?, rule))
+        let rule = format!("follows {}'s variable, as profile {} asks", context.library(), profile.name);
+        Some(Setting::from_facts(variable, libraries::value(variable, rails)?, rule))
     };
     let asked_for = profile.companions.iter().filter(|variable| allows(context, variable));
     asked_for.filter_map(follow).collect()
 }
 
 /// Returns the variables that fix the libraries on this host, in addition to those that are already proposed.
-pub(super) fn propose(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<Proposal> {
-    let mut all: Vec<Proposal> = Vec::new();
+pub(super) fn propose(context: &Context, rails: &Rails, proposed: &[Setting]) -> Vec<Setting> {
+    let mut all: Vec<Setting> = Vec::new();
     for library in wanted(context, rails, proposed) {
         // A library sees the variables that were proposed for the libraries before it.
         let fills = asked(context, rails, &[proposed, &all], |subject| -> Vec<Fill> {
             (library.fills)(subject).into_iter().map(|fill| settled(subject, fill)).collect()
         });
-        all.extend(fills.into_iter().map(|fill| Proposal {
-            value: fill.value,
-            ..Proposal::from_facts(fill.variable, "", Rule::FillsForLibrary(library.name, fill.why))
+        all.extend(fills.into_iter().map(|Fill { variable, value, why }| {
+            let setting = match value {
+                Some(value) => Setting::from_facts(variable, value, why),
+                None => Setting::left(variable, None, SettingOutcome::Unset, Source::Facts, why),
+            };
+            Setting { library: Some(library.name), ..setting }
         }));
     }
     all
 }
 
-fn wanted(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<&'static Library> {
+fn wanted(context: &Context, rails: &Rails, proposed: &[Setting]) -> Vec<&'static Library> {
     asked(context, rails, &[proposed], |subject| context.options.libraries.of(subject))
 }
 
@@ -57,13 +60,13 @@ fn wanted(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<&'stat
 fn asked<T>(
     context: &Context,
     rails: &Rails,
-    proposed: &[&[Proposal]],
+    proposed: &[&[Setting]],
     question: impl FnOnce(&LibraryContext) -> T,
 ) -> T {
     let value = |name: &str| {
         let of_user = context.user.get(name).map(|setting| setting.value.as_str());
-        let is_it = |proposal: &&Proposal| proposal.variable == name && !context.leaves_alone(name);
-        of_user.or_else(|| proposed.iter().copied().flatten().find(is_it)?.value.as_deref())
+        let is_it = |proposal: &&Setting| proposal.variable == name && !context.leaves_alone(name);
+        of_user.or_else(|| proposed.iter().copied().flatten().find(is_it)?.for_command())
     };
     asked_with(context, rails, value, question)
 }

@@ -11,7 +11,6 @@ pub(crate) mod env_plugin;
 pub(crate) mod evidence;
 mod fabric;
 pub(crate) mod failover;
-mod fill;
 mod forecast;
 pub(crate) mod gid;
 mod hcas;
@@ -22,11 +21,10 @@ mod needs;
 pub(crate) mod network;
 mod notes;
 mod options;
+mod outcome;
 pub(crate) mod over_tcp;
 mod port_verdict;
 pub(crate) mod profile;
-pub(crate) mod remark;
-pub(crate) mod rule;
 mod setting;
 pub(crate) mod subnets;
 mod traffic_class;
@@ -34,40 +32,39 @@ mod user;
 mod wanted;
 mod why;
 mod without;
-pub(crate) mod words;
 
 use serde::Serialize;
 
 pub use context::Context;
 pub use env_plugin::EnvPlugin;
-pub use fabric::Fabric;
-pub(crate) use fabric::named_for_plugin;
-pub(crate) use fill::SELECTION;
+pub use fabric::{Fabric, NoRdmaReason};
+pub(crate) use fabric::{named_for_plugin, uverbs_nodes};
 pub use forecast::Forecast;
 pub use late::LatePort;
 pub use libraries::Outlook;
 pub use needs::need;
-pub use notes::Notes;
+pub use notes::{Notes, Tried};
 pub use options::{DefaultRouteOption, EnvPluginOption, Options, ProfileOption};
+pub use outcome::{Blocker, Outcome};
 pub use port_verdict::PortVerdict;
 pub use profile::ProfileChoice;
+pub(crate) use setting::SELECTION;
 pub use setting::{Setting, SettingOutcome};
 pub use user::User;
 pub use wanted::on_default_route;
 pub use why::Why;
 
 use over_tcp::Nodes;
-use remark::Remark;
-use rule::Tried;
 
 use crate::fabric::{Candidate, Rails, candidates, choose, claims, is_of_gaudi, nvswitch};
 use crate::facts::Facts;
+use crate::facts::rdma::LinkLayer;
 use crate::facts::secret::is_secret;
+use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Source};
 use crate::image::flavor::Flavor;
 use crate::libraries::LibraryFinding;
-use crate::libraries::nccl::devices::LIST;
-use crate::libraries::nccl::predict::{PortUse, Transport};
+use crate::libraries::nccl::predict::{PortUse, Prediction, Transport};
 use crate::libraries::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
 
@@ -125,6 +122,14 @@ impl Plan {
         self.forecasts.iter().any(|forecast| forecast.prediction.env_plugin.is_some())
     }
 
+    /// Returns whether this is what the container's start decided: it filled in variables, and no other is to be filled
+    /// in now.
+    pub fn is_of_start(&self) -> bool {
+        let is_filled = |setting: &&Setting| setting.outcome == SettingOutcome::Filled;
+        let mut filled = self.settings.iter().filter(is_filled).peekable();
+        filled.peek().is_some() && filled.all(|setting| setting.at_start)
+    }
+
     /// Returns the variables that rdma-init fills in, including secrets.
     pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
         self.with_value(|setting| setting.outcome == SettingOutcome::Filled)
@@ -162,14 +167,11 @@ impl Plan {
 /// from it.
 #[must_use]
 pub struct Decided<'a> {
-    pub facts: &'a Facts,
-    pub options: &'a Options,
-    pub user: User,
-    /// The profile in `plan.profile`, or the rules for a host without a profile.
-    pub profile: Profile,
+    pub context: Context<'a>,
     /// Every port of every HCA, with its verdict.
     pub ports: Vec<Candidate<'a>>,
-    pub remarks: Vec<Remark>,
+    /// What the decision itself has shown that is worth reporting.
+    pub findings: Vec<Finding>,
     /// What is wrong with the variables of libraries other than NCCL.
     pub of_libraries: Vec<LibraryFinding>,
     /// The interface on which the libraries other than NCCL are to bootstrap.
@@ -178,9 +180,37 @@ pub struct Decided<'a> {
     pub plan: Plan,
 }
 
+impl<'a> std::ops::Deref for Decided<'a> {
+    type Target = Context<'a>;
+
+    fn deref(&self) -> &Context<'a> {
+        &self.context
+    }
+}
+
 impl Decided<'_> {
-    pub fn context(&self) -> Context<'_> {
-        Context { facts: self.facts, profile: &self.profile, user: &self.user, options: self.options }
+    /// Returns the job's library, with its release if that is known: `NCCL 2.21.5` or `NCCL`.
+    pub fn nccl(&self) -> String {
+        self.library().of_release(self.user.version())
+    }
+
+    /// Returns what the job's NCCL will do; if its release is unknown, what the newest release will do.
+    pub fn prediction(&self) -> Option<&Prediction> {
+        self.plan.forecasts.last().map(|forecast| &forecast.prediction)
+    }
+
+    /// Returns the RoCE ports that the job uses.
+    pub fn used_roce(&self) -> impl Iterator<Item = &Candidate<'_>> {
+        self.ports.iter().filter(|port| port.is_used() && port.port.link_layer == LinkLayer::Ethernet)
+    }
+
+    /// Returns a variable that the user has set to a non-empty value, if the job uses NCCL's own InfiniBand
+    /// and RoCE transport, or should use it.
+    pub fn of_verbs(&self, variable: &str) -> Option<&UserSetting> {
+        let matters = matches!(self.plan.fabric, Fabric::Verbs | Fabric::None(_));
+        self.user
+            .get(variable)
+            .filter(|setting| matters && !setting.value.is_empty() && self.user.ib_disabled().is_none())
     }
 }
 
@@ -198,23 +228,18 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     let user = User::new(facts, options);
     let mut ports = candidates(facts);
     let (choice, profile, of_platform) = profile::choose(facts, &ports, profiles, options);
-    let context = Context { facts, profile: &profile, user: &user, options };
-    let is_asked = |remark: &Remark| match remark {
-        Remark::PlatformValueWrong { variable, .. } => !context.leaves_alone(variable),
-        _ => true,
-    };
-    let remarks = of_platform.into_iter().filter(is_asked).collect();
-    let mut notes = Notes { remarks, ..Notes::default() };
+    let context = Context { facts, options, user, profile };
+    let of_platform = of_platform.into_iter().filter(|(variable, _)| !context.leaves_alone(variable));
+    let findings = of_platform.map(|(_, finding)| finding).collect();
+    let mut notes = Notes { findings, ..Notes::default() };
 
     notes.steps(choose(facts, &mut ports, &wanted::wanted(&context)));
-    if let Some(trial) = hcas::leave_out_by_profile(&context, &mut ports) {
-        notes.tried(LIST, trial);
-    }
+    hcas::leave_out_by_profile(&context, &mut ports, &mut notes);
     let gid = gid::choose(&context, &mut ports, &mut notes);
     let fabric = fabric::find(&context, &ports);
 
     if options.profile == ProfileOption::Auto && !fabric.is_there() {
-        notes.remarks.extend(profile::devices_missing(facts, profiles, &user));
+        notes.findings.extend(profile::devices_missing(facts, profiles, &context.user));
     }
 
     let mut proposals = Vec::from_iter(hcas::propose_off(&context, &ports, &fabric));
@@ -225,7 +250,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     let interface = if decides_interface { interface::choose(facts, &mut notes) } else { None };
     let rails = Rails {
         ports: &ports,
-        gid_index: gid.index(),
+        gid_index: gid.index,
         interface: interface.as_ref().map(|choice| choice.name.as_str()),
     };
     // The libraries other than NCCL are to bootstrap where the user makes NCCL bootstrap.
@@ -239,14 +264,14 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     }
     if choice.is_some() {
         proposals.extend(hcas::propose(&context, &ports, &mut notes));
-        proposals.extend(gid::propose(&context, &gid, &mut notes));
+        proposals.extend(gid.settings);
         proposals.extend(interface::propose(&context, interface.as_ref(), &mut notes));
         proposals.extend(libraries::companions(&context, &Rails { interface: rails.interface, ..for_lists }));
-        proposals.extend(fill::tuning(&context));
+        proposals.extend(setting::tuning(&context));
         proposals.extend(traffic_class::propose(&context, &ports));
         proposals.extend(libraries::propose(&context, &for_lists, &proposals));
     }
-    let mut settings = fill::settings(&context, proposals);
+    let mut settings = setting::settings(&context, proposals);
     without::leave_unset(&context, &ports, rails.interface, &mut settings);
     let (outlooks, of_libraries) = match choice.is_some() {
         true => libraries::outlook(&context, &beside, &settings),
@@ -260,19 +285,19 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
     let has_hca = facts.rdma.iter().any(|hca| !is_of_gaudi(hca));
     let has_forecast =
         (has_hca || choice.is_some() || over_tcp == Some(Nodes::Several)) && !context.command_runs_script();
-    let network = (&fabric, profile.script.as_ref());
+    let network = (&fabric, context.profile.script.as_ref());
     let forecasts = |settings: &[Setting]| match has_forecast {
-        true => forecast::forecasts(facts, network, settings, user.version()),
+        true => forecast::forecasts(facts, network, settings, context.user.version()),
         false => Vec::new(),
     };
     let mut expected = forecasts(&settings);
     if let Some(proposal) = network::propose(&context, &expected, &ports) {
-        settings.push(fill::of_proposal(proposal));
+        settings.push(proposal);
         expected = forecasts(&settings);
     }
-    settings.extend(network::propose_mismatch(&context, &expected).map(fill::of_proposal));
+    settings.extend(network::propose_mismatch(&context, &expected));
     if choice.is_some() {
-        settings.extend(subnets::propose(&context, &expected, &ports).into_iter().map(fill::of_proposal));
+        settings.extend(subnets::propose(&context, &expected, &ports));
     }
 
     let wanted = wanted::without_users_list(&context);
@@ -286,18 +311,15 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         })
         .collect();
 
-    let library = Flavor::of(facts);
-    if library == Flavor::Rccl {
-        settings = settings.into_iter().map(Setting::of_rccl).collect();
-    }
-    let env_plugin = env_plugin::decide(facts, &user, options, &settings);
-    let Notes { remarks, tried } = notes;
+    let library = context.library();
+    let env_plugin = env_plugin::decide(facts, &context.user, options, &settings);
+    let Notes { findings, tried } = notes;
     let plan = Plan {
         profile: choice,
         fabric,
         ports: verdicts,
         settings,
-        nccl: user.version(),
+        nccl: context.user.version(),
         library,
         forecasts: expected,
         env_plugin,
@@ -306,7 +328,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         findings: Vec::new(),
         tried,
     };
-    Decided { facts, options, user, profile, ports, remarks, of_libraries, beside, plan }
+    Decided { context, ports, findings, of_libraries, beside, plan }
 }
 
 /// Returns the rules for a host without a profile.

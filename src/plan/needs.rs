@@ -1,6 +1,6 @@
 //! The facts that a decision can depend on. A start does not read other facts, because the user waits for it:
 //! on a host without RDMA, reading the network and the image would double the time that the start adds
-//! (docs/decisions.md).
+//! (docs/architecture.md).
 
 use super::{Options, ProfileOption, User, over_tcp};
 use crate::facts::{Facts, Need};

@@ -3,9 +3,7 @@
 //! plugin gives up. Without the second, a node with fewer NICs slows down the whole job, and only a line in
 //! the log reports it.
 
-use super::rule::Rule;
-use super::setting::Proposal;
-use super::{Context, Forecast};
+use super::{Context, Forecast, Setting};
 use crate::fabric::Candidate;
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::network::{VARIABLE, name};
@@ -18,7 +16,7 @@ pub(crate) const MISMATCH: &str = "NCCL_IGNORE_NET_MISMATCH";
 /// Proposes the name of the network that will carry the traffic, if it is certain: the image is known, and
 /// every release that the job may use does the same. With a name, NCCL uses no other network, so a wrong
 /// guess would disable a plugin.
-pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Option<Proposal> {
+pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Option<Setting> {
     if !context.options.require_rdma || context.leaves_alone(VARIABLE) {
         return None;
     }
@@ -36,7 +34,11 @@ pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candid
     let first = names.next()??;
     let has_plugin = forecasts.iter().any(|forecast| forecast.prediction.env_plugin.is_some());
     let is_sure = names.all(|other| other == Some(first)) && !has_plugin;
-    is_sure.then(|| Proposal::from_facts(VARIABLE, first, Rule::FallbackIsAnError))
+    let rule = format!(
+        "what {} will use; with its name, a fallback to TCP is an error, as require-rdma demands",
+        context.library()
+    );
+    is_sure.then(|| Setting::from_facts(VARIABLE, first, rule))
 }
 
 /// Returns whether the job's NCCL is known to compare the nodes' numbers of NICs.
@@ -45,12 +47,13 @@ pub(crate) fn compares_nics(context: &Context) -> bool {
 }
 
 /// Proposes 0, if the release compares the numbers of NICs, and its own transport finds them.
-pub(super) fn propose_mismatch(context: &Context, forecasts: &[Forecast]) -> Option<Proposal> {
+pub(super) fn propose_mismatch(context: &Context, forecasts: &[Forecast]) -> Option<Setting> {
     if !context.options.require_rdma || !compares_nics(context) || context.leaves_alone(MISMATCH) {
         return None;
     }
     installed::image(context.facts)?;
     let is_own = |forecast: &Forecast| matches!(forecast.prediction.transport, Transport::Verbs(_));
     let is_sure = !forecasts.is_empty() && forecasts.iter().all(is_own);
-    is_sure.then(|| Proposal::from_facts(MISMATCH, "0", Rule::MismatchIsAnError))
+    let rule = "a node with fewer NICs than the others is an error, as require-rdma demands";
+    is_sure.then(|| Setting::from_facts(MISMATCH, "0", rule))
 }

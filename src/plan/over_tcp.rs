@@ -2,13 +2,12 @@
 //! for the data.
 
 use super::interface::{self, VARIABLE};
-use super::rule::Trial;
-use super::setting::Proposal;
-use super::{Context, Notes};
+use super::{Context, Notes, Setting};
 use crate::fabric::interface::{InterfaceChoice, has_global_address};
 use crate::facts::Facts;
 use crate::libraries::nccl::interfaces;
 use crate::libraries::nccl::version::NEWEST;
+use crate::text::condensed;
 
 /// How many nodes a job with GPUs has, as far as that affects the decision about its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,13 +33,17 @@ pub(crate) fn propose(
     nodes: Nodes,
     choice: Option<&InterfaceChoice>,
     notes: &mut Notes,
-) -> Vec<Proposal> {
+) -> Vec<Setting> {
     if let Some(nics) = choice.and_then(|choice| several_nics(context.facts, choice)) {
-        notes.tried(VARIABLE, Trial::SeveralNics(nics));
+        let rule = format!(
+            "leave it unset, if {} by itself takes several NICs, and the right one first",
+            context.library()
+        );
+        notes.tried(VARIABLE, rule, format!("it takes {}", condensed(&nics)));
         return Vec::new();
     }
     match (nodes, choice) {
-        // A job with one node needs no network, so a host without one does not deserve a remark.
+        // A job with one node needs no network, so a host without one does not deserve a finding.
         (Nodes::PerhapsSeveral, None) => Vec::new(),
         (Nodes::Several | Nodes::PerhapsSeveral, _) => interface::propose(context, choice, notes),
     }

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::words;
 use crate::fabric::{Candidate, Verdict};
 use crate::facts::rdma::LinkLayer;
 
@@ -55,7 +54,7 @@ impl From<&Candidate<'_>> for PortVerdict {
             to_nvswitch: false,
             reason: match &candidate.verdict {
                 Verdict::Used => None,
-                Verdict::LeftOut(reason) => Some(words::left_out(reason)),
+                Verdict::LeftOut(reason) => Some(reason.to_string()),
             },
         }
     }

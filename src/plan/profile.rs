@@ -2,22 +2,22 @@
 
 use serde::Serialize;
 
-use super::remark::Remark;
-use super::rule::Sign;
 use super::{Options, ProfileOption, User, evidence, no_profile, over_tcp};
 use crate::fabric::Candidate;
 use crate::facts::Facts;
 use crate::facts::rdma::Hca;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
+use crate::finding::{Finding, Id};
 use crate::libraries::nccl::{installed, network};
 use crate::profiles::{self, Outline, Profile, Profiles, WrongConstant};
+use crate::text::{counted, shortened, visible};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProfileChoice {
     pub name: String,
     /// What matched; empty for a profile that the user named.
-    pub evidence: Vec<Sign>,
+    pub evidence: Vec<String>,
     /// The names of other profiles that also fit and have the same priority, so that the order of names
     /// decided.
     #[serde(skip)]
@@ -37,16 +37,18 @@ impl ProfileChoice {
 
     /// Returns what matched, in words.
     pub fn signs(&self) -> String {
-        self.evidence.iter().map(Sign::to_string).collect::<Vec<String>>().join(", ")
+        self.evidence.join(", ")
     }
 }
 
+/// Returns the profile, and for each variable of NCCL's for which the platform's own variable holds what it cannot be,
+/// the finding.
 pub(super) fn choose(
     facts: &Facts,
     candidates: &[Candidate],
     profiles: &Profiles,
     options: &Options,
-) -> (Option<ProfileChoice>, Profile, Vec<Remark>) {
+) -> (Option<ProfileChoice>, Profile, Vec<(String, Finding)>) {
     let found = match &options.profile {
         ProfileOption::None => None,
         ProfileOption::Named(name) => profiles.get(name).map(|profile| (profile, Vec::new(), Vec::new())),
@@ -61,8 +63,8 @@ pub(super) fn choose(
                 nccl_min: profile.constraints.nccl_min.clone(),
                 cuda_min: profile.constraints.cuda_min.clone(),
             };
-            let (profile, remarks) = on_this_host(profile, facts, candidates);
-            (Some(choice), profile, remarks)
+            let (profile, wrong) = on_this_host(profile, facts, candidates);
+            (Some(choice), profile, wrong)
         }
         None => (None, no_profile(), Vec::new()),
     }
@@ -73,8 +75,8 @@ fn by_evidence<'a>(
     facts: &Facts,
     candidates: &[Candidate],
     profiles: &'a Profiles,
-) -> Option<(&'a Profile, Vec<Sign>, Vec<String>)> {
-    let mut best: Option<(&Outline, Vec<Sign>)> = None;
+) -> Option<(&'a Profile, Vec<String>, Vec<String>)> {
+    let mut best: Option<(&Outline, Vec<String>)> = None;
     let mut equals = Vec::new();
     for outline in profiles.outlines() {
         let Some(signs) = outline.evidence.iter().find_map(|c| evidence::signs(facts, candidates, c)) else {
@@ -106,9 +108,9 @@ pub(crate) fn of_instance<'a>(facts: &Facts, profiles: &'a Profiles) -> Option<(
     of_plugins.find_map(|profile| Some((profile, *profile.constraints.nics.get(product)?)))
 }
 
-/// Returns a remark if the machine has devices for a net plugin, the image has the plugin, and the container has none
-/// of the devices. A user who names another network wants none.
-pub(super) fn devices_missing(facts: &Facts, profiles: &Profiles, user: &User) -> Option<Remark> {
+/// Reports a machine with devices for a net plugin that the image has, none of which this container was given. A user who
+/// names another network wants none.
+pub(super) fn devices_missing(facts: &Facts, profiles: &Profiles, user: &User) -> Option<Finding> {
     over_tcp::nodes(facts)?;
     let (profile, nics) = of_instance(facts, profiles)?;
     let is_one = |hca: &Hca| profile.evidence.iter().any(|condition| evidence::is_hca_of(condition, hca));
@@ -118,22 +120,30 @@ pub(super) fn devices_missing(facts: &Facts, profiles: &Profiles, user: &User) -
     }
     let plugins = &installed::image(facts)?.net_plugins;
     let plugin = plugins.iter().find(|plugin| network::is_of_aws(&plugin.path.display().to_string()))?;
-    Some(Remark::DevicesMissing {
-        profile: profile.name.clone(),
-        hint: profile.hint.clone(),
-        product: facts.dmi.product.clone().unwrap_or_default(),
-        nics,
-        plugin: plugin.path.clone(),
-    })
+    let message = format!(
+        "{} has {} (profile {}), and the image has the net plugin for them ({}), but this container was given none of them: a job of several nodes will run on TCP.",
+        facts.dmi.product.as_deref().unwrap_or_default(),
+        counted(nics as usize, "RDMA NIC"),
+        profile.name,
+        plugin.path.display(),
+    );
+    let hint = profile.hint.as_deref().unwrap_or("Request the devices for the container.");
+    Some(Finding::warning(Id::NoRdma, message).with_fix(format!(
+        "{hint} Docker: --device /dev/infiniband. If the job is to use TCP, set NCCL_NET=Socket: it requests TCP and silences this finding."
+    )))
 }
 
 /// Returns the profile with the constants that count on this host alone, and those that the platform's own
 /// variables hold; `from_environment` keeps only these variables. A value of these that cannot be right counts
-/// as absent, and is a remark.
-fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> (Profile, Vec<Remark>) {
+/// as absent, and has a finding.
+fn on_this_host(
+    profile: &Profile,
+    facts: &Facts,
+    candidates: &[Candidate],
+) -> (Profile, Vec<(String, Finding)>) {
     let mut variables = profile.variables.clone();
     let mut from_environment = profile.from_environment.clone();
-    let mut remarks = Vec::new();
+    let mut findings = Vec::new();
     for only in &profile.only {
         if evidence::counts(facts, candidates, only) {
             variables.extend(only.variables.clone());
@@ -148,15 +158,29 @@ fn on_this_host(profile: &Profile, facts: &Facts, candidates: &[Candidate]) -> (
             Some((value, Ok(()))) => {
                 variables.insert(variable.to_owned(), value.to_owned());
             }
-            Some((value, Err(wrong))) => remarks.push(Remark::PlatformValueWrong {
-                variable: variable.to_owned(),
-                source: source.to_owned(),
-                value: shown(source, value).to_owned(),
-                wrong,
-            }),
+            Some((value, Err(wrong))) => {
+                let finding = value_wrong(&profile.name, variable, (source, shown(source, value)), &wrong);
+                findings.push((variable.to_owned(), finding));
+            }
         }
     }
-    (Profile { variables, from_environment, ..profile.clone() }, remarks)
+    (Profile { variables, from_environment, ..profile.clone() }, findings)
+}
+
+/// Reports a variable of the platform that holds what NCCL's cannot be.
+fn value_wrong(
+    profile: &str,
+    variable: &str,
+    (source, value): (&str, &str),
+    wrong: &WrongConstant,
+) -> Finding {
+    let message = format!(
+        "Profile {profile} takes {variable} from {source}, but {source}={} {wrong}. rdma-init does not use it.",
+        shortened(&visible(value))
+    );
+    Finding::warning(Id::PlatformValue, message)
+        .about_variables([variable, source])
+        .with_fix(format!("Correct {source}, or set {variable} yourself."))
 }
 
 /// A variable that a profile takes from one of the platform's own variables.
@@ -179,4 +203,18 @@ pub(crate) fn platform_values<'a>(
         let found = value.map(|value| (value, profiles::check_constant(variable, value)));
         PlatformValue { variable, source, found }
     })
+}
+
+/// Returns the subject and the verb of a sentence about a published value: the profile, or the platform's variable that
+/// it comes from.
+pub(super) fn publishes(profile: &Profile, variable: &str) -> String {
+    match profile.from_environment.get(variable) {
+        Some(source) => format!("The platform's variable {source} (profile {}) gives", profile.name),
+        None => format!("Profile {} publishes", profile.name),
+    }
+}
+
+/// Adds the platform's variable to what a finding about a published value is about, if the value comes from one.
+pub(crate) fn with_source(finding: Finding, profile: &Profile, variable: &str) -> Finding {
+    finding.about_variables(profile.from_environment.get(variable))
 }

@@ -7,9 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::rule::Rule;
-use super::setting::Proposal;
-use super::{Context, Forecast};
+use super::{Context, Forecast, Setting};
 use crate::fabric::gid::own_network;
 use crate::fabric::{Candidate, own_slots};
 use crate::libraries::nccl::list::most_hcas;
@@ -25,7 +23,7 @@ const USUAL: u8 = 24;
 /// Proposes the variable for one GPU only, for which all NICs are equally good: with several GPUs, a NIC near
 /// another GPU may be slower than a route between the rails. Also requires that each NIC is a single port,
 /// because a merged NIC is not in one subnet.
-pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Vec<Proposal> {
+pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Vec<Setting> {
     let reads = context.user.version().is_some_and(|version| version >= ROUTES_BY_SUBNET);
     if !reads || context.leaves_alone(BY_SUBNET) || context.user.get(PREFIX).is_some() {
         return Vec::new();
@@ -40,7 +38,11 @@ pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candid
         return Vec::new();
     }
     let all = [(BY_SUBNET, "1".to_owned())].into_iter().chain(length);
-    all.map(|(variable, value)| Proposal::from_facts(variable, value, Rule::SubnetPerNic(bits))).collect()
+    let rule = format!(
+        "each NIC has a subnet of its own (/{bits}), so that {} takes the one in the peer's subnet",
+        context.library()
+    );
+    all.map(|(variable, value)| Setting::from_facts(variable, value, &rule)).collect()
 }
 
 /// Returns the subnets of the used ports, if the container has one GPU, and each of them is a NIC of its own in a subnet

@@ -52,7 +52,7 @@ pub(super) fn without_users_list(context: &Context) -> Vec<String> {
         return Vec::new();
     }
     let user = context.user.without(LIST);
-    let context = Context { user: &user, ..*context };
+    let context = Context { user, ..context.clone() };
     if context.leaves_alone(LIST) || !context.uses_verbs() {
         return Vec::new();
     }
@@ -74,7 +74,7 @@ mod tests {
             let (facts, options) = (Facts::default(), Options { default_route_hca, ..Options::default() });
             let profile = Profile { default_route_hca: of_profile, ..Profile::default() };
             let user = User::new(&facts, &options);
-            on_default_route(&Context { facts: &facts, profile: &profile, user: &user, options: &options })
+            on_default_route(&Context { facts: &facts, profile, user, options: &options })
         };
         use DefaultRouteOption::{Auto, Skip, Use};
         let [used, avoid, no_rail] =

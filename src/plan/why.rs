@@ -2,11 +2,10 @@
 
 use serde::{Serialize, Serializer};
 
-use super::env_plugin::{ForProcess, NotUsedReason, is_answer};
+use super::env_plugin::is_answer;
 use super::evidence;
 use super::forecast::{Forecast, forecasts};
-use super::rule::{NcclKnowledge, OfProfile, Published};
-use super::{EnvPlugin, Options, Outlook, Plan, Setting, User};
+use super::{Options, Outlook, Plan, Setting, User};
 use crate::env_plugin::answer::names_devices;
 use crate::fabric::candidates;
 use crate::facts::Facts;
@@ -28,18 +27,17 @@ pub struct Why {
     /// Every place where the user has set the variable; the first one counts.
     pub set_in: Vec<UserSetting>,
     /// What the profile or the configuration says about it.
-    pub published: Vec<Published>,
+    pub published: Vec<String>,
     /// Each rule and its result, in order.
     pub tried: Vec<(String, String)>,
     /// What NCCL knows about the name.
-    pub known: Option<NcclKnowledge>,
+    pub known: Option<String>,
     /// What NCCL does.
     pub forecasts: Vec<Forecast>,
     /// What NCCL would do without the variable; empty if there is no difference.
     pub without: Vec<Forecast>,
-    /// What a process of the container gets, and from which source; `None` for a variable that is not NCCL's.
-    #[serde(serialize_with = "sentences")]
-    pub process: Option<ForProcess>,
+    /// What a process of the container gets, and from which source; empty for a variable that is not NCCL's.
+    pub process: Vec<String>,
     /// What the library other than NCCL that reads the variable will do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<Outlook>,
@@ -59,27 +57,48 @@ fn messages<S: Serializer>(findings: &[Finding], to: S) -> Result<S::Ok, S::Erro
     )
 }
 
-fn sentences<S: Serializer>(process: &Option<ForProcess>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(process.iter().flat_map(ForProcess::sentences))
-}
-
-fn for_process(variable: &str, plan: &Plan) -> Option<ForProcess> {
+/// Returns the sentences about what a process of this container gets for one of NCCL's variables, in the order in which
+/// they apply.
+fn for_process(variable: &str, plan: &Plan) -> Vec<String> {
+    let library = plan.library;
+    if !is_asked(variable) || (library == Flavor::Nccl && !variable.starts_with("NCCL_")) {
+        return Vec::new();
+    }
+    let read_before = format!("{library} reads this variable before it loads a plugin");
+    let why_not = match plan.env_plugin.why_not() {
+        None => is_read_before(variable).then_some(read_before.as_str()),
+        why_not => why_not,
+    };
+    if let Some(why) = why_not {
+        return vec![format!(
+            "what its environment has, else what {library}'s conf file has: {library} does not ask rdma-init's env plugin, because {why}"
+        )];
+    }
     let setting = plan.settings.iter().find(|setting| setting.variable == variable);
-    let is_asked = is_asked(variable) && (plan.library == Flavor::Rccl || variable.starts_with("NCCL_"));
-    is_asked.then(|| ForProcess {
-        env_plugin: match plan.env_plugin == EnvPlugin::Used && is_read_before(variable) {
-            true => EnvPlugin::NotUsed(NotUsedReason::ReadBefore),
-            false => plan.env_plugin.clone(),
-        },
-        value: setting.and_then(|setting| setting.value.clone()),
-        is_of_user: setting.is_some_and(|setting| !is_answer(setting)),
-        names_devices: names_devices(variable.as_bytes()),
-        library: plan.library,
-        late: match variable == LIST {
-            true => plan.late.iter().map(|late| late.entry.clone()).collect(),
-            false => Vec::new(),
-        },
-    })
+    let is_of_user = setting.is_some_and(|setting| !is_answer(setting));
+    let value = setting.and_then(|setting| setting.value.as_deref());
+    let own = match (value, is_of_user) {
+        (Some(value), true) => format!("{value}, which you set on this node"),
+        (Some(value), false) => format!("{value}, which rdma-init decided for this node"),
+        (None, _) => format!("none, so {library} decides"),
+    };
+    let late: Vec<&str> = plan.late.iter().map(|late| late.entry.as_str()).collect();
+    let also = match late.as_slice() {
+        _ if variable != LIST => String::new(),
+        [] => String::new(),
+        [one] => format!("; also {one} if its port is ACTIVE by then"),
+        several => format!("; also {} if their ports are ACTIVE by then", several.join(", ")),
+    };
+    let mut sentences = vec![
+        format!("{library} asks rdma-init's env plugin"),
+        format!("a process without a value: {own}{also}"),
+        "a process with a value that another node filled in, and a tool copied: the same".to_owned(),
+    ];
+    if names_devices(variable.as_bytes()) && value.is_some() && !is_of_user {
+        sentences.push("a process with a list of devices that this node does not have: the same".to_owned());
+    }
+    sentences.push("a process with any other value: its own".to_owned());
+    sentences
 }
 
 impl Why {
@@ -119,7 +138,7 @@ impl Why {
                 .tried
                 .iter()
                 .filter(|tried| tried.variable == variable)
-                .map(|tried| (tried.trial.rule(plan.library), tried.trial.result(plan.library)))
+                .map(|tried| (tried.rule.clone(), tried.result.clone()))
                 .collect(),
             known: known(variable),
             library: plan.libraries.iter().find(|outlook| reader == Some(outlook.library)).cloned(),
@@ -136,41 +155,50 @@ impl Why {
     }
 }
 
-fn published(variable: &str, facts: &Facts, profile: Option<&Profile>, options: &Options) -> Vec<Published> {
+/// Returns what the configuration and the profile say about a variable.
+fn published(variable: &str, facts: &Facts, profile: Option<&Profile>, options: &Options) -> Vec<String> {
     let mut said = Vec::new();
     if options.keep.contains(variable) {
-        said.push(Published::Keep);
+        said.push("the configuration says not to fill it in (keep)".to_owned());
     }
     let Some(profile) = profile else {
-        said.push(Published::NoProfile);
+        said.push("no profile is in use, so nothing is filled in".to_owned());
         return said;
+    };
+    let written = |value: &str| match shown(variable, value) {
+        "" => "an empty value".to_owned(),
+        value => value.to_owned(),
     };
     let mut of_profile = Vec::new();
     if let Some(value) = profile.variables.get(variable) {
-        of_profile.push(OfProfile::Value(shown(variable, value).to_owned()));
+        of_profile.push(format!("publishes {}", written(value)));
     }
     for only in &profile.only {
         let Some(value) = only.variables.get(variable) else { continue };
-        of_profile.push(OfProfile::Only {
-            value: shown(variable, value).to_owned(),
-            conditions: evidence::asked_by(only).map(|asked| asked.to_string()).collect(),
-            counts: evidence::counts(facts, &candidates(facts), only),
-        });
+        let conditions: Vec<String> = evidence::asked_by(only).map(|asked| asked.to_string()).collect();
+        let counts = match evidence::counts(facts, &candidates(facts), only) {
+            true => "which holds here",
+            false => "which does not hold here",
+        };
+        let (value, conditions) = (written(value), conditions.join(" and "));
+        of_profile.push(format!("publishes {value} only if {conditions}, {counts}"));
     }
-    of_profile.extend(profile.from_environment.get(variable).cloned().map(OfProfile::FromVariable));
+    if let Some(source) = profile.from_environment.get(variable) {
+        of_profile.push(format!("gives it the value of the platform's variable {source}, if that is set"));
+    }
     if profile.unset.iter().any(|unset| unset == variable) {
-        of_profile.push(OfProfile::Unset);
+        of_profile.push("says to leave it unset".to_owned());
     }
     if profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable)) {
-        of_profile.push(OfProfile::HandsOff);
+        of_profile.push("never sets it".to_owned());
     }
     if profile.companions.iter().any(|companion| companion == variable) {
-        of_profile.push(OfProfile::Companion);
+        of_profile.push("asks for it, to follow NCCL's variable".to_owned());
     }
     if said.is_empty() && of_profile.is_empty() {
-        of_profile.push(OfProfile::Nothing);
+        of_profile.push("says nothing about it".to_owned());
     }
-    said.extend(of_profile.into_iter().map(|what| Published::Profile(profile.name.clone(), what)));
+    said.extend(of_profile.into_iter().map(|what| format!("profile {} {what}", profile.name)));
     said
 }
 
@@ -181,13 +209,19 @@ fn names(profile: &Profile, variable: &str) -> bool {
         || profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable))
 }
 
-/// Returns the releases in which NCCL reads a variable.
-fn known(variable: &str) -> Option<NcclKnowledge> {
+/// Returns which releases of NCCL read a variable.
+fn known(variable: &str) -> Option<String> {
     if !variable.starts_with("NCCL_") {
         return None;
     }
-    Some(match variables::find(variable) {
-        Some(known) => NcclKnowledge::Read { since: known.since, until: known.until },
-        None => NcclKnowledge::Never { similar: variables::nearest(variable).map(str::to_owned) },
+    let Some(known) = variables::find(variable) else {
+        let similar = variables::nearest(variable).map(|name| format!("; {name} has a similar name"));
+        return Some(format!("no NCCL up to 2.32 reads it{}", similar.unwrap_or_default()));
+    };
+    Some(match (known.since, known.until) {
+        (None, None) => "every NCCL reads it".to_owned(),
+        (Some(since), None) => format!("NCCL {since} and later read it"),
+        (None, Some(until)) => format!("NCCL read it up to {until}"),
+        (Some(since), Some(until)) => format!("NCCL read it from {since} to {until}"),
     })
 }

@@ -4,9 +4,7 @@
 
 use std::net::IpAddr;
 
-use super::fill::SELECTION;
-use super::rule::Rule;
-use super::setting::{Setting, SettingOutcome};
+use super::setting::{SELECTION, Setting, SettingOutcome};
 use super::{Context, forecast};
 use crate::fabric::Candidate;
 use crate::fabric::gid::OwnAddresses;
@@ -150,8 +148,10 @@ pub(super) fn leave_unset(
                     rails_with(without)
                 ),
             };
-            let (variable, rule) = (setting.variable.clone(), Rule::AsWritten(reason));
-            settings[place] = Setting::left(variable, None, SettingOutcome::Unset, Source::Facts, rule);
+            let variable = setting.variable.clone();
+            if let Some(setting) = settings.get_mut(place) {
+                *setting = Setting::left(variable, None, SettingOutcome::Unset, Source::Facts, reason);
+            }
             (with, prediction) = (without, then);
         }
     }

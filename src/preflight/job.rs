@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use anyhow::{anyhow, bail};
 use ipnet::IpNet;
 use nix::libc::SIGCHLD;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,6 @@ use crate::compare::brief::Brief;
 use crate::config::TOKEN_VARIABLE;
 use crate::facts::Facts;
 use crate::plan::Plan;
-use crate::preflight::PreflightError;
 use crate::preflight::judge::evidence::{Evidence, Member};
 use crate::preflight::judge::judging::{Judged, Limits};
 use crate::preflight::meet::listening;
@@ -23,7 +23,7 @@ use crate::preflight::prove::task::{Task, TaskError};
 use crate::preflight::run::{self, Outcome};
 use crate::preflight::who::addresses::Addresses;
 use crate::preflight::who::local;
-use crate::preflight::who::own::{self, LocalRails};
+use crate::preflight::who::own::{self, LocalRails, Network};
 use crate::preflight::who::part::Part;
 use crate::preflight::who::passed::{self, Passed};
 use crate::self_test::pair;
@@ -86,7 +86,7 @@ pub(crate) fn run(
     plan: &Plan,
     report: &Report,
     publish: Publish,
-) -> Result<Ending, PreflightError> {
+) -> anyhow::Result<Ending> {
     let part = terms.part;
     if !terms.token.is_empty() {
         pair::sound(terms.token)?;
@@ -97,14 +97,14 @@ pub(crate) fn run(
     if part.local_rank > 0 {
         let meeting = local::Meeting::of(part.job.as_deref(), part.node, part.local_rank)?;
         let longest = run::longest(terms.wait, part.nodes, terms.rounds, terms.scope.each);
-        return Ok(Ending::heard(meeting.wait(longest)?));
+        return Ok(Ending::heard(meeting.wait(terms.wait, longest, terms.say)?));
     }
     let passed = Passed::of(part, &report.host).filter(|_| terms.may_be_alone);
     let has_passed = passed.as_ref().is_some_and(Passed::is_known);
     let first = local::Meeting::of(part.job.as_deref(), part.node, 0);
     let doer = first.as_ref().ok().and_then(|meeting| meeting.begin().ok());
     let ending = match terms.kept_token {
-        Some(why) => Err(PreflightError::KeptToken(why)),
+        Some(why) => Err(anyhow!(why)),
         None => apart(terms, || {
             let outcome = first_task(terms, has_passed, facts, plan, report)?;
             Ok(Ending::published(outcome, publish))
@@ -124,10 +124,7 @@ const JUDGING: Duration = Duration::from_secs(600);
 
 /// Takes part in a process with few capabilities: what other nodes and strangers send is read there, and not in this
 /// process, which becomes the command.
-fn apart(
-    terms: &Terms,
-    take_part: impl FnOnce() -> Result<Ending, PreflightError>,
-) -> Result<Ending, PreflightError> {
+fn apart(terms: &Terms, take_part: impl FnOnce() -> anyhow::Result<Ending>) -> anyhow::Result<Ending> {
     let rounds = run::longest(terms.wait, terms.part.nodes, terms.rounds, terms.scope.each);
     // A node that waits for as long as it may can find a node 0 that has just started to wait.
     let longest = rounds.saturating_add(terms.wait).saturating_add(JUDGING);
@@ -136,10 +133,11 @@ fn apart(
     let task = Task::start(longest, &[], || take_part().map_err(|why| why.to_string()));
     let ending = match task.map(Task::wait::<Result<Ending, String>>) {
         Ok(Ok(Ok(ending))) => Ok(ending),
-        Ok(Ok(Err(why))) => Err(PreflightError::Apart(why)),
-        Ok(Err(TaskError::Ended)) => Err(PreflightError::Ended),
-        Ok(Err(TaskError::Late)) => Err(PreflightError::Late),
-        Err(errno) => Err(PreflightError::NoProcess(errno)),
+        // What the process that took part has said is safe to show.
+        Ok(Ok(Err(why))) => Err(anyhow::Error::msg(why)),
+        Ok(Err(TaskError::Ended)) => Err(anyhow!("the process that took part ended without a verdict")),
+        Ok(Err(TaskError::Late)) => Err(anyhow!("the process that took part gave no verdict in its time")),
+        Err(errno) => Err(run::no_process(errno)),
     };
     sigchld.restore();
     ending
@@ -158,17 +156,18 @@ fn alone(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Outcome 
 /// How long node 0 looks up its own name. It can do without the result.
 const LOOK_UP: Duration = Duration::from_secs(5);
 
-/// Returns where node 0 listens.
-fn listen(meet: &Address, terms: &Terms, facts: &Facts) -> Address {
-    let has_token = !terms.token.is_empty();
-    // Only without a token does it matter to which addresses the name resolves.
-    let resolved = match has_token || meet.is_empty() || meet.is_loopback() {
-        true => Vec::new(),
-        false => meet.sockets(Instant::now() + LOOK_UP.min(terms.wait)).unwrap_or_default(),
+/// Returns where node 0 listens, and why it cannot resolve its own name, if it cannot: then the other nodes can hardly
+/// resolve it either.
+fn listen(meet: &Address, terms: &Terms, facts: &Facts) -> (Address, Option<String>) {
+    let resolved = match meet.is_empty() || meet.is_loopback() {
+        true => Ok(Vec::new()),
+        false => meet.sockets(Instant::now() + LOOK_UP.min(terms.wait)),
     };
     let addresses = facts.net.interfaces.iter().flat_map(|interface| &interface.addresses);
     let own: Vec<IpAddr> = addresses.map(IpNet::addr).collect();
-    listening::place(meet, has_token, &resolved, &own)
+    let unresolved = resolved.as_ref().err().map(ToString::to_string);
+    let place = listening::place(meet, !terms.token.is_empty(), &resolved.unwrap_or_default(), &own);
+    (place, unresolved)
 }
 
 fn first_task(
@@ -177,7 +176,7 @@ fn first_task(
     facts: &Facts,
     plan: &Plan,
     report: &Report,
-) -> Result<Outcome, PreflightError> {
+) -> anyhow::Result<Outcome> {
     let part = terms.part;
     if terms.token.is_empty() {
         (terms.say)(&format!(
@@ -188,11 +187,13 @@ fn first_task(
     let meet = part.meet.as_deref().map_or(Ok(Address::everywhere()), str::parse)?;
     let rails = LocalRails::of(facts, plan, report, terms.scope);
     if meet.is_link_local() {
-        return Err(PreflightError::LinkLocal(meet));
+        bail!(
+            "{meet} is valid on one link only, so node 0 cannot tell the other nodes how to reach each other: use another address or a name of node 0 (--meet, before a command preflight-meet)"
+        );
     }
-    let listen = match part.node {
+    let (listen, unresolved) = match part.node {
         0 => listen(&meet, terms, facts),
-        _ => Address::everywhere(),
+        _ => (Address::everywhere(), None),
     };
     let left_out = own::left_out(facts, plan, report, terms.scope);
     let node = Node {
@@ -201,6 +202,7 @@ fn first_task(
         job: part.job.clone(),
         meet,
         listen,
+        unresolved,
         wait: terms.wait,
         alone_after: has_passed.then_some(passed::PATIENCE.min(terms.wait)),
         token: terms.token,
@@ -209,6 +211,7 @@ fn first_task(
         left_out: &left_out,
         addresses: Addresses::of(&rails, facts),
         rails,
+        network: Network::from_plan(plan),
         report: Brief::from(report),
         extent: terms.scope,
         rounds: terms.rounds,

@@ -4,12 +4,9 @@
 //! ([`meet`]), which takes part like any of them, and test their pairs in the rounds of node 0's
 //! schedule ([`prove`]). Node 0 judges what the pairs reported ([`judge`]).
 
-mod error;
 pub(crate) mod job;
 pub mod judge;
 pub mod meet;
 pub mod prove;
 pub mod run;
 pub mod who;
-
-pub use error::PreflightError;

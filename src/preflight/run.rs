@@ -1,11 +1,14 @@
 //! The preflight of one process: as node 0, or as any other node.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use crate::preflight::PreflightError;
+use anyhow::anyhow;
+use nix::errno::Errno;
+
 use crate::preflight::judge::culprit;
-use crate::preflight::judge::judging::{Judged, Limits, VerdictInputs};
+use crate::preflight::judge::judging::{self, Judged, Limits};
 use crate::preflight::judge::outliers;
 use crate::preflight::judge::verdict;
 use crate::preflight::meet::message::Told;
@@ -13,11 +16,11 @@ use crate::preflight::meet::node::{Node, NodeError};
 use crate::preflight::meet::progress::Progress;
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::meet::times::Times;
-use crate::preflight::meet::zero::{Terms, Zero, ZeroError};
+use crate::preflight::meet::zero::{Terms, Zero};
 use crate::preflight::prove::task::Task;
 use crate::text::duration;
 use crate::wire::Address;
-use crate::wire::listen::{Listener, allow_connections};
+use crate::wire::listen::{ListenError, Listener, allow_connections};
 
 /// How the preflight ended.
 pub struct Outcome {
@@ -46,25 +49,35 @@ pub fn longest(wait: Duration, nodes: u32, extent: Extent, each: Duration) -> Du
     wait.saturating_add(Times { each }.whole(&Schedule { nodes, extent }))
 }
 
+/// What to do if node 0 cannot listen on the port.
+const TAKEN: &str = "Another job may be on this machine: give all nodes of this one another port, as in --meet HOST:PORT (before a command preflight-meet)";
+
+pub(super) fn no_process(errno: Errno) -> anyhow::Error {
+    anyhow!("cannot start a process for this node: {errno}")
+}
+
 /// Takes part as this node, in a process of its own, which must be single-threaded.
 ///
 /// # Errors
 /// There is no verdict.
-pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, PreflightError> {
+pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> anyhow::Result<Outcome> {
     match node.node {
         0 => zero(node, limits, show),
         _ => match node.take_part() {
             Ok(told) => Ok(Outcome::heard(told)),
-            Err(why @ NodeError::Alone { .. }) => Ok(Outcome::alone(&why.to_string())),
-            Err(why) => Err(why.into()),
+            Err(NodeError::Alone(why)) => Ok(Outcome::alone(&why)),
+            Err(NodeError::Other(why)) => Err(why),
         },
     }
 }
 
 /// Runs node 0: one process receives from all nodes, and another one takes part like any node.
-fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, PreflightError> {
+fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> anyhow::Result<Outcome> {
     let until = Instant::now() + node.wait;
-    let listener = Listener::at(&node.listen, until)?;
+    let listener = Listener::at(&node.listen, until).map_err(|why| match why {
+        ListenError::InUse { .. } => anyhow!("{why}. {TAKEN}"),
+        why => why.into(),
+    })?;
     let own = match listener.own.ip() {
         ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.own.port()),
         ip => SocketAddr::new(ip, listener.own.port()),
@@ -74,6 +87,7 @@ fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result
         nodes: node.nodes,
         job: node.job.clone(),
         meet: node.meet.to_string(),
+        unresolved: node.unresolved.as_deref(),
         wait: node.wait,
         until,
         alone_after: node.alone_after,
@@ -87,22 +101,22 @@ fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result
         show,
     };
     let longest = longest(node.wait, node.nodes, node.rounds, node.extent.each);
-    let mut task = Task::start(longest, &[], || own.take_part().map_err(|why| why.to_string()))
-        .map_err(PreflightError::NoProcess)?;
+    let mut task =
+        Task::start(longest, &[], || own.take_part().map_err(|why| why.to_string())).map_err(no_process)?;
     // The limit is that of this process alone, which does not become the command.
     let _ = allow_connections(node.nodes);
     let told = hear(&terms, limits, &listener, &task);
     let said = task.result::<Result<Told, String>>();
     told.map_err(|why| {
-        let own = match said {
-            Some(Ok(Err(of_node))) => Some(of_node),
-            _ => None,
-        };
-        PreflightError::Zero { why, own }
+        match said {
+            // The process that takes part for node 0 says why it has ended.
+            Some(Ok(Err(of_node))) => anyhow!("{why}. {of_node}"),
+            _ => why,
+        }
     })
 }
 
-fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Result<Outcome, ZeroError> {
+fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> anyhow::Result<Outcome> {
     let started = Instant::now();
     let mut zero = Zero::new(terms, listener)?;
     let own = task.fd();
@@ -112,6 +126,33 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
         return Ok(Outcome::alone(&format!("no other node joined within {within}")));
     }
     zero.prove(own)?;
+    if !culprit::is_mixed(&zero.heard().evidence) {
+        test_again(&mut zero, terms, limits, own)?;
+    }
+    zero.settle();
+    zero.send_keep_alive();
+    let seconds = started.elapsed();
+    tracing::debug!("preflight: the rounds are over");
+    let asked = judging::asked(zero.heard(), limits, seconds);
+    zero.send_keep_alive();
+    let verdict = verdict::judge(&zero.heard().evidence, &asked);
+    let (passed, reason) = (verdict.passed, verdict.reason().map(str::to_owned));
+    let lines: Vec<String> = (0..terms.nodes).map(|node| verdict.line_of(node)).collect();
+    let told = |node: u32| Told {
+        passed,
+        line: lines.get(node as usize).cloned().unwrap_or_default(),
+        reason: reason.clone(),
+    };
+    zero.tell(told, own);
+    Ok(Outcome {
+        told: told(0),
+        is_alone: false,
+        judged: Some(Judged { evidence: zero.into_heard().evidence, asked }),
+    })
+}
+
+/// Has the nodes test everything that follows the scheduled pairs.
+fn test_again(zero: &mut Zero, terms: &Terms, limits: Limits, own: BorrowedFd) -> anyhow::Result<()> {
     if limits.together {
         zero.together(own)?;
     }
@@ -132,25 +173,5 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
         next = next.saturating_add(rounds.try_into().unwrap_or(u16::MAX));
     }
     zero.send_keep_alive();
-    zero.cross(next, own)?;
-    zero.settle();
-    zero.send_keep_alive();
-    let seconds = started.elapsed();
-    tracing::debug!("preflight: the rounds are over");
-    let judging = VerdictInputs::of(zero.heard(), limits, seconds);
-    zero.send_keep_alive();
-    let verdict = verdict::judge(&zero.heard().evidence, &judging.asked());
-    let (passed, reason) = (verdict.passed, verdict.reason().map(str::to_owned));
-    let lines: Vec<String> = (0..terms.nodes).map(|node| verdict.line_of(node)).collect();
-    let told = |node: u32| Told {
-        passed,
-        line: lines.get(node as usize).cloned().unwrap_or_default(),
-        reason: reason.clone(),
-    };
-    zero.tell(told, own);
-    Ok(Outcome {
-        told: told(0),
-        is_alone: false,
-        judged: Some(Judged { evidence: zero.into_heard().evidence, judging }),
-    })
+    zero.cross(next, own)
 }

@@ -133,9 +133,9 @@ fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> (String, Idle) {
 /// `congestion: 12 CNPs sent, 5 CNPs handled`; `None` if there was none, or nothing counts it.
 fn congestion(of: Congestion) -> Option<String> {
     let counts = [
-        (of.sent, "CNP", "sent"),
-        (of.handled, "CNP", "handled"),
-        (of.marked, "packet", "received with ECN's mark"),
+        (of.cnps_sent, "CNP", "sent"),
+        (of.cnps_handled, "CNP", "handled"),
+        (of.ecn_marked, "packet", "received with ECN's mark"),
     ];
     let counts = counts.into_iter().filter_map(|(count, thing, what)| {
         let count = count.filter(|count| *count > 0)?;
@@ -318,11 +318,8 @@ pub(crate) struct Document {
 struct RailDocument {
     hca: String,
     port: u32,
-    sent_bytes: Option<u64>,
-    sent_packets: Option<u64>,
-    received_bytes: Option<u64>,
-    received_packets: Option<u64>,
-    served_requests: Option<u64>,
+    #[serde(flatten, serialize_with = "Traffic::flat")]
+    moved: Traffic,
     share: Option<f64>,
     well: bool,
     lost: bool,
@@ -335,22 +332,8 @@ struct RailDocument {
     slow_seconds: f64,
     gid_astray_seconds: f64,
     behind_seconds: f64,
-    errors: Vec<ErrorDocument>,
-    congestion: CongestionDocument,
-}
-
-#[derive(Debug, Serialize)]
-struct CongestionDocument {
-    cnps_sent: Option<u64>,
-    cnps_handled: Option<u64>,
-    ecn_marked: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct ErrorDocument {
-    counter: &'static str,
-    count: u64,
-    at_least: bool,
+    errors: Vec<Rise>,
+    congestion: Congestion,
 }
 
 impl Document {
@@ -376,19 +359,11 @@ impl Document {
 }
 
 fn rail_document(account: &Account, rail: &Rail) -> RailDocument {
-    let Traffic { sent, received, requests } = rail.moved;
-    let Congestion { sent: cnps_sent, handled: cnps_handled, marked: ecn_marked } = rail.congestion;
     let seconds = |spell: Spell| spell.until(account.ran).as_secs_f64();
-    let error =
-        |rise: &Rise| ErrorDocument { counter: rise.counter, count: rise.count, at_least: rise.is_least };
     RailDocument {
         hca: rail.hca.clone(),
         port: rail.port,
-        sent_bytes: sent.bytes,
-        sent_packets: sent.packets,
-        received_bytes: received.bytes,
-        received_packets: received.packets,
-        served_requests: requests,
+        moved: rail.moved,
         share: account.share(rail).map(|share| (share * 10_000.0).round() / 10_000.0),
         well: rail.is_well(account.ran),
         lost: rail.is_lost,
@@ -401,8 +376,8 @@ fn rail_document(account: &Account, rail: &Rail) -> RailDocument {
         slow_seconds: seconds(rail.told.slow),
         gid_astray_seconds: seconds(rail.told.astray),
         behind_seconds: seconds(rail.told.behind),
-        congestion: CongestionDocument { cnps_sent, cnps_handled, ecn_marked },
-        errors: rail.rises.iter().map(error).collect(),
+        congestion: rail.congestion,
+        errors: rail.rises.clone(),
     }
 }
 

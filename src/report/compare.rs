@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::compare::collect::{ReportFault, Unread};
 use crate::compare::comparison::{Compared, Comparison, consequence};
-use crate::text::{condensed_to, counted, shortened, visible};
+use crate::text::{condensed_to, counted, name_program, shortened, visible};
 
 /// The document of `compare --json`.
 #[derive(Serialize)]
@@ -116,9 +116,8 @@ fn headline(Document { comparison, unread, expected, .. }: &Document) -> String 
         _ => nodes,
     };
     if comparison.nodes == 0 {
-        return format!(
-            "{nodes}: there is no report to compare; pass the output of rdma-init self-test --json on each node"
-        );
+        let advice = name_program("pass the output of rdma-init self-test --json on each node");
+        return format!("{nodes}: there is no report to compare; {advice}");
     }
     let mut parts = Vec::new();
     let without = comparison.properties.iter().filter(|property| property.majority.is_none()).count();

@@ -163,11 +163,11 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     let sets = &process.capabilities;
     line!(
         out,
-        "  uid {}, capabilities effective {}, bounding {}, ambient {}{}",
+        "  uid {}, capabilities: effective {}; bounding {}; ambient {}{}",
         process.uid,
-        String::from(sets.effective),
-        String::from(sets.bounding),
-        String::from(sets.ambient),
+        sets.effective.names(),
+        sets.bounding.names(),
+        sets.ambient.names(),
         if process.initial_user_namespace { "" } else { ", in its own user namespace" }
     )?;
     if !facts.platform.markers.is_empty() {

@@ -1,6 +1,5 @@
 //! Says in one line what NCCL will do.
 
-use super::against;
 use crate::facts::gid::GidType;
 use crate::facts::rdma::LinkLayer;
 use crate::libraries::nccl::predict::{Bootstrap, Fused, GidUse, PortUse, Prediction, Transport};
@@ -97,7 +96,7 @@ fn without_plugin(plan: &Plan, prediction: &Prediction) -> String {
     let transport = match &prediction.transport {
         Transport::Verbs(ports) => {
             let ports = format!("{}{}", ports_used(plan, ports), nics(plan, &prediction.fused));
-            match against::find(plan).and_then(|against| against.outcome(plan)) {
+            match plan.outcome().describe_tried_ports(plan) {
                 Some(outcome) => format!("try {ports}, {outcome}"),
                 None => format!("use {ports}"),
             }

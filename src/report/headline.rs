@@ -1,9 +1,8 @@
 //! Writes the decision in one line.
 
-use super::against;
 use crate::fabric::SkipReason;
 use crate::facts::rdma::LinkLayer;
-use crate::plan::rule::NoRdmaReason;
+use crate::plan::NoRdmaReason;
 use crate::plan::{Fabric, Plan, PortVerdict};
 use crate::text::{condensed, counted};
 
@@ -19,8 +18,7 @@ pub(crate) fn public_headline(plan: &Plan) -> String {
 
 fn headline_because(plan: &Plan, with_reason: bool) -> String {
     let ports = || ports_used(&plan.ports);
-    let against =
-        || against::find(plan).map(|against| format!(", {}", against.clause(plan))).unwrap_or_default();
+    let against = || plan.outcome().clause(plan).map(|clause| format!(", {clause}")).unwrap_or_default();
     let fabric = match &plan.fabric {
         Fabric::Verbs => format!("{}, {}{}", transports(&plan.ports), ports(), against()),
         Fabric::Interface(name) => format!("RDMA behind the interface {name}, without verbs"),

@@ -2,7 +2,6 @@
 //! makes a decision.
 
 pub(crate) mod account;
-mod against;
 pub(crate) mod compare;
 pub(crate) mod environment;
 pub(crate) mod facts;

@@ -9,9 +9,10 @@ use super::headline::headline;
 use crate::facts::limits::{Amount, Limit};
 use crate::finding::{Finding, Severity};
 use crate::findings::memlock::Pinning;
+use crate::log::Level;
 use crate::plan::{EnvPlugin, Plan, PortVerdict, SCHEMA, Setting, SettingOutcome};
 use crate::state::run::Run;
-use crate::text::{amount, condensed, grouped, shortened, visible};
+use crate::text::{amount, condensed, grouped, name_program, shortened, visible};
 
 /// What was done about the limit of pinned memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -24,6 +25,8 @@ pub(crate) struct Memlock {
 /// How much to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
+    /// As `Compact`, but many findings of one kind share a line.
+    Start,
     /// One line for each item.
     Compact,
     /// With the evidence.
@@ -40,21 +43,23 @@ pub(crate) fn write(
     memlock: Option<&Memlock>,
     detail: Detail,
 ) -> io::Result<()> {
-    write_headline(out, plan)?;
+    write_headline(out, plan, "")?;
     let ports = groups(&plan.ports);
-    let names = plan.settings.iter().map(|setting| setting.variable.len());
-    let width =
-        names.chain(ports.iter().map(|group| group.names.len())).max().unwrap_or_default().min(WIDEST);
+    let forecasts = forecast::lines(plan);
+    let widths = plan.settings.iter().map(|setting| setting.variable.len());
+    let widths = widths.chain(ports.iter().map(|group| group.names.len()));
+    let widths = widths.chain(forecasts.iter().map(|(release, _)| release.len()));
+    let width = widths.max().unwrap_or_default().min(WIDEST);
     for group in &ports {
         let verdict = if group.used { "use" } else { "skip" };
         writeln!(out, "  {verdict:5}  {:width$}  {}", visible(&group.names), visible(&group.text))?;
     }
     for (index, setting) in plan.settings.iter().enumerate() {
         // One line for each library other than NCCL.
-        let library = setting.rule.library().filter(|_| detail == Detail::Compact);
+        let library = setting.library.filter(|_| detail != Detail::Full);
         let mut also = Vec::new();
         if library.is_some() {
-            let is_of_same = |other: &&Setting| other.rule.library() == library;
+            let is_of_same = |other: &&Setting| other.library == library;
             if plan.settings[..index].iter().any(|other| is_of_same(&other)) {
                 continue;
             }
@@ -63,11 +68,11 @@ pub(crate) fn write(
         write_setting(out, setting, &also, width)?;
         if detail == Detail::Full {
             for evidence in &setting.evidence {
-                writeln!(out, "  {:5}  {:width$}  {}", "", "", visible(&evidence.to_string()))?;
+                writeln!(out, "  {:5}  {:width$}  {}", "", "", visible(evidence))?;
             }
         }
     }
-    for (whom, what) in forecast::lines(plan) {
+    for (whom, what) in forecasts {
         writeln!(out, "  {:5}  {:width$}  will {}", plan.library, whom, visible(&what))?;
     }
     if plan.env_plugin == EnvPlugin::Used {
@@ -87,15 +92,38 @@ pub(crate) fn write(
     if let Some(memlock) = memlock {
         writeln!(out, "  {:5}  {:width$}  {}", "limit", "memlock", memlock_line(memlock))?;
     }
-    write_findings(out, plan.findings.iter())
+    write_findings(out, plan.findings.iter(), detail)
 }
 
-/// Writes the first line: the program's name, its version, and the decision.
+/// Writes what a start at this level shows: the block; or only the findings, below its first line, and nothing if there
+/// are none.
 ///
 /// # Errors
 /// The sink's errors.
-pub(crate) fn write_headline(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
-    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), visible(&headline(plan)))
+pub(crate) fn write_at(
+    out: &mut impl Write,
+    plan: &Plan,
+    memlock: Option<&Memlock>,
+    detail: Detail,
+    level: Level,
+) -> io::Result<()> {
+    let is_shown = |finding: &&Finding| shows(level, finding.severity);
+    let findings: Vec<Finding> = plan.findings.iter().filter(is_shown).cloned().collect();
+    if level >= Level::Info {
+        return write(out, &Plan { findings, ..plan.clone() }, memlock, detail);
+    }
+    if !findings.is_empty() {
+        write_headline(out, plan, "")?;
+    }
+    write_findings(out, findings.iter(), detail)
+}
+
+/// Writes the first line: the program's name, its version, and the decision; and what `also` adds to it.
+///
+/// # Errors
+/// The sink's errors.
+pub(crate) fn write_headline(out: &mut impl Write, plan: &Plan, also: &str) -> io::Result<()> {
+    writeln!(out, "rdma-init {}: {}{also}", env!("CARGO_PKG_VERSION"), visible(&headline(plan)))
 }
 
 /// Writes the findings, each with its fix below it.
@@ -105,10 +133,22 @@ pub(crate) fn write_headline(out: &mut impl Write, plan: &Plan) -> io::Result<()
 pub(crate) fn write_findings<'a>(
     out: &mut impl Write,
     findings: impl Iterator<Item = &'a Finding>,
+    detail: Detail,
 ) -> io::Result<()> {
     let mut findings: Vec<&Finding> = findings.collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    for finding in findings {
+    for (index, finding) in findings.iter().enumerate() {
+        let (before, after) = findings.split_at(index);
+        let is_same = |other: &&&Finding| other.id == finding.id && other.severity == finding.severity;
+        let (before, left) = (before.iter().filter(is_same).count(), after.iter().filter(is_same).count());
+        if detail == Detail::Start && before + left > FEW && before + 1 >= FEW {
+            if before + 1 == FEW {
+                let (severity, id) = (finding.severity.as_str(), finding.id.name());
+                let advice = name_program("rdma-init plan shows them all.");
+                writeln!(out, "  {severity}: {left} more of the kind {id}; {advice}")?;
+            }
+            continue;
+        }
         writeln!(out, "  {}: {}", finding.severity.as_str(), visible(&finding.message))?;
         if let Some(fix) = &finding.fix {
             writeln!(out, "      fix: {}", visible(fix))?;
@@ -116,6 +156,9 @@ pub(crate) fn write_findings<'a>(
     }
     Ok(())
 }
+
+/// At a start, this many findings of one kind have lines of their own.
+const FEW: usize = 5;
 
 /// The widest column; a longer name pushes the rest of its line to the right.
 const WIDEST: usize = 32;
@@ -155,7 +198,7 @@ fn write_setting(out: &mut impl Write, setting: &Setting, also: &[&Setting], wid
         Some(value) if setting.outcome == SettingOutcome::User => visible(&shortened(value)),
         value => visible(value.unwrap_or_default()),
     };
-    let rule = setting.rule.to_string();
+    let rule = setting.rule.clone();
     let reason = match setting.outcome {
         SettingOutcome::User => setting.source.to_string(),
         _ if setting.at_start => {
@@ -219,8 +262,7 @@ impl<'a> Document<'a> {
 }
 
 /// Returns whether a level shows findings of this severity.
-pub(crate) fn shows(level: crate::log::Level, severity: Severity) -> bool {
-    use crate::log::Level;
+pub(crate) fn shows(level: Level, severity: Severity) -> bool {
     match severity {
         Severity::Error => true,
         Severity::Warning => level >= Level::Warn,

@@ -9,7 +9,7 @@ use crate::preflight::judge::cross;
 use crate::preflight::judge::evidence::Evidence;
 use crate::preflight::judge::verdict::Verdict;
 use crate::preflight::judge::words::{self, rail_of};
-use crate::text::{WIDEST, counted, visible};
+use crate::text::{WIDEST, counted, name_program, visible};
 
 /// The most faults, and the most warnings of each kind, that are shown. The document has all of them.
 const SHOWN: usize = 24;
@@ -22,13 +22,13 @@ pub(crate) fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let evidence = verdict.evidence;
     writeln!(out, "rdma-init {} preflight: {}", env!("CARGO_PKG_VERSION"), headline(verdict))?;
     let (warnings, faults): (Vec<_>, Vec<_>) = verdict.faults.iter().partition(|fault| fault.is_warning());
-    let faults = faults.iter().map(|fault| (words::fault(evidence, fault), words::fix(fault)));
+    let faults = faults.iter().map(|fault| (words::fault(evidence, fault), words::fix(evidence, fault)));
     write_some(out, "FAILED", faults)?;
     let slow = verdict.slow.iter().map(|slow| (words::slow(evidence, slow), ""));
     write_some(out, if verdict.is_slow_refused { "FAILED" } else { "slow" }, slow)?;
-    let unsteady = warnings.iter().map(|fault| (words::fault(evidence, fault), words::fix(fault)));
+    let unsteady = warnings.iter().map(|fault| (words::fault(evidence, fault), words::fix(evidence, fault)));
     write_some(out, "warning", unsteady)?;
-    write_some(out, "warning", verdict.warnings.iter().map(|warning| (visible(warning), "")))?;
+    write_some(out, "warning", verdict.asked.warnings.iter().map(|warning| (visible(warning), "")))?;
     write_rails(out, evidence)?;
     let below = [bisection::sentence(evidence), cross::sentence(evidence)];
     below.into_iter().flatten().try_for_each(|said| writeln!(out, "  {said}"))
@@ -58,8 +58,8 @@ pub(super) fn extent(verdict: &Verdict) -> String {
         true => counted(tried, "pair"),
         false => format!("{tried} of {}", counted(scheduled, "pair")),
     };
-    let time = words::seconds(verdict.seconds);
-    format!("{nodes}, {}, {pairs}{again}, {time}", counted(evidence.rails(), "rail"))
+    let time = words::seconds(verdict.asked.seconds);
+    format!("{nodes}, {}, {pairs}{again}, {time}", words::rails(evidence, &verdict.asked.transport))
 }
 
 fn write_some<'a>(
@@ -75,7 +75,7 @@ fn write_some<'a>(
         }
         writeln!(out, "  {word:7}  {line}")?;
         if !fix.is_empty() {
-            writeln!(out, "           fix: {fix}")?;
+            writeln!(out, "           fix: {}", name_program(fix))?;
         }
     }
     match left_out {
@@ -184,7 +184,8 @@ mod tests {
     fn the_table_says_who_and_what() {
         let evidence = job();
         let warnings = ["gpu-1 has another driver".to_owned()];
-        let verdict = judge(&evidence, &Asked { seconds: 12.0, warnings: &warnings, ..Asked::default() });
+        let verdict =
+            judge(&evidence, &Asked { seconds: 12.0, warnings: warnings.into(), ..Asked::default() });
         let mut text = Vec::new();
         write(&mut text, &verdict).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -212,7 +213,7 @@ rdma-init {version} preflight: FAILED (3 of 4 nodes, 1 rail, 4 pairs (1 of them 
         let member = |node| Member { of_launcher: of_launcher(node), ..Member::default() };
         let evidence = Evidence::new((0..8).map(member).collect(), 1);
         let unfit = [1, 2, 3].map(|node| (node, "x".to_owned()));
-        let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+        let verdict = judge(&evidence, &Asked { unfit: unfit.into(), ..Asked::default() });
         let written = |verdict: &Verdict, format| {
             let mut text = Vec::new();
             write_excluded(&mut text, verdict, format).unwrap();
@@ -221,7 +222,7 @@ rdma-init {version} preflight: FAILED (3 of 4 nodes, 1 rail, 4 pairs (1 of them 
         assert_eq!(written(&verdict, Excluded::Lines), "gpu-1\ngpu-2\ngpu-3\n");
         assert_eq!(written(&verdict, Excluded::Slurm), "gpu-[1-3]\n");
         let half = [1, 2, 3, 4].map(|node| (node, "x".to_owned()));
-        let verdict = judge(&evidence, &Asked { unfit: &half, ..Asked::default() });
+        let verdict = judge(&evidence, &Asked { unfit: half.into(), ..Asked::default() });
         assert_eq!(written(&verdict, Excluded::Slurm), "", "a job without them is another job");
         let sound = Evidence::new(vec![Member::default(); 2], 1);
         assert_eq!(written(&judge(&sound, &Asked::default()), Excluded::Slurm), "");

@@ -16,7 +16,7 @@ use crate::preflight::judge::outliers::Who;
 use crate::preflight::judge::verdict::Verdict;
 use crate::preflight::judge::words;
 use crate::preflight::who::addresses::{Duplicate, Loopback};
-use crate::text::visible;
+use crate::text::{name_program, visible};
 
 const STYLE: &str = include_str!("preflight_page/page.css");
 const SCRIPT: &str = include_str!("preflight_page/page.js");
@@ -51,8 +51,8 @@ pub(crate) fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     )?;
     writeln!(out, "<h1>Preflight <span class=\"{class}\">{word}</span></h1>")?;
     let extent = extent(verdict);
-    let of_job = verdict.job.map(|job| format!("job {job}"));
-    let program = format!("rdma-init {}, over {}", env!("CARGO_PKG_VERSION"), verdict.transport);
+    let of_job = verdict.asked.job.as_ref().map(|job| format!("job {job}"));
+    let program = format!("rdma-init {}, over {}", env!("CARGO_PKG_VERSION"), verdict.asked.transport);
     let program: Vec<String> = of_job.into_iter().chain(verdict.time()).chain([program]).collect();
     let program = program.join(" · ");
     writeln!(out, "<p>{}</p>\n<p class=\"soft\">{}</p>", escape(&extent), escape(&program))?;
@@ -65,7 +65,7 @@ pub(crate) fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
 fn write_lists(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let evidence = verdict.evidence;
     let (warnings, faults): (Vec<_>, Vec<_>) = verdict.faults.iter().partition(|fault| fault.is_warning());
-    let faults = faults.iter().map(|fault| (words::fault(evidence, fault), words::fix(fault)));
+    let faults = faults.iter().map(|fault| (words::fault(evidence, fault), words::fix(evidence, fault)));
     write_list(out, "Faults", "fault", &mut faults.into_iter())?;
     let names = verdict.exclude();
     if !names.is_empty() {
@@ -75,8 +75,8 @@ fn write_lists(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let slow = verdict.slow.iter().map(|slow| (words::slow(evidence, slow), ""));
     let class = if verdict.is_slow_refused { "fault" } else { "slow" };
     write_list(out, "Slow", class, &mut slow.into_iter())?;
-    let unsteady = warnings.iter().map(|fault| (words::fault(evidence, fault), words::fix(fault)));
-    let others = verdict.warnings.iter().map(|warning| (visible(warning), ""));
+    let unsteady = warnings.iter().map(|fault| (words::fault(evidence, fault), words::fix(evidence, fault)));
+    let others = verdict.asked.warnings.iter().map(|warning| (visible(warning), ""));
     write_list(out, "Warnings", "slow", &mut unsteady.chain(others))
 }
 
@@ -101,7 +101,7 @@ fn write_list(
         }
         write!(out, "<li class=\"{class}\">{}", escape(line))?;
         if !fix.is_empty() {
-            write!(out, "<br><span class=\"soft\">{}</span>", escape(fix))?;
+            write!(out, "<br><span class=\"soft\">{}</span>", escape(&name_program(fix)))?;
         }
         writeln!(out, "</li>")?;
     }
@@ -290,13 +290,14 @@ impl PageData {
                     }
                     What::Duplicate(Duplicate { nodes, .. })
                     | What::Loopback(Loopback { nodes, .. })
-                    | What::Cut { nodes, .. } => {
+                    | What::Cut { nodes, .. }
+                    | What::Partial { nodes, .. } => {
                         self.marked.extend(nodes.iter().map(|node| (*node, rail)));
                     }
                     What::Link { nodes } | What::Unsteady { nodes } => {
                         self.between.push((nodes[0], nodes[1], rail));
                     }
-                    What::Uneven { .. } => {
+                    What::Uneven { .. } | What::Mixed { .. } => {
                         self.marked.extend(fault.accused().into_iter().map(|node| (node, rail)));
                     }
                     What::Scattered { pairs, .. } => {
@@ -319,7 +320,7 @@ impl PageData {
                     }
                 }
                 Who::Link { nodes, rail } => self.between.push((nodes[0], nodes[1], rail_of(rail))),
-                Who::Rail { .. } => {}
+                Who::Group { .. } | Who::Rail { .. } => {}
             }
         }
     }

@@ -17,26 +17,20 @@ use crate::self_test::report::Report;
 use crate::text::time_of_day;
 use crate::watch::account::Account;
 
-/// Reports the decision and the findings.
+/// Reports the decision and the findings. Of a decision that is the same as that of the container's start, as in each
+/// worker of a job, only the errors are repeated.
 pub(crate) fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
+    let is_repeated = plan.is_of_start();
     match log.format() {
-        Format::Json => events(log, plan, memlock),
-        Format::Text => log.put(|out| {
-            let shown = Plan {
-                findings: plan
-                    .findings
-                    .iter()
-                    .filter(|finding| plan::shows(log.level(), finding.severity))
-                    .cloned()
-                    .collect(),
-                ..plan.clone()
-            };
+        Format::Json => events(log, plan, memlock, is_repeated),
+        Format::Text if is_repeated => log.put(|out| {
             if log.level() >= Level::Info {
-                plan::write(out, &shown, memlock, Detail::Compact)
-            } else {
-                under_the_headline(out, &shown)
+                plan::write_headline(out, plan, ", as this container's start decided")?;
             }
+            let is_error = |finding: &&Finding| finding.severity == Severity::Error;
+            plan::write_findings(out, plan.findings.iter().filter(is_error), Detail::Start)
         }),
+        Format::Text => log.put(|out| plan::write_at(out, plan, memlock, Detail::Start, log.level())),
     }
 }
 
@@ -124,16 +118,7 @@ fn write_fix(out: &mut Vec<u8>, fix: &str) -> std::io::Result<()> {
     writeln!(out, "      fix: {fix}")
 }
 
-/// Writes only the findings, below the first line with the program's name and the decision.
-fn under_the_headline(out: &mut Vec<u8>, plan: &Plan) -> std::io::Result<()> {
-    if plan.findings.is_empty() {
-        return Ok(());
-    }
-    plan::write_headline(out, plan)?;
-    plan::write_findings(out, plan.findings.iter())
-}
-
-fn events(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
+fn events(log: &Log, plan: &Plan, memlock: Option<&Memlock>, is_repeated: bool) {
     let profile = plan.profile.as_ref().map(|choice| choice.name.as_str());
     let used = plan.ports.iter().filter(|port| port.used).count();
     let (fabric, why_none) = match &plan.fabric {
@@ -151,6 +136,10 @@ fn events(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
         ports = plan.ports.len(),
         "decided"
     );
+    if is_repeated {
+        let errors = plan.findings.iter().filter(|finding| finding.severity == Severity::Error);
+        return errors.for_each(|finding| event(log, finding, Phase::Start));
+    }
     for port in &plan.ports {
         tracing::info!(
             event = "port",
@@ -175,7 +164,7 @@ fn events(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
             value = setting.value,
             outcome,
             source = %setting.source,
-            rule = setting.rule.to_string(),
+            rule = setting.rule.clone(),
             "variable"
         );
     }
@@ -205,7 +194,7 @@ struct FindingEvent<'a> {
 }
 
 fn event(log: &Log, finding: &Finding, phase: Phase) {
-    let Finding { id, severity, message, fix, about } = finding;
+    let Finding { id, severity, message, fix, about, .. } = finding;
     let level = match severity {
         Severity::Error => Level::Error,
         Severity::Warning => Level::Warn,
@@ -245,7 +234,7 @@ mod tests {
             omitted: Vec::new(),
             rested: None,
             tells_rest_from: Duration::from_secs(600),
-            is_on_one_node: false,
+            needs_no_rdma: false,
         };
         let mut out = Vec::new();
         write_lines(&mut out, &account, &account.findings(false)).unwrap();

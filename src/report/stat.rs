@@ -10,10 +10,11 @@ use crate::json;
 use crate::text::{WIDEST, visible};
 
 /// A port and its traffic.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Row<'a> {
     pub hca: &'a str,
     pub port: u32,
+    #[serde(flatten, serialize_with = "Traffic::flat")]
     pub moved: Traffic,
 }
 
@@ -60,13 +61,8 @@ fn rate(count: Option<u64>, time: Duration) -> Option<f64> {
 struct Line<'a> {
     schema: &'static str,
     seconds: f64,
-    hca: &'a str,
-    port: u32,
-    sent_bytes: Option<u64>,
-    sent_packets: Option<u64>,
-    received_bytes: Option<u64>,
-    received_packets: Option<u64>,
-    served_requests: Option<u64>,
+    #[serde(flatten)]
+    row: &'a Row<'a>,
 }
 
 /// Writes one line for each port.
@@ -74,21 +70,8 @@ struct Line<'a> {
 /// # Errors
 /// The sink's errors.
 pub(crate) fn write_json(out: &mut dyn Write, rows: &[Row], time: Duration) -> io::Result<()> {
-    for Row { hca, port, moved } in rows {
-        let line = Line {
-            schema: "rdma-init/stat/1",
-            seconds: time.as_secs_f64(),
-            hca,
-            port: *port,
-            sent_bytes: moved.sent.bytes,
-            sent_packets: moved.sent.packets,
-            received_bytes: moved.received.bytes,
-            received_packets: moved.received.packets,
-            served_requests: moved.requests,
-        };
-        json::write_line(out, &line)?;
-    }
-    Ok(())
+    let seconds = time.as_secs_f64();
+    rows.iter().try_for_each(|row| json::write_line(out, &Line { schema: "rdma-init/stat/1", seconds, row }))
 }
 
 #[cfg(test)]

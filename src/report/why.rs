@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 
 use super::forecast;
-use super::plan::write_findings;
-use crate::plan::env_plugin::ForProcess;
+use super::plan::{Detail, write_findings};
 use crate::plan::{Plan, SettingOutcome, Why};
 use crate::text::visible;
 
@@ -30,7 +29,7 @@ pub(crate) fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<
         lines.iter().try_for_each(|line| writeln!(out, "  {}", visible(line)))
     };
     section("where it is set", set_in(why))?;
-    section("what is published", words(&why.published))?;
+    section("what is published", why.published.clone())?;
     let tried = why.tried.iter().enumerate();
     section(
         "rules that were tried",
@@ -38,9 +37,9 @@ pub(crate) fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<
     )?;
     if let Some(setting) = &why.setting {
         section("what decided", vec![format!("{} ({})", setting.rule, setting.source)])?;
-        section("evidence", words(&setting.evidence))?;
+        section("evidence", setting.evidence.clone())?;
     }
-    let mut nccl: Vec<String> = why.known.iter().map(ToString::to_string).collect();
+    let mut nccl: Vec<String> = why.known.iter().cloned().collect();
     let lines = |forecasts: &[_], plan: &Plan| -> Vec<(String, String)> {
         forecast::lines(&Plan { forecasts: forecasts.to_vec(), ..plan.clone() })
     };
@@ -58,7 +57,7 @@ pub(crate) fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<
         beside.filter_map(|outlook| Some(format!("{} will {}", outlook.title, outlook.will.as_ref()?)));
     section(&format!("what {library} does"), if why.library.is_some() { Vec::new() } else { nccl })?;
     section("what the library does", said.collect())?;
-    section("what a process here gets", why.process.iter().flat_map(ForProcess::sentences).collect())?;
+    section("what a process here gets", why.process.clone())?;
     findings(out, why)
 }
 
@@ -66,11 +65,7 @@ fn findings(out: &mut impl Write, why: &Why) -> io::Result<()> {
     if !why.findings.is_empty() {
         writeln!(out, "findings")?;
     }
-    write_findings(out, why.findings.iter())
-}
-
-fn words(of: &[impl ToString]) -> Vec<String> {
-    of.iter().map(ToString::to_string).collect()
+    write_findings(out, why.findings.iter(), Detail::Full)
 }
 
 fn headline(why: &Why) -> String {

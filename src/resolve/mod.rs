@@ -5,7 +5,6 @@
 //! then reads /etc/hosts, then asks DNS according to /etc/resolv.conf. It does not ask other sources
 //! that `/etc/nsswitch.conf` may name (LDAP, mDNS).
 
-mod error;
 mod exchange;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -16,13 +15,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::Path;
 use std::time::Instant;
 
-use error::DnsError;
-pub(crate) use error::ResolveError;
 use exchange::{Reply, ask};
 use settings::ResolverSettings;
 
 use crate::facts::hosts::{self, MOST};
-use crate::facts::reader::Reader;
+use crate::facts::reader::{Reader, Unreadable};
 use crate::text::{shortened, visible};
 
 /// The most bytes of /etc/resolv.conf that are read.
@@ -32,17 +29,12 @@ const LONGEST_SETTINGS: u64 = 64 * 1024;
 /// were found.
 ///
 /// # Errors
-/// The name is unknown, or no server that may know it answers in time.
-pub(crate) fn addresses(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, ResolveError> {
+/// The name is unknown, or no server that may know it answers in time; the text is safe to show.
+pub(crate) fn addresses(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
     addresses_below(Path::new("/"), host, port, until)
 }
 
-fn addresses_below(
-    root: &Path,
-    host: &str,
-    port: u16,
-    until: Instant,
-) -> Result<Vec<SocketAddr>, ResolveError> {
+fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
     if let Some(literal) = literal(host, port) {
         return Ok(vec![literal]);
     }
@@ -51,7 +43,7 @@ fn addresses_below(
         return Ok(loopback.map(|address| SocketAddr::new(address, port)).to_vec());
     }
     if !is_host_name(host) {
-        return Err(ResolveError::NotAName(presentable(host)));
+        return Err(format!("\"{}\" is neither an address nor the name of a host", presentable(host)));
     }
     let reader = Reader::new(root);
     let hosts = reader.bytes("/etc/hosts", hosts::LONGEST).unwrap_or_default();
@@ -61,9 +53,13 @@ fn addresses_below(
     }
     let settings = reader.bytes("/etc/resolv.conf", LONGEST_SETTINGS).unwrap_or_default();
     let settings = ResolverSettings::parse(&settings);
-    by_dns(&settings, host, until)
-        .map(|found| with_port(found, port))
-        .map_err(|why| ResolveError::Unknown { why: Box::new(why), unreadable: reader.into_unreadable() })
+    by_dns(&settings, host, until).map(|found| with_port(found, port)).map_err(|why| {
+        // These files may contain the name.
+        let unreadable = reader.into_unreadable().into_iter();
+        let unreadable: String =
+            unreadable.map(|Unreadable { path, error }| format!("; {}: {error}", path.display())).collect();
+        format!("it is not in /etc/hosts, and {why}{unreadable}")
+    })
 }
 
 /// Reads an address: `127.0.0.1`, `::1`, `fe80::1%eth0`, `fe80::1%2`.
@@ -87,7 +83,7 @@ fn is_host_name(host: &str) -> bool {
 }
 
 /// Asks for each name that the host may have, in order, until a server knows one.
-fn by_dns(settings: &ResolverSettings, host: &str, until: Instant) -> Result<Vec<IpAddr>, DnsError> {
+fn by_dns(settings: &ResolverSettings, host: &str, until: Instant) -> Result<Vec<IpAddr>, String> {
     let servers = settings.shown_servers();
     let mut unanswered = None;
     let names = settings.candidates(host);
@@ -96,16 +92,16 @@ fn by_dns(settings: &ResolverSettings, host: &str, until: Instant) -> Result<Vec
             Reply::Addresses(found) => return Ok(found),
             Reply::Nothing => {}
             // The same servers would be just as slow for another name.
-            Reply::Silent => return Err(DnsError::Silent { servers }),
+            Reply::Silent => return Err(format!("no DNS server of /etc/resolv.conf ({servers}) answers")),
             Reply::Failed(why) => {
-                unanswered = Some(DnsError::Failed { servers: servers.clone(), name: name.clone(), why });
+                unanswered = Some(format!("DNS ({servers}) cannot resolve {name}: {why}"));
             }
         }
     }
     let shown: Vec<&str> = names.iter().map(String::as_str).take(4).collect();
     let more = if names.len() > shown.len() { ", ..." } else { "" };
     let tried = format!("{}{more}", shown.join(", "));
-    Err(unanswered.unwrap_or(DnsError::Unknown { servers, tried }))
+    Err(unanswered.unwrap_or_else(|| format!("DNS ({servers}) does not know it ({tried})")))
 }
 
 /// Asks each server in turn, as often as the settings say.

@@ -5,7 +5,6 @@ use std::time::Instant;
 use super::check::{Check, Outcome};
 use super::evidence::Evidence;
 use super::kinds::{self, KINDS, Kind, Level};
-use super::obstacle::{self, About};
 use super::took_us;
 use crate::facts::Facts;
 use crate::finding::{Finding, Id, Severity};
@@ -26,13 +25,11 @@ pub(crate) fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool
 /// Returns what a check examines, with any part of it that is known to prevent RDMA for the job.
 fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = (kind.look)(facts, plan);
-    let is_its = |about: About| kinds::of_obstacle(about).is_some_and(|of| of.id == kind.id);
-    match obstacle::all(plan).into_iter().find(|obstacle| is_its(obstacle.about)) {
-        Some(obstacle) if obstacle.about == About::Fabric => match may_do_without(plan) {
-            true => evidence.warn(obstacle.message, ""),
-            false => evidence.fail(obstacle.message),
-        },
-        Some(obstacle) => evidence.fail(obstacle.message),
+    match plan.blockers().into_iter().find(|blocker| blocker.check == kind.id) {
+        Some(blocker) if !plan.fabric.is_there() && kind.id == "fabric" && may_do_without(plan) => {
+            evidence.warn(blocker.message, "")
+        }
+        Some(blocker) => evidence.fail(blocker.message),
         None => evidence,
     }
 }
@@ -48,7 +45,7 @@ fn may_do_without(plan: &Plan) -> bool {
 
 /// Returns a check with the worst outcome of its findings and its evidence.
 fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
-    let own = findings.iter().filter(|finding| kind.findings.contains(&finding.id));
+    let own = findings.iter().filter(|finding| finding.id.check() == Some(kind.id));
     let mut known: Vec<KnownFinding> = own
         .map(|finding| KnownFinding {
             outcome: match finding.severity {

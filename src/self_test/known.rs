@@ -7,7 +7,7 @@ use super::check::{Check, Outcome};
 use super::evidence::{nvlink, rails, used};
 use super::report::{Rail, Report, SCHEMA};
 use super::took_us;
-use super::{fixes, judge};
+use super::{judge, kinds};
 use crate::fabric::own_slots;
 use crate::facts::Facts;
 use crate::facts::dra::ClaimedDevice;
@@ -21,7 +21,7 @@ use crate::plan::{Plan, Setting, SettingOutcome};
 pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Report {
     let started = Instant::now();
     let mut checks = judge::quick(facts, plan, is_wanted);
-    fixes::complete(&mut checks);
+    kinds::complete_fixes(&mut checks);
     let rails: Vec<_> = rails(facts, plan).collect();
     Report {
         schema: SCHEMA.to_owned(),

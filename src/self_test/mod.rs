@@ -8,13 +8,11 @@ use std::time::Instant;
 
 pub mod check;
 mod evidence;
-mod fixes;
 pub mod gate;
 pub(crate) mod isolate;
 pub(crate) mod judge;
 pub mod kinds;
 pub mod known;
-pub mod obstacle;
 pub(crate) mod pair;
 pub mod report;
 pub(crate) mod run;

@@ -9,7 +9,6 @@ mod connect;
 mod ends;
 mod error;
 mod listen;
-mod meet_error;
 mod message;
 mod outcome;
 mod rails;
@@ -18,10 +17,10 @@ mod trust;
 use std::time::{Duration, Instant};
 
 use super::check::{Check, Outcome};
+use super::kinds;
 use super::report::{Pair, Report};
 use super::run::{self, Scope};
 use super::took_us;
-use super::{fixes, kinds};
 use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::text;
@@ -29,11 +28,10 @@ use crate::verbs::rail::Side;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::{Stranger, Strangers};
 use crate::wire::{Address, Channel};
-pub(crate) use meet_error::MeetError;
 use message::Message;
 pub(crate) use message::{Moved, Node};
 pub(crate) use rails::{Found, TOGETHER, run as try_rails, run_together as load_rails};
-pub(crate) use trust::{TokenError, sound, token};
+pub(crate) use trust::{sound, token};
 
 /// How to find the other node.
 #[derive(Debug, Clone)]
@@ -95,7 +93,7 @@ impl Met {
 ///
 /// # Errors
 /// No peer connected, or the wrong one did.
-pub(crate) fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, MeetError> {
+pub(crate) fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> anyhow::Result<Met> {
     let started = Instant::now();
     let end = started + meeting.wait.min(LONGEST_WAIT);
     let ((wire, patience), side) = match &meeting.role {
@@ -117,15 +115,15 @@ fn wait_for(
     meeting: &Meeting,
     end: Instant,
     say: &dyn Fn(&str),
-) -> Result<(Channel, Duration), MeetError> {
+) -> anyhow::Result<(Channel, Duration)> {
     let listener = Listener::at(address, end)?;
     let own = listener.own;
     let any_peer = if meeting.token.is_empty() { ", and accepts any peer (no RDMA_INIT_TOKEN)" } else { "" };
     say(&format!("waits on {own} for another node's self-test --peer{any_peer}"));
-    let mut strangers = Strangers::new(say, "");
+    let mut strangers = Strangers::new(say, "this node");
     let found = listen::first(&listener, meeting.token, meeting.extent.longest(), end, &mut strangers);
     strangers.close();
-    found?.ok_or_else(|| MeetError::NotConnected(strangers.instead(&own.to_string(), &time(meeting.wait))))
+    found?.ok_or_else(|| anyhow::Error::msg(strangers.instead(&own.to_string(), &time(meeting.wait))))
 }
 
 /// Formats a time: `1 s`, `60.0 s`.
@@ -135,7 +133,7 @@ fn time(time: Duration) -> String {
 
 /// Tests the fabric to the node that connected, or reports why none did.
 pub(crate) fn test(
-    met: Result<Met, MeetError>,
+    met: anyhow::Result<Met>,
     facts: &Facts,
     plan: &Plan,
     extent: Scope,
@@ -151,7 +149,7 @@ pub(crate) fn test(
             vec![Check { message: Some(format!("{why}.")), ..kinds::check(CONNECT, Outcome::Failed) }]
         }
     };
-    fixes::complete(&mut checks);
+    kinds::complete_fixes(&mut checks);
     checks
 }
 
@@ -164,7 +162,7 @@ fn between(
     plan: &Plan,
     extent: Scope,
     report: &Report,
-) -> Result<(Pair, Vec<Check>), MeetError> {
+) -> anyhow::Result<(Pair, Vec<Check>)> {
     let started = Instant::now();
     let wanted = run::wanted(facts, plan, extent);
     let mine = Node { host: report.host.clone(), nccl: report.nccl.clone(), rails: report.hcas.clone() };

@@ -7,7 +7,7 @@ use super::evidence::{of_roce, rails, used};
 use super::kinds::{KINDS, Level};
 use super::report::Report;
 use super::took_us;
-use super::{fixes, isolate, known, verbs};
+use super::{isolate, kinds, known, verbs};
 use crate::config::SELF_TEST_TIME;
 use crate::fabric::own_slots;
 use crate::facts::Facts;
@@ -56,12 +56,12 @@ pub(crate) fn report(
 ) -> Report {
     let started = Instant::now();
     let mut report = known::report(host, facts, plan, &is_wanted);
-    let mut kinds = KINDS.iter().filter(|kind| kind.level == Level::Verbs);
-    if extent.level >= Level::Verbs && kinds.any(|kind| is_wanted(kind.id)) {
+    let mut of_verbs = KINDS.iter().filter(|kind| kind.level == Level::Verbs);
+    if extent.level >= Level::Verbs && of_verbs.any(|kind| is_wanted(kind.id)) {
         let found = of_devices(facts, plan, extent).into_iter();
         report.checks.extend(found.filter(|check| is_wanted(&check.id)));
     }
-    fixes::complete(&mut report.checks);
+    kinds::complete_fixes(&mut report.checks);
     report.passed = known::passed(&report.checks);
     report.took_us = took_us(started);
     report

@@ -164,7 +164,7 @@ fn reasons(settings: &[Setting]) -> IndexMap<String, Reason> {
     let own = settings.iter().filter(|setting| setting.outcome == SettingOutcome::Filled);
     own.filter(|setting| setting.source != Source::Configuration)
         .map(|Setting { variable, source, rule, .. }| {
-            (variable.clone(), Reason { source: source.clone(), rule: rule.to_string() })
+            (variable.clone(), Reason { source: source.clone(), rule: rule.clone() })
         })
         .collect()
 }
@@ -206,7 +206,6 @@ pub(crate) fn parse(text: &[u8]) -> Result<Run, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::rule::Rule;
 
     #[test]
     fn a_plan_with_more_variables_than_any_start_leaves_is_none() {
@@ -241,8 +240,9 @@ mod tests {
             secret: None,
             outcome,
             source,
-            rule: Rule::AsWritten("r".to_owned()),
+            rule: "r".to_owned(),
             evidence: Vec::new(),
+            library: None,
             at_start: false,
         };
         let settings = vec![

@@ -185,19 +185,18 @@ pub(crate) enum Reaped {
     NoSuchChild,
 }
 
-/// Reaps any child that has ended; with `stops`, also returns one that has stopped.
+/// Reaps any child that has ended, and also returns one that has stopped.
 ///
 /// nix's `waitpid` is unsuitable: it has no names for real-time signals, and loses the status of a process
 /// that one of them killed.
-pub(crate) fn reap(stops: bool) -> Reaped {
+pub(crate) fn reap() -> Reaped {
     // Uses WNOHANG because the loop that calls this waits for signals, not for children.
-    wait(ANY, libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
+    wait(ANY, libc::WNOHANG | libc::WUNTRACED)
 }
 
 /// Does the same as [`reap`], but first calls `look` with the process while the kernel still knows it.
-pub(crate) fn reap_after(stops: bool, look: impl FnOnce(Pid)) -> Reaped {
-    let stopped = if stops { libc::WSTOPPED } else { 0 };
-    let options = libc::WEXITED | stopped | libc::WNOHANG | libc::WNOWAIT;
+pub(crate) fn reap_after(look: impl FnOnce(Pid)) -> Reaped {
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: the place is valid for the call, which fills it or leaves it zeroed; then the
     // process number in it is 0.
     let pid = unsafe {
@@ -205,14 +204,14 @@ pub(crate) fn reap_after(stops: bool, look: impl FnOnce(Pid)) -> Reaped {
         match libc::waitid(libc::P_ALL, 0, &raw mut info, options) {
             0 => info.si_pid(),
             // This also happens if there is no child.
-            _ => return reap(stops),
+            _ => return reap(),
         }
     };
     if pid == 0 {
         return Reaped::Running;
     }
     look(Pid::from_raw(pid));
-    wait(Pid::from_raw(pid), libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
+    wait(Pid::from_raw(pid), libc::WNOHANG | libc::WUNTRACED)
 }
 
 /// Waits until a process has ended, and reaps it.

@@ -80,8 +80,8 @@ pub(crate) struct Account {
     /// For how long nothing has moved, if something has moved before; and from which time on that is worth a line.
     pub rested: Option<Duration>,
     pub tells_rest_from: Duration,
-    /// Whether the job is known to run on this node alone.
-    pub is_on_one_node: bool,
+    /// Whether it is no fault that nothing moves.
+    pub needs_no_rdma: bool,
 }
 
 /// For how long the watcher has seen what happened on the ports.
@@ -103,8 +103,8 @@ pub(crate) struct Watcher {
     pub interval: Duration,
     /// How long traffic may pause before it reports that.
     pub after: Duration,
-    /// Whether the job is known to run on this node alone.
-    pub is_on_one_node: bool,
+    /// Whether it is no fault that nothing moves.
+    pub needs_no_rdma: bool,
 }
 
 impl Watcher {
@@ -179,7 +179,7 @@ impl Account {
             omitted,
             rested: moved_at.map(|at| ran.saturating_sub(at)),
             tells_rest_from: watcher.after,
-            is_on_one_node: watcher.is_on_one_node,
+            needs_no_rdma: watcher.needs_no_rdma,
         })
     }
 
@@ -192,7 +192,7 @@ impl Account {
 
     /// Returns for how long nothing has moved in the end, if that is long enough to be worth a line.
     pub(crate) fn rest(&self) -> Option<Duration> {
-        self.rested.filter(|rested| *rested >= self.tells_rest_from && !self.is_on_one_node)
+        self.rested.filter(|rested| *rested >= self.tells_rest_from && !self.needs_no_rdma)
     }
 
     /// Whether the end of the job has something to do with its fabric, as far as is known: the fabric broke, a port had
@@ -206,8 +206,8 @@ impl Account {
         let wrong: Vec<PortRises> = self.rails.iter().map(Rail::wrong).collect();
         let moved: Vec<PortTraffic> = self.rails.iter().map(Rail::traffic).collect();
         let mut findings = port_errors::findings(&wrong, self.ran);
-        // A fabric that broke is reason enough, and a job on one node needs none.
-        if !self.is_broken() && !self.is_on_one_node {
+        // A fabric that broke is reason enough.
+        if !self.is_broken() && !self.needs_no_rdma {
             let of_traffic = traffic::finding(&moved, self.ran, is_cut_short);
             let is_too_early = |finding: &Finding| finding.id == Id::NoTraffic && self.ran < self.beginning;
             findings.extend(of_traffic.filter(|finding| !is_too_early(finding)));

@@ -24,11 +24,11 @@ use crate::text::{shortened, visible};
 /// The command is killed after this time.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long it may run after the end of the job's command. PID 1 kills the watcher after two seconds.
-const AT_THE_END: Duration = Duration::from_millis(1900);
+/// How long it may run after the end of the job's command. PID 1 kills the watcher after three seconds.
+const AT_THE_END: Duration = Duration::from_secs(2);
 
-/// How long its end may take then.
-const MOMENT: Duration = Duration::from_millis(20);
+/// How long its end may take then: on a busy machine, longer than it takes to kill it.
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// The most findings that wait for the command; later ones are dropped.
 const MOST: usize = 64;
@@ -120,7 +120,7 @@ impl OnFinding {
             return fork::reap_child(child);
         }
         loop {
-            match fork::reap(false) {
+            match fork::reap() {
                 Reaped::Ended(other, _) if other != child => {}
                 reaped => return reaped,
             }
@@ -164,7 +164,7 @@ impl OnFinding {
                 Reaped::NoSuchChild => self.running = None,
             }
         } else if self.adopts {
-            while let Reaped::Ended(..) = fork::reap(false) {}
+            while let Reaped::Ended(..) = fork::reap() {}
         }
         if self.running.is_none()
             && let Some(finding) = self.waiting.pop_front()

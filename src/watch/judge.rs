@@ -89,8 +89,8 @@ pub(super) struct Judge {
     is_gone: Vec<bool>,
     /// Whether it was ever gone since then.
     has_gone: Vec<bool>,
-    /// Whether the job is known to run on this node alone: then it is no fault that nothing moves.
-    is_on_one_node: bool,
+    /// Whether it is no wonder if nothing moves: see `WatchOrders`.
+    needs_no_rdma: bool,
     /// When data last moved.
     moved_at: Duration,
     has_ever_moved: bool,
@@ -111,7 +111,7 @@ impl Judge {
             lost_since: vec![None; ports.len()],
             is_gone: vec![false; ports.len()],
             has_gone: vec![false; ports.len()],
-            is_on_one_node: false,
+            needs_no_rdma: false,
             told: vec![PortTold::default(); ports.len()],
             shown_at: vec![Duration::ZERO; ports.len()],
             rates: Links::new(ports.len()),
@@ -129,9 +129,9 @@ impl Judge {
         }
     }
 
-    /// Sets whether the job is known to run on this node alone.
-    pub(super) fn on_one_node(self, is_on_one_node: bool) -> Judge {
-        Judge { is_on_one_node, ..self }
+    /// Sets whether it is no wonder if nothing moves.
+    pub(super) fn without_need(self, needs_no_rdma: bool) -> Judge {
+        Judge { needs_no_rdma, ..self }
     }
 
     /// Returns what was warned of on each port, besides its state and what it counts.
@@ -361,7 +361,7 @@ impl Judge {
             return goes_on;
         }
         let is_known = is_movement_known(&self.ports, looks, self.has_ever_moved);
-        if !is_known || self.has_told_rest || self.is_on_one_node || rested < self.after {
+        if !is_known || self.has_told_rest || self.needs_no_rdma || rested < self.after {
             return None;
         }
         self.has_told_rest = true;

@@ -52,9 +52,9 @@ pub(crate) struct WatchOrders {
     pub on_finding: Vec<String>,
     /// How it speaks with the watchers of the job's other nodes, if it does.
     pub job: Option<JobOrders>,
-    /// Whether the job is known to run on this node alone.
+    /// Whether the job is known to run on this node alone, or over TCP: then it is no fault that nothing moves.
     #[serde(default)]
-    pub is_on_one_node: bool,
+    pub needs_no_rdma: bool,
 }
 
 /// What the watcher needs from its process.
@@ -82,7 +82,7 @@ pub(crate) fn run(
 ) {
     let began = Instant::now();
     let started = began.checked_sub(ran).unwrap_or(began);
-    let mut judge = Judge::new(ports, orders.after).on_one_node(orders.is_on_one_node);
+    let mut judge = Judge::new(ports, orders.after).without_need(orders.needs_no_rdma);
     let mut ranks = orders.ras.map(Ranks::new);
     // The command of `on-finding` is a program that this process executes.
     if orders.on_finding.is_empty() {

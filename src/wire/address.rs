@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
 use crate::facts::hosts;
-use crate::resolve::{self, ResolveError};
+use crate::resolve;
 
 /// The default TCP port. No other program is known to use it by default.
 const DEFAULT_PORT: u16 = 18516;
@@ -52,7 +52,7 @@ impl Address {
 
     /// # Errors
     /// As for [`resolve::addresses`].
-    pub fn sockets(&self, until: Instant) -> Result<Vec<SocketAddr>, ResolveError> {
+    pub fn sockets(&self, until: Instant) -> Result<Vec<SocketAddr>, String> {
         let host = if self.host.is_empty() { "localhost" } else { &self.host };
         resolve::addresses(host, self.port, until)
     }

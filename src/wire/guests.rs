@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Protocol;
 use super::channel::Channel;
 use super::connection::Connection;
-use super::handshake::{self, Handshake, Keys, NoNonce, Step};
+use super::handshake::{self, Handshake, Keys, Step};
 use super::listen::Listener;
 use super::session::Session;
 use super::stranger::{Fault, Stranger};
@@ -17,15 +17,6 @@ use crate::verbs::rail::Side;
 
 /// How many connections are accepted before the pending ones are read again.
 const AT_ONCE: usize = 16;
-
-/// Why no more connections can be accepted.
-#[derive(Debug, thiserror::Error)]
-pub enum AcceptError {
-    #[error(transparent)]
-    NoNonce(#[from] NoNonce),
-    #[error("cannot listen on {own} any longer: {error}")]
-    Listener { own: SocketAddr, error: std::io::Error },
-}
 
 pub(crate) struct PendingConnections {
     protocol: &'static Protocol,
@@ -76,7 +67,7 @@ impl PendingConnections {
         listener: &Listener,
         end: Instant,
         tell: &mut dyn FnMut(Stranger),
-    ) -> Result<(), AcceptError> {
+    ) -> anyhow::Result<()> {
         for _ in 0..AT_ONCE {
             match listener.accept() {
                 Ok((stream, from)) => self.take(stream, from, end, tell)?,
@@ -86,7 +77,7 @@ impl PendingConnections {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // No descriptors are left, so the oldest pending connection makes room.
                 Err(_) if !self.list.is_empty() => tell(self.push_out()),
-                Err(error) => return Err(AcceptError::Listener { own: listener.own, error }),
+                Err(error) => anyhow::bail!("cannot listen on {} any longer: {error}", listener.own),
             }
         }
         Ok(())
@@ -98,7 +89,7 @@ impl PendingConnections {
         from: SocketAddr,
         end: Instant,
         tell: &mut dyn FnMut(Stranger),
-    ) -> Result<(), AcceptError> {
+    ) -> anyhow::Result<()> {
         // A dual-stack listener reports an IPv4 address as an IPv4-mapped IPv6 address.
         let from = match from.ip().to_canonical() {
             IpAddr::V4(address) => SocketAddr::from((address, from.port())),

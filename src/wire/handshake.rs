@@ -102,7 +102,7 @@ pub(crate) enum Step {
 /// The error if the kernel returns no random number.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot get a random number for the greeting: {0}")]
-pub struct NoNonce(#[from] std::io::Error);
+pub(crate) struct NoNonce(#[from] std::io::Error);
 
 pub(crate) struct Handshake {
     protocol: &'static Protocol,
@@ -261,13 +261,14 @@ impl Handshake {
             );
             return Stranger { fault: Fault::Token, why };
         }
-        let why = format!(
-            "{} does not have the same token as this node: set the same {TOKEN_VARIABLE} on both nodes, or none",
-            self.address
-        );
+        let why =
+            format!("{}{OTHER_TOKEN}: set the same {TOKEN_VARIABLE} on both nodes, or none", self.address);
         Stranger { fault: Fault::Token, why }
     }
 }
+
+/// What the error of [`Fault::Token`] has after the address of the other node, if both have joined no job yet.
+pub(crate) const OTHER_TOKEN: &str = " does not have the same token as this node";
 
 /// Returns the error for bytes that no rdma-init node would send.
 pub(crate) fn not_ours(protocol: &Protocol, address: &str, bytes: &[u8]) -> Stranger {

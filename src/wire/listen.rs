@@ -13,7 +13,6 @@ use nix::sys::socket::{
 };
 
 use super::address::Address;
-use crate::resolve::ResolveError;
 
 /// The length of the kernel's accept queue, as far as net.core.somaxconn allows.
 const BACKLOG: i32 = 4096;
@@ -28,7 +27,7 @@ pub struct Listener {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error("cannot listen on {address}: {why}")]
-    Unresolved { address: Address, why: ResolveError },
+    Unresolved { address: Address, why: String },
     /// Another process listens there.
     #[error("cannot listen on {address}: {error}")]
     InUse { address: Address, error: Error },

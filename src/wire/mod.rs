@@ -19,7 +19,6 @@ pub mod stranger;
 
 pub use address::{Address, AddressError};
 pub use channel::Channel;
-pub use guests::AcceptError;
 
 /// What two ends must have in common to understand each other.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Invalid peers: processes that connect but are not nodes of this job. They are counted, and reported in a
 //! few lines, however many there are.
 
+use crate::text::counted;
+
 /// What is wrong with an invalid peer, ordered by how much this helps a reader: the last one helps most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -27,8 +29,8 @@ pub struct Stranger {
 
 pub struct Strangers<'a> {
     say: &'a dyn Fn(&str),
-    /// The start of each line.
-    before: &'static str,
+    /// The subject of each line: `preflight: node 0`.
+    waiting: &'static str,
     count: u64,
     /// The count in the last report.
     said: u64,
@@ -38,8 +40,8 @@ pub struct Strangers<'a> {
 }
 
 impl<'a> Strangers<'a> {
-    pub fn new(say: &'a dyn Fn(&str), before: &'static str) -> Strangers<'a> {
-        Strangers { say, before, count: 0, said: 0, told: Vec::new(), telling: None }
+    pub fn new(say: &'a dyn Fn(&str), waiting: &'static str) -> Strangers<'a> {
+        Strangers { say, waiting, count: 0, said: 0, told: Vec::new(), telling: None }
     }
 
     /// Reports the first invalid peer of each fault; after that, the tenth, hundredth, thousandth, and so
@@ -50,10 +52,10 @@ impl<'a> Strangers<'a> {
         if !self.told.contains(fault) {
             self.told.push(*fault);
             self.said = self.count;
-            (self.say)(&format!("{}is still waiting: {why}.", self.before));
+            (self.say)(&format!("{} is still waiting: {why}.", self.waiting));
         } else if is_power_of_ten(self.count) {
             self.said = self.count;
-            (self.say)(&format!("{}is still waiting: {}; the last: {why}.", self.before, self.counted()));
+            (self.say)(&format!("{} is still waiting: {}; the last: {why}.", self.waiting, self.counted()));
         }
         if self.telling.as_ref().is_none_or(|known| known.fault <= *fault) {
             self.telling = Some(stranger);
@@ -63,7 +65,7 @@ impl<'a> Strangers<'a> {
     /// Reports how many invalid peers there were, unless the last line already did.
     pub fn close(&self) {
         if self.count > self.said {
-            (self.say)(&format!("{}{}", self.before, self.counted()));
+            (self.say)(&format!("{} has rejected {}.", self.waiting, self.counted()));
         }
     }
 
@@ -87,7 +89,7 @@ impl<'a> Strangers<'a> {
     }
 
     fn counted(&self) -> String {
-        format!("{} invalid connections so far", self.count)
+        counted(usize::try_from(self.count).unwrap_or(usize::MAX), "invalid connection") + " so far"
     }
 }
 
@@ -107,7 +109,7 @@ mod tests {
     fn a_million_invalid_peers_take_a_few_lines() {
         let said = RefCell::new(Vec::new());
         let say = |line: &str| said.borrow_mut().push(line.to_owned());
-        let mut strangers = Strangers::new(&say, "");
+        let mut strangers = Strangers::new(&say, "node 0");
         let silent = || Stranger { fault: Fault::Silent, why: "a is silent".into() };
         strangers.add(silent());
         strangers.add(Stranger { fault: Fault::Token, why: "b has another token".into() });
@@ -120,13 +122,13 @@ mod tests {
         assert_eq!(
             start,
             [
-                "is still waiting: a is silent.",
-                "is still waiting: b has another token.",
-                "is still waiting: 10 invalid connections so far; the last: a is silent."
+                "node 0 is still waiting: a is silent.",
+                "node 0 is still waiting: b has another token.",
+                "node 0 is still waiting: 10 invalid connections so far; the last: a is silent."
             ]
         );
         assert_eq!(said.len(), 9, "{said:?}");
-        assert_eq!(said[8], "1000001 invalid connections so far");
+        assert_eq!(said[8], "node 0 has rejected 1000001 invalid connections so far.");
         let why = strangers.instead("here", "1 s");
         let wanted = "the other node did not connect to here within 1 s. 1000001 other peers connected, one of them: b has";
         assert!(why.starts_with(wanted), "{why}");
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn zero_or_one_invalid_peer_is_reported_without_a_count() {
         let say = |_: &str| {};
-        let mut strangers = Strangers::new(&say, "");
+        let mut strangers = Strangers::new(&say, "node 0");
         assert_eq!(strangers.instead("here", "1 s"), "the other node did not connect to here within 1 s");
         strangers.add(Stranger { fault: Fault::Gone, why: "it went".into() });
         let wanted = "the other node did not connect to here within 1 s. Another peer connected: it went";

@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rdma_init::compare::brief::Brief;
-use rdma_init::preflight::judge::judging::{Limits, VerdictInputs};
+use rdma_init::preflight::judge::judging::{Limits, asked};
 use rdma_init::preflight::judge::verdict::judge;
 use rdma_init::preflight::meet::message::{Join, MEETING, Order, ToNode, ToZero, Told};
 use rdma_init::preflight::meet::schedule::{Extent, Schedule};
@@ -23,6 +23,7 @@ use rdma_init::preflight::meet::times::Times;
 use rdma_init::preflight::meet::zero::{Terms, Zero};
 use rdma_init::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 use rdma_init::preflight::who::addresses::Addresses;
+use rdma_init::preflight::who::own::Network;
 use rdma_init::wire::connection::Connection;
 use rdma_init::wire::listen::{Listener, allow_connections};
 use rdma_init::wire::{Channel, reach};
@@ -217,6 +218,7 @@ fn thin_zero(nodes: u32, port: u16) {
         nodes,
         job: None,
         meet: format!("127.0.0.1:{port}"),
+        unresolved: None,
         wait,
         until,
         alone_after: None,
@@ -234,8 +236,8 @@ fn thin_zero(nodes: u32, port: u16) {
     let mut zero = Zero::new(&terms, &listener).expect("a random number");
     zero.meet(own.as_fd()).expect("all nodes come");
     zero.prove(own.as_fd()).expect("the rounds end");
-    let judging = VerdictInputs::of(zero.heard(), Limits::default(), Duration::ZERO);
-    let verdict = judge(&zero.heard().evidence, &judging.asked());
+    let asked = asked(zero.heard(), Limits::default(), Duration::ZERO);
+    let verdict = judge(&zero.heard().evidence, &asked);
     assert!(verdict.passed, "{:?}", verdict.reason());
     let line = verdict.line_of(1);
     zero.tell(|_| Told { passed: true, line: line.clone(), reason: None }, own.as_fd());
@@ -281,6 +283,7 @@ fn join(port: u16, nodes: u32, node: u32) -> Channel {
         rates: vec![400.0; 8],
         addresses: Addresses::default(),
         transport: "verbs".to_owned(),
+        network: Network::Verbs("mlx5_0:1..mlx5_7:1".to_owned()),
         report,
     };
     channel.send(&ToZero::Join(Box::new(join))).expect("node 0 is there");

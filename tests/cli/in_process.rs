@@ -67,3 +67,14 @@ fn its_conf_files_count_for_what_it_lacks() {
 fn a_process_that_is_not_there_is_an_error() {
     run(rdma_init(["plan", "--in", "4194305"])).expect_error(&["there is no process 4194305 here"]);
 }
+
+#[test]
+fn a_process_of_rdma_init_is_none_of_the_job() {
+    let mut waits = rdma_init(["--supervise", "--", "cat"]);
+    let mut waits = waits.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = waits.id().to_string();
+    let ran = run(rdma_init(["plan", "--in", &pid]));
+    drop(waits.stdin.take());
+    waits.wait().unwrap();
+    ran.expect_error(&["is rdma-init itself", "name a process of the job"]);
+}

@@ -36,10 +36,10 @@ fn on_node(node: &str, script: &str) -> Option<Ran> {
 fn the_command_starts_once_the_name_of_the_master_resolves() {
     let script = r#"
         "$0" --wait-for-master 10m -- echo started >/mnt/out 2>/mnt/said &
-        until grep -q 'rdma-init waits up to 10m until MASTER_ADDR=first.job resolves' /mnt/said; do sleep 0.05; done
+        until grep -q 'waiting up to 10m until MASTER_ADDR=first.job resolves' /mnt/said; do sleep 0.05; done
         [ ! -s /mnt/out ]
         "$0" status >/mnt/status && exit 9
-        grep -q 'the start is under way: rdma-init waits up to 10m until MASTER_ADDR=first.job resolves' /mnt/status || { cat /mnt/status >&2; exit 8; }
+        grep -q 'the start is under way: waiting up to 10m until MASTER_ADDR=first.job resolves' /mnt/status || { cat /mnt/status >&2; exit 8; }
         echo '10.0.0.9 first.job' >>/mnt/hosts
         wait
         cat /mnt/said >&2
@@ -68,7 +68,7 @@ fn an_odd_name_of_the_master_writes_no_line_of_its_own() {
         r#"MASTER_ADDR="$(printf 'a\033[2Jb%01000d' 0)" exec "$0" --wait-for-master 100ms -- echo started"#;
     let Some(ran) = on_node("1", script) else { return };
     let ran = ran.expect_code(0);
-    let line = "rdma-init waits up to 100ms until MASTER_ADDR=a\u{fffd}[2Jb000";
+    let line = "waiting up to 100ms until MASTER_ADDR=a\u{fffd}[2Jb000";
     assert!(ran.stderr.contains(line) && !ran.stderr.contains('\u{1b}'), "{ran:#?}");
     assert!(!ran.stderr.contains(&"0".repeat(400)), "{ran:#?}");
 }

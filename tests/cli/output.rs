@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -13,9 +13,11 @@ use nix::libc;
 use nix::pty::openpty;
 use serde_json::Value;
 
-use super::run::{rdma_init, run};
+use super::run::{program, rdma_init, run};
+use crate::support::executable::copy_of_binary;
+use crate::support::golden::facts;
 use crate::support::process::close;
-use crate::support::{DEADLINE, poll_for, poll_until};
+use crate::support::{DEADLINE, poll_for, poll_until, skip};
 
 #[test]
 fn the_report_goes_to_standard_error_alone() {
@@ -278,4 +280,66 @@ fn standard_output_that_cannot_be_written_is_an_error() {
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("cannot write to standard output: No space left"), "{said}");
+}
+
+/// A fix is to be pasted.
+#[test]
+fn texts_name_the_program_by_its_path_if_no_path_leads_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = copy_of_binary(folder.path());
+    let shown = path.to_str().unwrap();
+    let facts = facts("device-plugin-given-hcas-are-down");
+    let said = |command: Command| run(command).text().to_owned();
+    let advice = |own: &str| format!("the lines `skip` of `{own} plan`");
+    let absolute = said(program(&path, ["plan", "--facts", &facts]));
+    assert!(absolute.contains(&advice(shown)), "{absolute}");
+    let mut relative = program("./rdma-init", ["plan", "--facts", &facts]);
+    relative.current_dir(folder.path());
+    assert!(said(relative).contains(&advice(shown)));
+    let mut in_path = program(&path, ["plan", "--facts", &facts]);
+    in_path.env("PATH", folder.path());
+    assert!(said(in_path).contains(&advice("rdma-init")));
+    let usage = run(program(&path, ["plan", "--no-such"])).expect_error(&[]);
+    assert!(usage.stderr.contains(&format!("see {shown} plan --help")), "{usage:#?}");
+}
+
+#[test]
+fn quiet_shows_only_what_is_wrong() {
+    let on = |facts: &str, words: &[&str]| {
+        run(rdma_init(words.iter().chain(&["--quiet", "--facts", facts]))).text().to_owned()
+    };
+    let sound = "demo:cce-roce";
+    assert_eq!([on(sound, &["plan"]), on(sound, &["self-test"])], ["", ""]);
+    let broken = facts("device-plugin-given-hcas-are-down");
+    let plan = on(&broken, &["plan"]);
+    assert!(plan.starts_with("rdma-init ") && plan.contains("\n  error: "), "{plan}");
+    assert!(!plan.contains("\n  use ") && !plan.contains("\n  skip ") && !plan.contains("note: "), "{plan}");
+    let tests = on(&broken, &["self-test"]);
+    assert!(tests.contains("FAILED") && !tests.contains("\n  ok "), "{tests}");
+}
+
+#[test]
+fn the_licenses_of_all_that_is_linked_are_in_the_program_s_file() {
+    let ran = run(rdma_init(["licenses"]));
+    if ran.stderr.contains("has no notices") {
+        return skip(
+            "the build could not collect the notices: it needs Debian's copyright files, and a Rust of rustup",
+        );
+    }
+    let ran = ran.expect_code(0);
+    for text in [
+        "MIT License",
+        "Apache License",
+        "rdma-core",
+        "GNU LESSER GENERAL PUBLIC LICENSE",
+        "miniz_oxide",
+        "glibc",
+    ] {
+        assert!(ran.text().contains(text), "{text}");
+    }
+    // `strip` removes them.
+    let folder = tempfile::tempdir().unwrap();
+    let path = copy_of_binary(folder.path());
+    run(program("truncate", ["-s", "-1", path.to_str().unwrap()])).expect_code(0);
+    run(program(&path, ["licenses"])).expect_error(&["has no notices", "licenses/"]);
 }

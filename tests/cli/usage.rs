@@ -121,7 +121,8 @@ sys.exit(subprocess.call([job.training_script, *job.training_script_args]))";
         run(command)
     };
     let once = launched(&["--", "echo", "started"]).expect_code(125);
-    assert!(once.stderr.contains("write it twice: rdma-init -- -- echo started"), "{once:#?}");
+    let twice = format!("write it twice: {} -- -- echo started", binary().display());
+    assert!(once.stderr.contains(&twice), "{once:#?}");
     for whole in [
         &["--", "--", "echo", "started"][..],
         &["--memlock=off", "--", "echo", "started"],

@@ -4,7 +4,8 @@ use std::process::Command;
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Ended, engine, file};
-use crate::support::{binary, skip};
+use crate::support::executable::copy_of_binary;
+use crate::support::skip;
 
 const LOW: [&str; 2] = ["--ulimit", "memlock=65536:65536"];
 
@@ -65,8 +66,7 @@ fn the_capability_that_does_not_reach_another_user_is_explained() {
 /// Creates a copy of the program with the capability, which is the fix that the previous test's report
 /// recommends. Returns the volume that mounts it as `/capable`.
 fn capable(host: &Host) -> Option<String> {
-    let program = host.folder("capable").join("rdma-init");
-    std::fs::copy(binary(), &program).unwrap();
+    let program = copy_of_binary(&host.folder("capable"));
     let set = Command::new("setcap").arg("cap_ipc_lock+p").arg(&program).status();
     if !set.as_ref().is_ok_and(std::process::ExitStatus::success) {
         skip(&format!("setcap does not work here: {set:?}"));
@@ -214,6 +214,30 @@ fn enforce_is_content_with_the_capability() {
     let options = [LOW.as_slice(), &["--cap-add", "IPC_LOCK", "--env", "RDMA_INIT_MEMLOCK=enforce"]].concat();
     let Some(ended) = limit(&options) else { return };
     ended.expect_code(0).expect_stdout("64\n").expect_unsaid("refusing");
+}
+
+/// The kernel kills a worker, and the command fails because of that.
+#[test]
+fn memory_that_runs_out_is_named_in_the_log_and_for_kubernetes() {
+    let Some(engine) = engine() else { return };
+    let (_folder, log) = file("");
+    let mount = format!("{log}:/dev/termination-log");
+    let script = "head -c 200000000 /dev/zero | tail -c 200000000 >/dev/null; exit 3";
+    let ended =
+        engine.script(["--memory", "64m", "--memory-swap", "64m", "--volume", &mount], script).expect_code(3);
+    if ended.stderr.contains("does not support memory limit") {
+        return skip("the kernel of this machine's engine has no memory cgroup");
+    }
+    let line = ["sh ended with exit code 3", "Memory ran out meanwhile: the kernel killed 1 process of"];
+    ended.expect_line(line);
+    let reason = std::fs::read_to_string(&log).unwrap();
+    assert!(
+        reason.starts_with("rdma-init: sh ended with exit code 3 ") && reason.contains(line[1]),
+        "{reason}"
+    );
+    // The kernel's earlier kills are no news.
+    let ended = engine.script(["--memory", "64m", "--volume", &mount], "exit 3").expect_code(3);
+    ended.expect_unsaid("Memory ran out");
 }
 
 #[test]

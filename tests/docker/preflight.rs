@@ -1,5 +1,7 @@
 //! Jobs of containers, some of which the network cuts off: the preflight over TCP names them.
 
+use std::fs;
+
 use crate::support::docker::{Container, Ended, Network, engine};
 use crate::support::poll_until;
 
@@ -77,6 +79,13 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     let start = |node: u32, address: &str| engine.start(job.options(node, front, address), STEP);
     let another = || front.address().to_string();
     let (first, one, three) = (start(0, &zero), start(1, &another()), start(3, &another()));
+    // It waits for a file: while another node is paused, the engine has no time to start a container.
+    let mut options = job.options(2, front, &another());
+    options.extend(["--entrypoint", "sh"].map(str::to_owned));
+    let held = "echo held; until test -e /go; do sleep 0.1; done; exec /rdma-init preflight";
+    let two = engine.start(options, &["-c", held]);
+    poll_until("node 2 is held", || two.docker(["logs"], &[]).stdout.contains("held").then_some(()));
+    let go = format!("/proc/{}/root/go", two.inspect("{{.State.Pid}}"));
     for node in ["node1", "node3"] {
         wait_for(&first, &format!("{node} has joined"));
     }
@@ -86,9 +95,9 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     // This node keeps the others from finishing: all of its processes stop, not PID 1 alone.
     // runc gives up if its processes do not freeze at once.
     poll_until("the container is paused", || (three.docker(["pause"], &[]).code == Some(0)).then_some(()));
-    let two = start(2, &another());
+    fs::write(go, "").unwrap();
     wait_for(&first, "the rounds have begun");
-    engine.docker(["network", "disconnect", &front.name, &one.name]).expect_code(0);
+    one.cut_off();
     three.docker(["unpause"], &[]).expect_code(0);
     for container in [first, two, three] {
         accuses(container.wait(), 1);

@@ -1,8 +1,8 @@
-//! Tests `docs/findings.md`, which is generated from the table of ids and the table of checks.
+//! Tests `docs/findings.md`, which is generated from the table of ids.
 
 use std::fmt::Write;
 
-use rdma_init::finding::Id;
+use rdma_init::finding::{Blocks, Id};
 use rdma_init::self_test::kinds::{KINDS, Kind};
 
 use super::written;
@@ -16,24 +16,34 @@ depends on the host; the finding's own fix names the devices and variables of th
 that the job uses.
 
 Each finding is listed below the [self-test](self-test.md) check that reports it. This page is generated from
-`src/finding/id.rs` and `src/self_test/kinds.rs` (`UPDATE_DOCS=1 cargo test --test suite docs::`).
+`src/finding/id.rs` (`UPDATE_DOCS=1 cargo test --test suite docs::`).
 ";
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    for kind in KINDS.iter().filter(|kind| !kind.findings.is_empty()) {
-        let Kind { id, title, .. } = kind;
-        writeln!(page, "\n## `{id}`: {title}\n").unwrap();
-        kind.findings.iter().for_each(|id| line(&mut page, *id));
+    let mut section = |title: &str, check: Option<&str>| {
+        let mut ids = Id::ALL.iter().filter(|id| id.check() == check).peekable();
+        if ids.peek().is_some() {
+            writeln!(page, "\n## {title}\n").unwrap();
+        }
+        for id in ids {
+            let blocks = match id.blocks() {
+                Blocks::Nothing => "",
+                Blocks::Connection => {
+                    " As an error: ports do not connect, and `require-rdma` refuses to start."
+                }
+                Blocks::Job => " As an error: the job fails, and `require-rdma` refuses to start.",
+                Blocks::Fabric => " As an error: `require-rdma` refuses to start.",
+                Blocks::Memory => " As an error: `memlock = \"enforce\"` refuses to start.",
+            };
+            writeln!(page, "- **`{id}`**: {}{blocks} *Fix:* {}", id.meaning().trim(), id.remedy()).unwrap();
+        }
+    };
+    for Kind { id, title, .. } in KINDS {
+        section(&format!("`{id}`: {title}"), Some(id));
     }
-    let of_a_check: Vec<&Id> = KINDS.iter().flat_map(|kind| kind.findings).collect();
-    page.push_str("\n## State of a start, and traffic of a job\n\n");
-    Id::ALL.iter().filter(|id| !of_a_check.contains(id)).for_each(|id| line(&mut page, *id));
+    section("State of a start, and traffic of a job", None);
     page
-}
-
-fn line(page: &mut String, id: Id) {
-    writeln!(page, "- **`{id}`**: {} *Fix:* {}", id.meaning().trim(), id.remedy()).unwrap();
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Tests that the output in README and manual is what the program prints.
 
-use super::{markdown, page, printed};
+use rdma_init::cli;
+
+use super::{markdown, page, printed, without_code};
 use crate::support::repository;
 
 #[test]
@@ -42,6 +44,23 @@ fn timeless(text: &str) -> Vec<String> {
         kept.join(" ").replace("TIME ms", "TIME us")
     };
     text.lines().map(line).collect()
+}
+
+/// Parses the commands that the page gives for a symptom. A start's own command is not in the parser.
+#[test]
+fn the_program_accepts_each_command_for_a_symptom() {
+    let prose = without_code(&page("docs/troubleshooting.md"));
+    let commands = prose.split('`').skip(1).step_by(2).filter(|code| code.starts_with("rdma-init "));
+    let mut accepted = 0;
+    for command in commands {
+        let ends = if command.starts_with("rdma-init --") { "--" } else { ">" };
+        let words = command.split_whitespace().take_while(|word| *word != ends);
+        let words = words.map(|word| if word == "PID" { "1" } else { word });
+        let parsed = cli::command().try_get_matches_from(words);
+        assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
+        accepted += 1;
+    }
+    assert!(accepted >= 12, "{accepted}");
 }
 
 #[test]

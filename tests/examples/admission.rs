@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use super::manifests::SECRET;
 use crate::support::repository;
 
 /// Returns each Pod after one evaluation, and after a second one.
@@ -119,7 +120,7 @@ fn the_pods_of_operators_start_under_rdma_init() {
         let mount = json!({"name": "rdma-init", "readOnly": true, "mountPath": "/opt/rdma-init"});
         assert_eq!(list(&new["volumeMounts"]), [list(&old["volumeMounts"]), vec![mount]].concat(), "{name}");
         // Everything else that sets the variable has precedence: `env`, and later entries of `envFrom`.
-        let token = json!({"secretRef": {"name": "rdma-init-token", "optional": true}});
+        let token = json!({"secretRef": {"name": SECRET, "optional": true}});
         assert_eq!(list(&new["envFrom"]), [vec![token], list(&old["envFrom"])].concat(), "{name}");
         assert_eq!(new["env"], old["env"], "{name}");
         // The other containers stay as they are.
@@ -139,6 +140,24 @@ fn the_pods_of_operators_start_under_rdma_init() {
         let volumes = list(&after["volumes"]);
         assert_eq!(volumes.len(), list(&before["volumes"]).len() + 1, "{name}");
         assert_eq!(volumes.last(), Some(&json!({"name": "rdma-init", "emptyDir": {}})), "{name}");
+    }
+}
+
+/// A preflight must not run without its token only because the Secret is missing.
+#[test]
+#[ignore = "make test-admission: needs 3 GB of packages"]
+fn a_container_with_a_preflight_needs_the_secret() {
+    let on = json!({"name": "RDMA_INIT_PREFLIGHT", "value": "enforce"});
+    let off = json!({"name": "RDMA_INIT_PREFLIGHT", "value": "off"});
+    let own = json!({"name": "RDMA_INIT_TOKEN", "value": "own"});
+    let cases = [(vec![&on], false), (vec![&off], true), (vec![&on, &own], true), (vec![&own], true)];
+    let all: Vec<_> = cases
+        .iter()
+        .map(|(variables, _)| pod(&json!({"containers": [trainer(&json!({"env": variables}))]})))
+        .collect();
+    for ((variables, optional), [after, _]) in cases.iter().zip(admitted(&all)) {
+        let from = &after["spec"]["containers"][0]["envFrom"];
+        assert_eq!(*from, json!([{"secretRef": {"name": SECRET, "optional": optional}}]), "{variables:?}");
     }
 }
 

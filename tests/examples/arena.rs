@@ -1,12 +1,11 @@
 //! Tests what the script submits with Arena, and what its Pods then run.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use super::started::{arguments, is_child_of_pid_1, stand_ins};
 use crate::support::docker::host::Host;
 use crate::support::docker::host::OWN_SLOT;
+use crate::support::executable::executable;
 use crate::support::repository;
 
 /// The flags that `arena submit pytorch` knows. The script may use no others.
@@ -46,8 +45,7 @@ const FLAGS: &[&str] = &[
 fn submit() -> Output {
     let folder = tempfile::tempdir().unwrap();
     let arena = folder.path().join("arena");
-    fs::write(&arena, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").unwrap();
-    fs::set_permissions(&arena, fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&arena, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n");
     let mut script = Command::new(repository("examples/ack-arena/submit.sh"));
     script.env_clear().env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
     script.output().unwrap()

@@ -29,6 +29,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("slurm-pyxis", &["train.sbatch"]),                                  // slurm.rs
     ("startup-probe", &["pod.yaml"]),                                    // probes.rs
     ("torchrun", &["Dockerfile", "run.sh"]),                             // torchrun.rs
+    ("trainjob", &["runtime.yaml", "trainjob.yaml"]),                    // pods.rs
 ];
 
 fn names(folder: &Path) -> Vec<String> {

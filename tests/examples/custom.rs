@@ -23,7 +23,7 @@ const DEFINED: &str = "apiextensions.k8s.io/v1/customresourcedefinitions";
 type Mistake = (&'static str, &'static str, &'static str);
 
 /// The resources of the examples: the operator's file, the path of the API, the manifest, and mistakes in it.
-const RESOURCES: [(&str, &str, &str, &[Mistake]); 5] = [
+const RESOURCES: [(&str, &str, &str, &[Mistake]); 7] = [
     (
         // https://github.com/kubeflow/training-operator/tree/v1.9.0/manifests/base/crds
         "kubeflow.org_pytorchjobs.yaml",
@@ -74,6 +74,25 @@ const RESOURCES: [(&str, &str, &str, &[Mistake]); 5] = [
         &[
             ("rayStartParams", "startParams", "spec.headGroupSpec.startParams"),
             ("rayVersion: 2.60.0", "rayVersion: 2", "spec.rayVersion"),
+        ],
+    ),
+    (
+        // https://github.com/kubeflow/trainer/tree/v2.3.0/manifests/base/crds
+        "trainer.kubeflow.org_clustertrainingruntimes.yaml",
+        "trainer.kubeflow.org/v1alpha1/clustertrainingruntimes",
+        "trainjob/runtime.yaml",
+        &[
+            ("numNodes: 2", "numNodes: two", "spec.mlPolicy.numNodes"),
+            ("replicatedJobs", "replicas", "spec.template.spec.replicas"),
+        ],
+    ),
+    (
+        "trainer.kubeflow.org_trainjobs.yaml",
+        "trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs",
+        "trainjob/trainjob.yaml",
+        &[
+            ("args:", "arguments:", "spec.trainer.arguments"),
+            ("numNodes: 4", "numNodes: four", "spec.trainer.numNodes"),
         ],
     ),
 ];

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::manifests::manifests;
+use super::manifests::{SECRET, manifests};
 use super::setup::{prepared, value};
 use crate::support::repository;
 
@@ -139,7 +139,7 @@ fn has_rdma_init(before: &Value, after: &Value, index: usize) {
     assert_eq!(mount, json!({"name": "rdma-init", "mountPath": "/opt/rdma-init", "readOnly": true}));
     // A variable of `env`, such as the job's own token, has precedence over those of `envFrom`.
     let token = kept("envFrom", old, container);
-    assert_eq!(token, json!({"secretRef": {"name": "rdma-init-token", "optional": true}}));
+    assert_eq!(token, json!({"secretRef": {"name": SECRET}}));
     assert_eq!(container["env"], old["env"], "{after:#?}");
     let others = |pod: &Value| {
         let mut containers = pod["containers"].as_array().unwrap().clone();
@@ -188,6 +188,26 @@ fn a_pytorchjob_may_have_workers_alone() {
     job["metadata"]["labels"][MARK] = "true".into();
     let error = kustomize(&[job]).unwrap().unwrap_err();
     assert!(error.contains("/spec/pytorchReplicaSpecs/Master/"), "{error}");
+}
+
+/// kustomize skips a patch that finds no object, without a message.
+#[test]
+fn an_unknown_value_of_the_label_and_an_unknown_kind_are_refused() {
+    let containers = json!({"containers": [{"name": "train", "image": "train", "command": ["train"]}]});
+    let labeled = |kind: &str, value: &str| {
+        let mut object = pod(&containers);
+        object["kind"] = kind.into();
+        object["metadata"]["labels"][MARK] = value.into();
+        object
+    };
+    for (kind, value) in [("Pod", "yes"), ("Pod", "workers"), ("CronJob", "true"), ("PyTorchJob", "worker")] {
+        let Some(refused) = kustomize(&[labeled(kind, value)]) else { return };
+        let error = refused.unwrap_err();
+        assert!(error.contains("The values are true and false"), "{kind}, {value}: {error}");
+        assert!(error.contains("The kinds are Pod, Deployment"), "{kind}, {value}: {error}");
+    }
+    let excluded = labeled("CronJob", "false");
+    assert_eq!(kustomize(std::slice::from_ref(&excluded)).unwrap().unwrap(), [excluded]);
 }
 
 /// The README's command for a Pod whose trainer is not the first container.

@@ -5,11 +5,15 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::covered::files;
 use super::setup::{prepared, value};
+use super::started::containers;
 use crate::support::repository;
+
+/// The Secret with the token of a preflight. Its one key is the name of the variable, so that `envFrom` can take it.
+pub const SECRET: &str = "rdma-init-token";
 
 /// A manifest, its documents, and what the schemas reject in them.
 #[derive(Debug)]
@@ -85,6 +89,10 @@ fn slips_are_found() {
         ("mpijob/mpijob.yaml", "cleanPodPolicy", "cleanPods"),
         ("mpijob/mpijob.yaml", "readinessProbe", "readyProbe"),
         ("startup-probe/pod.yaml", "mountPath", "path"),
+        ("trainjob/runtime.yaml", "mlPolicy", "policy"),
+        ("trainjob/runtime.yaml", "terminationGracePeriodSeconds", "gracePeriodSeconds"),
+        ("trainjob/trainjob.yaml", "numNodes: 4", "numNodes: four"),
+        ("trainjob/trainjob.yaml", "args:", "arguments:"),
     ];
     let folder = tempfile::tempdir().unwrap();
     let mut paths = Vec::new();
@@ -98,4 +106,40 @@ fn slips_are_found() {
     for (manifest, slip) in found.iter().zip(slips) {
         assert!(!manifest.errors.is_empty(), "{slip:?} is not found");
     }
+}
+
+/// Each container with a preflight takes the token from the Secret that every page creates. Without the Secret,
+/// Kubernetes does not start the container, and says so.
+#[test]
+fn every_preflight_has_the_token_of_the_one_secret() {
+    let create = format!(
+        "kubectl create secret generic {SECRET} --from-literal=RDMA_INIT_TOKEN=\"$(openssl rand -hex 16)\""
+    );
+    let readmes =
+        fs::read_dir(repository("examples")).unwrap().map(|one| one.unwrap().path().join("README.md"));
+    let pages = ["docs/adopting.md", "docs/preflight.md"].map(repository);
+    let mut commands = 0;
+    for page in readmes.filter(|page| page.exists()).chain(pages) {
+        let text = fs::read_to_string(&page).unwrap();
+        let all = text.matches("kubectl create secret").count();
+        assert_eq!(text.matches(&create).count(), all, "{} creates another Secret", page.display());
+        commands += all;
+    }
+    assert!(commands >= 9, "{commands}");
+    let Some(all) = manifests() else { return };
+    let reference = json!({"secretKeyRef": {"name": SECRET, "key": "RDMA_INIT_TOKEN"}});
+    let mut seen = Vec::new();
+    for described in all.iter().flat_map(containers) {
+        let from_secret = described.container["env"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|one| one["valueFrom"] == reference);
+        let runs = described.container.to_string();
+        if runs.contains("RDMA_INIT_PREFLIGHT") || runs.contains("rdma-init preflight") {
+            assert!(from_secret, "{}", described.name);
+            seen.push(described.name);
+        }
+    }
+    assert!(seen.len() >= 5, "{seen:?}");
 }

@@ -13,13 +13,15 @@ use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Engine, engine};
 use crate::support::{poll_until, repository};
 
-/// What the operator adds to the environment of the launcher.
+/// What the operator and the kubelet add to the environment of the launcher.
 const LAUNCHER: &[(&str, &str)] = &[
     ("K_MPI_JOB_ROLE", "launcher"),
     ("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
     ("OMPI_MCA_orte_default_hostfile", "/etc/mpi/hostfile"),
     ("OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10"),
     ("OMPI_MCA_orte_set_default_slots", "8"),
+    // What the manifest takes from the Secret.
+    ("PREFLIGHT_TOKEN", "0123456789abcdef"),
 ];
 
 const SLOTS: usize = 8;

@@ -80,6 +80,8 @@ const CASES: &[Case] = &[
         &[
             "mpirun",
             "--allow-run-as-root",
+            "-x",
+            "RDMA_INIT_TOKEN",
             "--map-by",
             "ppr:1:node",
             "/rdma-init",
@@ -114,6 +116,17 @@ const CASES: &[Case] = &[
     ),
     ("ray-vllm/worker", &[], &["ray", "start", "--address=vllm-head:6379", "--block"]),
     ("startup-probe/train", &[], &["python", "serve.py"]),
+    (
+        "trainjob/node",
+        &[
+            ("PET_NNODES", "2"),
+            ("PET_NPROC_PER_NODE", "auto"),
+            ("PET_NODE_RANK", "1"),
+            ("PET_MASTER_ADDR", "train-node-0-0.train"),
+            ("PET_MASTER_PORT", "29500"),
+        ],
+        &["torchrun", "train.py"],
+    ),
 ];
 
 pub fn case(described: &Described) -> &'static Case {
@@ -162,6 +175,20 @@ fn every_container_starts_its_command_with_the_variables() {
             ended.expect_unsaid("error:");
         }
     }
+}
+
+/// A command in the TrainJob would replace that of its runtime, and rdma-init with it.
+#[test]
+fn a_trainjob_leaves_the_command_to_its_runtime() {
+    let Some(manifests) = manifests() else { return };
+    let of = |kind: &str| {
+        let mut documents = manifests.iter().flat_map(|manifest| &manifest.documents);
+        documents.find(|document| document["kind"] == kind).unwrap()
+    };
+    let job = of("TrainJob");
+    assert_eq!(job["spec"]["runtimeRef"]["name"], of("ClusterTrainingRuntime")["metadata"]["name"]);
+    assert_eq!(strings(&job["spec"]["trainer"]["args"])[0], "torchrun", "{job:#}");
+    assert!(job["spec"]["trainer"]["command"].is_null(), "{job:#}");
 }
 
 /// A Pod gets more time to stop than the program gives its processes.

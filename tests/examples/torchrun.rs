@@ -2,11 +2,11 @@
 //! that need hardware that this machine does not have.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use super::images::image;
 use crate::support::docker::engine;
+use crate::support::executable::executable;
 use crate::support::repository;
 
 /// Passes everything else to docker, so that this test rejects what Docker rejects. It drops the GPUs, the
@@ -27,8 +27,7 @@ exec "$DOCKER" "$@"
 fn run(image: &str, arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let docker = folder.path().join("docker");
-    fs::write(&docker, DOCKER).unwrap();
-    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&docker, DOCKER);
     let mut command = engine().unwrap().client();
     let real =
         ["/usr/bin/docker", "/usr/local/bin/docker"].into_iter().find(|path| fs::exists(path).unwrap());

@@ -180,17 +180,26 @@ def typed(kind, value, path):
                 yield from typed(known[key].annotation, item, f"{path}.{key}")
 
 
-def job_set(document):
-    from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
+def without_pods(value):
+    """The same, with the Pods left out: the models take a quantity for a table."""
+    if isinstance(value, list):
+        return [without_pods(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    is_pod = "template" in value and "name" in value
+    return {key: {} if is_pod and key == "template" else without_pods(item) for key, item in value.items()}
+
+
+def trainer_api(document):
+    """What the models of kubeflow-trainer-api refuse, which has those of JobSet, too."""
+    import kubeflow_trainer_api.models as models
     from pydantic import ValidationError
 
-    yield from typed(JobsetV1alpha2JobSet, document, "JobSet")
-    # The model takes a quantity for a table, so the Pods are left out here.
-    jobs = [{**job, "template": {}} for job in document["spec"]["replicatedJobs"]]
+    group = "JobsetV1alpha2" if document["kind"] == "JobSet" else "TrainerV1alpha1"
+    model = getattr(models, group + document["kind"])
+    yield from typed(model, document, document["kind"])
     try:
-        JobsetV1alpha2JobSet.model_validate(
-            {**document, "metadata": {}, "spec": {**document["spec"], "replicatedJobs": jobs}}
-        )
+        model.model_validate(without_pods({**document, "metadata": {}}))
     except ValidationError as error:
         yield str(error)
 
@@ -202,7 +211,9 @@ def refused(document):
         case ("kubeflow.org/v2beta1", "MPIJob"):
             return fields(MPI_JOB, document, "MPIJob")
         case ("jobset.x-k8s.io/v1alpha2", "JobSet"):
-            return job_set(document)
+            return trainer_api(document)
+        case ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime" | "TrainJob"):
+            return trainer_api(document)
         case ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"):
             return fields(LEADER_WORKER_SET, document, "LeaderWorkerSet")
         case ("ray.io/v1", "RayCluster"):

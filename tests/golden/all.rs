@@ -36,6 +36,15 @@ pub fn what_is_not_read_decides_nothing() {
     assert!(without_need.len() > 50, "{without_need:?}");
 }
 
+/// What is wrong says what to do. A note needs no fix.
+pub fn whatever_is_wrong_has_a_fix() {
+    for Case { name, facts, profiles, config } in cases().iter() {
+        let plan = pipeline::decide(facts, profiles, config);
+        let without = plan.findings.iter().find(|one| one.severity > Severity::Info && one.fix.is_none());
+        assert_eq!(without, None, "{name}");
+    }
+}
+
 /// No value that rdma-init fills in makes NCCL's bootstrap fail that would not fail without it, whatever family the user
 /// demands.
 pub fn no_fill_ends_the_bootstrap() {
@@ -146,18 +155,17 @@ pub fn the_self_test_and_require_rdma_agree() {
         let ends = |forecast: &plan::Forecast| matches!(forecast.prediction.bootstrap, Bootstrap::Fails(_));
         let no_rdma = matches!(plan.fabric, Fabric::None(_))
             || plan.forecasts.iter().any(|forecast| none(forecast) || ends(forecast));
-        let obstacles = self_test::obstacle::all(&plan);
+        let blockers = plan.blockers();
         if MAY_DO_WITHOUT.contains(&name.as_str()) {
-            assert!(report.passed && !obstacles.is_empty(), "{name}");
+            assert!(report.passed && !blockers.is_empty(), "{name}");
             continue;
         }
-        if no_rdma && (report.passed || obstacles.is_empty()) {
+        if no_rdma && (report.passed || blockers.is_empty()) {
             wrong.push(format!("{name}: {:?}, {:?}", plan.fabric, plan.forecasts));
         }
-        for obstacle in &obstacles {
-            let kind = self_test::kinds::of_obstacle(obstacle.about).unwrap();
-            let check = failed.iter().find(|check| check.id == kind.id);
-            assert!(check.is_some(), "{name}: {obstacle:?}, and the check has not failed");
+        for blocker in &blockers {
+            let check = failed.iter().find(|check| check.id == blocker.check);
+            assert!(check.is_some(), "{name}: {blocker:?}, and the check has not failed");
         }
         // A failed check reports each error.
         for finding in plan.findings.iter().filter(|finding| finding.severity == Severity::Error) {
@@ -166,7 +174,7 @@ pub fn the_self_test_and_require_rdma_agree() {
             };
             assert!(failed.iter().any(is_told), "{name}: {}", finding.message);
         }
-        match (obstacles.is_empty(), report.passed) {
+        match (blockers.is_empty(), report.passed) {
             (false, _) => refused.push(name.as_str()),
             (true, false) => differ.push(name.as_str()),
             (true, true) => {}
@@ -183,9 +191,8 @@ pub fn the_self_test_and_require_rdma_agree() {
 
 /// Each kind of finding belongs to a check of the self-test.
 pub fn every_finding_has_a_check() {
-    let without: Vec<Id> =
-        Id::ALL.iter().copied().filter(|id| self_test::kinds::of_finding(*id).is_none()).collect();
-    assert_eq!(without, OF_A_START, "add them to a check in src/self_test/kinds.rs");
+    let without: Vec<Id> = Id::ALL.iter().copied().filter(|id| id.check().is_none()).collect();
+    assert_eq!(without, OF_A_START, "name their check in src/finding/id.rs");
 }
 
 /// Each kind of finding occurs on at least one golden host.

@@ -20,9 +20,10 @@ mod platforms;
 use libtest2_mimic::{Harness, RunError, Trial};
 
 fn main() {
-    let of_all: [(&str, fn()); 10] = [
+    let of_all: [(&str, fn()); 11] = [
         ("what_is_not_read_decides_nothing", all::what_is_not_read_decides_nothing),
         ("the_self_test_and_require_rdma_agree", all::the_self_test_and_require_rdma_agree),
+        ("whatever_is_wrong_has_a_fix", all::whatever_is_wrong_has_a_fix),
         ("no_fill_ends_the_bootstrap", all::no_fill_ends_the_bootstrap),
         ("what_nccl_ends_on_is_judged_without_a_profile", all::what_nccl_ends_on_is_judged_without_a_profile),
         ("every_finding_has_a_check", all::every_finding_has_a_check),

@@ -421,3 +421,26 @@ fn a_file_of_metrics_that_cannot_be_written_is_told_once() {
     let said = running.end().expect_code(143).stderr;
     assert!(said.contains("watch-metrics has no effect without the watcher"), "{said}");
 }
+
+/// As each worker of `torchrun --no-python rdma-init`: the container's start has reported the decision.
+#[test]
+fn a_worker_with_the_decision_of_the_start_says_one_line() {
+    let host = Host::new();
+    let state = tempfile::tempdir().unwrap();
+    let worker = format!("{} --log-level info -- echo worker", binary().display());
+    let options = ["--profile", "generic-roce", "--log-level", "error", "--state-dir"];
+    let script = format!("{worker}; NCCL_IB_GID_INDEX=7 {worker}");
+    let job = ["--", "sh", "-c", &script];
+    let arguments = [&options[..], &[state.path().to_str().unwrap()], &job].concat();
+    let mut command = host.shows("exec", &arguments);
+    command.env("RDMA_INIT_PROFILE", "generic-roce").env("RDMA_INIT_STATE_DIR", state.path());
+    let ended = as_pid_1(command).end().expect_code(0);
+    assert_eq!(ended.stdout, "worker\nworker\n");
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    assert!(lines[0].ends_with(", as this container's start decided"), "{ended:#?}");
+    assert!(lines[1].starts_with("rdma-init ") && lines.len() > 3, "the other one decides anew: {ended:#?}");
+    assert!(
+        ended.stderr.contains("GID index 7 is empty") || ended.stderr.contains("NCCL_IB_GID_INDEX=7"),
+        "{ended:#?}"
+    );
+}

@@ -102,3 +102,22 @@ fn a_code_that_is_turned_into_another_is_told_as_such() {
     let ended = as_pid_1(rdma_init(["--remap-exit", "3:9", "--", "sh", "-c", "exit 3"])).end().expect_code(9);
     assert!(last_line(&ended.stderr).contains("exit code 3 (turned into 9)"), "{ended:#?}");
 }
+
+/// The shell dies of the signal, and the container ends before the worker has saved its checkpoint.
+#[test]
+fn processes_that_the_end_of_the_container_kills_are_named() {
+    let script = "trap 'echo saving' TERM; echo ready; while :; do sleep 0.02; done";
+    let shell = format!("sh -c \"{script}\"; true");
+    for options in [&[][..], &["--kill-group"]] {
+        let mut running = as_pid_1(rdma_init([options, &["--", "sh", "-c", &shell]].concat()));
+        running.wait_for("ready");
+        running.kill(libc::SIGTERM);
+        let ended = running.end().expect_code(143);
+        let line = last_line(&ended.stderr);
+        assert!(
+            line.contains("It left these processes, which the end of the container kills: sh ("),
+            "{line}"
+        );
+        assert!(line.contains("set drain-timeout"), "{line}");
+    }
+}

@@ -12,10 +12,23 @@ fn both(options: &[&str], command: &[&str]) -> [Running; 2] {
 
 #[test]
 fn a_command_that_cannot_be_executed_is_named_with_the_reason() {
-    let cases: [(&[&str], i32, &str); 4] = [
+    let cases: [(&[&str], i32, &str); 9] = [
         (&["no-such-command"], 127, "cannot run no-such-command: it is not in the PATH (ENOENT)"),
         (&["/no/such"], 127, "cannot run /no/such: there is no such file"),
-        (&["/"], 126, "cannot run /: it is not an executable file"),
+        (&["/"], 126, "cannot run /: it is a directory"),
+        (
+            &["plan"],
+            127,
+            "it is not in the PATH (ENOENT). If you mean that of rdma-init: docker run --entrypoint /",
+        ),
+        (
+            &["--require-rdma", "x"],
+            127,
+            "Set RDMA_INIT_REQUIRE_RDMA instead (docker run -e), or use docker run --entrypoint /",
+        ),
+        (&["--port", "1"], 127, "If it is meant for the ENTRYPOINT that the image had before"),
+        (&["python train.py"], 127, "each word is a string of its own: [\"python\", \"train.py\"]."),
+        (&["cd /app && python t.py"], 127, r#": ["sh", "-c", "cd /app && python t.py"]."#),
         (&["/etc/passwd"], 126, "cannot run /etc/passwd: it is not an executable file"),
     ];
     for (command, code, message) in cases {

@@ -127,6 +127,26 @@ fn a_stop_is_not_forgotten_when_the_time_is_up() {
     }
 }
 
+/// Whoever sent the signal, and whichever way it came: the terminal sends it to the preparation itself.
+#[test]
+fn a_preparation_that_was_asked_to_end_is_no_reason_to_start() {
+    for options in [&[][..], &["--self-test", "enforce"]] {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+            let hang = Hang::interruptible(HANGS);
+            let log = tempfile::NamedTempFile::new().unwrap();
+            let mut command =
+                rdma_init([&["--prepare-timeout", "1h"], options, &["--", "echo", "ran"]].concat());
+            command.env("RDMA_INIT_TERMINATION_LOG", log.path());
+            let running = hanging(command, true, &hang);
+            hang.wait();
+            send(running.child(), signal);
+            let ended = running.end().expect_code(128 + signal);
+            assert!(ended.stdout.is_empty() && !ended.stderr.contains("start"), "{ended:#?}");
+            assert_eq!(std::fs::read_to_string(log.path()).unwrap(), "", "{ended:#?}");
+        }
+    }
+}
+
 /// A signal that the command would have ignored does not keep it from starting.
 #[test]
 fn a_signal_that_is_ignored_is_no_stop() {

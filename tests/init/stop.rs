@@ -7,11 +7,11 @@ use std::time::Duration;
 use nix::libc;
 
 use crate::support::clock::{Clock, HOUR, SECOND};
-use crate::support::poll_until;
 use crate::support::running::{
     Ended, Running, after, as_pid_1, descendants, has_taken_signals, is_stopped, lives, rdma_init, send,
     status, wait_until_stopped,
 };
+use crate::support::{poll_until, status_field};
 
 /// Starts the program with options and a shell script, as PID 1 and as a subreaper.
 fn both(options: &[&str], script: &str) -> Vec<Running> {
@@ -74,7 +74,7 @@ fn after_the_stop_timeout_everything_is_killed() {
             let ended = running.end().expect_code(137).expect_time(asked, time);
             let left: Vec<&i32> = all.iter().filter(|pid| lives(**pid)).collect();
             assert!(left.is_empty(), "{left:?} of {all:?} are left");
-            let killed = format!("after the stop-timeout of {timeout} were killed");
+            let killed = format!("after the stop-timeout of {timeout} were killed: sh (");
             assert!(ended.stderr.contains(&killed), "{ended:#?}");
         }
     }
@@ -311,4 +311,32 @@ fn a_command_that_may_not_be_killed_is_not_waited_for() {
     let ended = running.end().expect_code(137);
     assert!(ended.stderr.contains("cannot be killed"), "{ended:#?}");
     assert!(!ended.stderr.contains("hangs in the kernel"), "{ended:#?}");
+}
+
+/// The process group has had the signal with the command. A worker in its own session gets it from the drain.
+#[test]
+fn no_process_is_asked_twice_to_end() {
+    let counts = "$n = 0; $SIG{TERM} = sub { $n++ }; $| = 1; print qq($ARGV[0] ready\\n); \
+        select(undef, undef, undef, 0.02) until $n; select(undef, undef, undef, 0.02) for 1 .. 20; print qq($ARGV[0] got $n\\n)";
+    let script = format!("perl -e '{counts}' in-group & setsid perl -e '{counts}' apart & wait");
+    for mut running in both(&["--kill-group", "--drain-timeout", "1h"], &script) {
+        running.wait_for("in-group ready");
+        poll_until("both are ready", || {
+            let all = descendants(running.pid);
+            let perls = all.iter().filter(|pid| status(**pid).starts_with("Name:\tperl\n"));
+            (perls
+                .filter(|pid| {
+                    status_field(&status(**pid), "SigCgt").is_some_and(|mask| mask != "0000000000000000")
+                })
+                .count()
+                == 2)
+                .then_some(())
+        });
+        running.kill(libc::SIGTERM);
+        let ended = running.end().expect_code(143);
+        assert!(
+            ended.stdout.contains("in-group got 1\n") && ended.stdout.contains("apart got 1\n"),
+            "{ended:#?}"
+        );
+    }
 }

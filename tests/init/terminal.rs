@@ -76,19 +76,42 @@ fn the_end_of_the_terminal_is_the_end_of_the_command() {
     running.end().expect_code(129);
 }
 
-/// The terminal suspends the command, and SIGCONT to PID 1 continues it.
+/// Without an init, the kernel does not stop the command. No shell is there that could continue it.
 #[test]
-fn a_suspended_command_goes_on() {
-    let (running, mut screen) =
-        on_a_terminal(&["sh", "-c", "echo ready; read -r line; echo got $line; exit 4"]);
-    screen.shows("ready");
-    let command = running.command();
-    screen.types("\x1a");
-    wait_until_stopped(command);
-    running.kill(libc::SIGCONT);
-    screen.types("this\n");
-    screen.shows("got this");
-    running.end().expect_code(4);
+fn the_terminal_does_not_suspend_what_no_shell_can_continue() {
+    for flags in [&[][..], &["--supervise"]] {
+        let script = "echo ready; read -r line; echo got $line; exit 4";
+        let ours = rdma_init([&["--log-level", "error"], flags, &["--", "sh", "-c", script]].concat());
+        // The second one runs below a shell without job control, in the shell's process group.
+        let command = if flags.is_empty() { ours } else { after("true;", ours) };
+        let (running, mut screen) = screen::on_a_terminal(command);
+        screen.shows("ready");
+        screen.types("\x1a");
+        screen.shows("^Z");
+        screen.types("this\n");
+        screen.shows("got this");
+        running.end().expect_code(4);
+    }
+}
+
+/// Whoever sends such a signal to PID 1 can send SIGCONT, too. A stop continues the command as well.
+#[test]
+fn a_command_that_was_stopped_through_pid_1_stays_so() {
+    for (signal, code) in [(libc::SIGCONT, 4), (libc::SIGTERM, 143)] {
+        let (running, mut screen) =
+            on_a_terminal(&["sh", "-c", "echo ready; read -r line; echo got $line; exit 4"]);
+        screen.shows("ready");
+        let command = running.command();
+        running.kill(libc::SIGTSTP);
+        wait_until_stopped(command);
+        running.rests();
+        running.kill(signal);
+        if signal == libc::SIGCONT {
+            screen.types("this\n");
+            screen.shows("got this");
+        }
+        running.end().expect_code(code);
+    }
 }
 
 /// The command redirects its standard input. The terminal still takes its output.
@@ -114,4 +137,20 @@ fn without_it_on_standard_input_the_terminal_is_the_command_s_too() {
     running.kill(libc::SIGTERM);
     running.end().expect_code(5);
     assert!(!screen.text.contains("got-INT"), "{}", screen.text);
+}
+
+/// Where a person reads it, a report has the terminal's width, and colors unless the person refuses them.
+#[test]
+fn a_report_fits_the_terminal() {
+    for (no_color, warning) in
+        [("", "\x1b[33mwarning:\x1b[0m MASTER_ADDR="), ("1", "  warning: MASTER_ADDR=")]
+    {
+        let mut command = rdma_init(["--", "true"]);
+        command.env("TERM", "xterm").env("NO_COLOR", no_color);
+        command.env("NNODES", "2").env("NODE_RANK", "0").env("MASTER_ADDR", "127.0.0.1");
+        let (running, mut screen) = screen::on_a_terminal(command);
+        screen.shows(warning);
+        screen.shows("and no other\r\n      node can reach it there.");
+        running.end().expect_code(0);
+    }
 }

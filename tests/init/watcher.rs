@@ -259,18 +259,20 @@ fn requests_that_stand_still_are_a_stall_and_ras_is_asked() {
     assert!(!said.contains("in the first"), "{said}");
 }
 
-/// The launcher says so.
+/// The launcher says that there is one node, or the user asks for TCP.
 #[test]
-fn a_job_on_one_node_is_not_warned_that_nothing_moves() {
-    let host = Host::with_infiniband();
-    let mut command = host.shows("exec", &[&["--watch-after", "300ms"][..], &WAITS].concat());
-    command.env("NNODES", "1").env("NODE_RANK", "0");
-    let mut running = as_pid_1(command);
-    running.wait_for("ready");
-    let watcher = watcher(running.pid);
-    looks(watcher, 10);
-    let said = stop(running);
-    assert!(!said.contains("no data has moved") && said.contains("mlx5_0 moved no data, "), "{said}");
+fn a_job_that_needs_no_rdma_is_not_warned_that_nothing_moves() {
+    for environment in [&[("NNODES", "1"), ("NODE_RANK", "0")][..], &[("NCCL_NET", "Socket")]] {
+        let host = Host::with_infiniband();
+        let mut command = host.shows("exec", &[&["--watch-after", "300ms"][..], &WAITS].concat());
+        command.envs(environment.iter().copied());
+        let mut running = as_pid_1(command);
+        running.wait_for("ready");
+        let watcher = watcher(running.pid);
+        looks(watcher, 10);
+        let said = stop(running);
+        assert!(!said.contains("no data has moved") && said.contains("mlx5_0 moved no data, "), "{said}");
+    }
 }
 
 /// Waits until the watcher waits for events, between two looks.

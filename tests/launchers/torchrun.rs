@@ -91,7 +91,7 @@ fn a_stop_while_torchrun_waits_for_other_nodes_ends_the_container() {
         let all: Vec<String> =
             [format!("{}/torchrun", *PROGRAMS)].into_iter().chain(arguments.map(str::to_owned)).collect();
         (all, move || {
-            let there = poll_for(6 * DEADLINE, || TcpStream::connect(("127.0.0.1", port)).ok());
+            let there = poll_for(DEADLINE, || TcpStream::connect(("127.0.0.1", port)).ok());
             assert!(there.is_some(), "torchrun does not wait for other nodes");
         })
     };

@@ -18,12 +18,9 @@ use crate::support::nodes::{Nodes, address};
 use crate::support::port::free_port;
 use crate::support::process::{rdma_init, surroundings};
 use crate::support::running::children;
-use crate::support::{binary, poll_for, skip};
+use crate::support::{DEADLINE, binary, poll_for, skip};
 
 pub const TOKEN: &str = "a secret of all nodes";
-
-/// Longer than node 0 needs to notice that a node hangs, and to try again.
-const LONGEST: Duration = Duration::from_secs(150);
 
 /// A job of some nodes, whose rendezvous is at one port.
 pub struct Job {
@@ -50,6 +47,7 @@ impl Job {
             nodes: self.nodes,
             job: None,
             meet: self.meet(),
+            unresolved: None,
             wait,
             until: Instant::now() + wait,
             alone_after: None,
@@ -155,7 +153,7 @@ impl Node {
     /// Waits until standard error contains this text.
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
-        let found = poll_for(LONGEST, || self.streams[1].so_far().contains(text).then_some(()));
+        let found = poll_for(DEADLINE, || self.streams[1].so_far().contains(text).then_some(()));
         assert!(found.is_some(), "{}: no {text:?} in\n{}", self.name, self.streams[1].so_far());
     }
 
@@ -163,7 +161,7 @@ impl Node {
     /// first.
     #[track_caller]
     pub fn wait_for_count(&mut self, text: &str, count: usize) -> bool {
-        let found = poll_for(LONGEST, || {
+        let found = poll_for(DEADLINE, || {
             let has_ended = self.child.try_wait().unwrap().is_some();
             let is_there = self.streams[1].so_far().matches(text).count() >= count;
             (is_there || has_ended).then_some(is_there)
@@ -175,7 +173,7 @@ impl Node {
     /// Waits for the end of the node.
     #[track_caller]
     pub fn end(mut self) -> Ended {
-        let status = poll_for(LONGEST, || self.child.try_wait().unwrap());
+        let status = poll_for(DEADLINE, || self.child.try_wait().unwrap());
         let [stdout, stderr] = [0, 1].map(|stream| self.streams[stream].so_far());
         let Some(status) = status else { panic!("{} has not ended\n{stdout}\n{stderr}", self.name) };
         let [stdout, stderr] = [0, 1].map(|stream| self.streams[stream].all());

@@ -22,7 +22,7 @@ fn a_list_of_nodes_at_fault_needs_a_token() {
     let ended = run(job.command(0, &["--exclude-file", path])).expect_code(125);
     ended.expect("needs RDMA_INIT_TOKEN on all nodes");
     ended.expect("export RDMA_INIT_TOKEN=$(openssl rand -hex 16)");
-    ended.expect("kubectl create secret generic rdma-init --from-literal=token=");
+    ended.expect("kubectl create secret generic rdma-init-token --from-literal=RDMA_INIT_TOKEN=");
     assert_eq!(std::fs::read_to_string(&list).unwrap(), "");
     let options = ["--preflight-exclude-file", path, "--preflight-wait", "1s"];
     for (mode, code) in [("enforce", 121), ("warn", 0)] {

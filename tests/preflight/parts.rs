@@ -4,10 +4,11 @@
 use serde_json::json;
 
 use super::faults::{Case, SOUND, come_out, document, run};
-use super::job::Job;
+use super::job::{Job, Node, TOKEN};
 use super::places::separate;
 use crate::support::namespace::{can_be_made, has_nft};
 use crate::support::nodes::{Nodes, address};
+use crate::support::process::rdma_init;
 
 /// Makes node 0 drop packets from matching addresses to its port on `eth0`.
 fn close_port(nodes: &Nodes, job: &Job, matching: &str) {
@@ -95,6 +96,19 @@ fn parts_of_the_fabric_are_told_and_no_node_is_accused() {
             ..SOUND
         },
     ]);
+}
+
+/// No name server is asked for this name.
+#[test]
+fn a_node_0_that_cannot_resolve_its_own_name_says_so() {
+    let meet = format!("a..b:{}", Job::of(2).port);
+    let mut command =
+        rdma_init(["preflight", "--nodes", "2", "--node", "0", "--wait", "1s", "--meet", &meet]);
+    command.env("RDMA_INIT_TOKEN", TOKEN);
+    let ended = Node::start(0, command).end().expect_code(1);
+    let why = "node 0 itself cannot resolve this name: \"a..b\" is neither an address nor the name of a host";
+    ended.expect(&format!("no node reaches node 0 at {meet} ({why}): "));
+    ended.expect("fix: Make the name resolve on all nodes");
 }
 
 /// The pair connects two of the three leaves. Together they have more than half of the nodes, but the third

@@ -71,6 +71,24 @@ fn a_missing_node_keeps_all_commands_from_their_start_or_is_said() {
     }
 }
 
+#[test]
+fn the_lines_of_a_preflight_and_of_a_refusal_have_fields_in_json() {
+    let job = Job::of(2);
+    let options = ["--preflight-wait", "1s", "--log-format", "json"];
+    let ended = Node::start(0, command(&job, 0, "enforce", &options)).end().expect_code(121);
+    let lines = ended.stderr.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let of = |event: &str, field: &str| {
+        let mut all = lines.iter().filter(|line| line["event"] == event && !line[field].is_null());
+        all.next().unwrap_or_else(|| panic!("no {event} with {field} in {lines:#?}"))
+    };
+    let fault = of("preflight", "fault");
+    assert_eq!((&fault["fault"], &fault["node"]), (&"unreached".into(), &0.into()));
+    assert!(fault["message"].as_str().unwrap().starts_with("no node reaches node 0"), "{fault}");
+    assert_eq!(of("preflight", "passed")["passed"], false);
+    assert_eq!(of("refusal", "code")["code"], 121);
+}
+
 /// The commands of the other nodes are running, and no node waits for one that joins again.
 #[test]
 fn a_node_that_has_passed_and_is_started_again_alone_starts_its_command() {
@@ -111,7 +129,10 @@ fn a_start_that_knows_no_job_says_what_is_missing() {
     for (mode, code) in [("warn", 0), ("enforce", 121)] {
         let command = rdma_init(["--preflight", mode, "--", "sh", "-c", "echo started"]);
         let ended = Node::start(0, command).end().expect_code(code);
-        ended.expect("cannot determine how many nodes the job has");
+        ended.expect(
+            "cannot determine how many nodes the job has, which of them this one is and where the nodes meet",
+        );
+        ended.expect("; set --preflight-nodes N, --preflight-node I and --preflight-meet HOST");
         assert_eq!(started(&ended), mode == "warn", "{ended:#?}");
     }
 }

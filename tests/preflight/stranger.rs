@@ -8,6 +8,7 @@ use rdma_init::preflight::meet::message::{
     CallId, Join, MEETING, Order, PAIR, Partner, Secret, ToNode, ToZero, pair_key,
 };
 use rdma_init::preflight::who::addresses::Addresses;
+use rdma_init::preflight::who::own::Network;
 use rdma_init::wire::connection::Connection;
 use rdma_init::wire::stranger::Stranger as Refusal;
 use rdma_init::wire::{Channel, reach};
@@ -75,6 +76,7 @@ impl Stranger {
             rates: vec![0.0],
             addresses: Addresses::default(),
             transport: "sockets".to_owned(),
+            network: Network::default(),
             report,
         }))
     }

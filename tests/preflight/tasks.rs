@@ -25,6 +25,14 @@ fn task(job: &Job, step: u16, [node, local]: [u32; 2], options: &[&str]) -> Node
 }
 
 #[test]
+fn a_task_whose_node_has_no_first_task_says_so_while_it_waits_and_at_the_end() {
+    let job = Job::of(2);
+    let ended = task(&job, job.port, [0, 1], &["--wait", "6s"]).end().expect_code(1);
+    ended.expect("waiting for the first task of this node (local rank 0), which has not begun its preflight");
+    ended.expect("did not begin its preflight within 6s (preflight-wait)");
+}
+
+#[test]
 fn the_tasks_of_a_node_have_one_verdict_and_those_of_a_later_preflight_another_one() {
     if !has_names() {
         return;

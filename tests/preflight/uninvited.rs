@@ -6,6 +6,7 @@ use std::process::Command;
 
 use rdma_init::preflight::meet::message::{ToNode, ToZero};
 use rdma_init::preflight::prove::pair::{PairFailure, PairOutcome, PairReport};
+use rdma_init::preflight::who::own::Network;
 
 use super::job::{Job, Node, has_names};
 use super::stranger::{Stranger, connect};
@@ -44,7 +45,7 @@ fn a_job_with_another_token_at_the_same_port_is_told_so() {
 /// Starts node 0 of a job, which writes its document and its page, and another process that takes part and
 /// is rejected. Expects that the FAILED line of the missing node gives this reason.
 #[track_caller]
-fn is_missing_because(missing: u32, other: impl FnOnce(&Job) -> Command, why: &str) {
+fn is_missing_because(missing: u32, other: impl FnOnce(&Job) -> Command, why: &str, fix: &str) {
     let folder = tempfile::tempdir().unwrap();
     let [document, page] = ["json", "html"].map(|name| folder.path().join(name));
     let job = Job::of(2);
@@ -55,6 +56,11 @@ fn is_missing_because(missing: u32, other: impl FnOnce(&Job) -> Command, why: &s
     let line = format!("FAILED   node {missing} did not join within 20s: ");
     let line = ended.stdout.lines().find(|said| said.trim_start().starts_with(&line));
     assert!(line.is_some_and(|line| line.contains(why)), "{ended:#?}");
+    let parsed: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&document).unwrap()).unwrap();
+    let shown_fix = parsed["faults"][0]["fix"].as_str().unwrap();
+    assert!(shown_fix.starts_with(fix), "{shown_fix}");
+    assert!(!parsed["warnings"].to_string().contains(why), "it is told once: {parsed:#}");
     for text in [document, page].map(|path| std::fs::read_to_string(path).unwrap()) {
         assert!(text.contains(why) && text.contains("rejected: "), "{text}");
     }
@@ -69,9 +75,15 @@ fn what_keeps_a_node_out_stands_beside_its_absence() {
             command
         }
     };
-    is_missing_because(1, with_token("a secret of another job"), "does not have the same token as this node");
+    is_missing_because(
+        1,
+        with_token("a secret of another job"),
+        "it does not have the token of node 0",
+        "Set the same RDMA_INIT_TOKEN on all nodes",
+    );
     let of_three = |job: &Job| Job { nodes: 3, port: job.port }.command(1, &[]);
-    is_missing_because(1, of_three, "it was rejected: 127.0.0.1:");
+    let fix = "Give all nodes the same number of nodes";
+    is_missing_because(1, of_three, "it expects 3 nodes, but node 0 expects 2", fix);
 }
 
 #[test]
@@ -96,6 +108,7 @@ fn two_nodes_with_one_index_are_told_so() {
     assert!(zero_has(&mut first), "node 0 waits or begins");
     let second = job.start(2, &[]).end().expect_code(1);
     second.expect("two nodes have the index 2: node2 at 127.0.0.1:");
+    second.expect(". Give each node its own index");
     drop(first);
     drop(one);
     let ended = zero.end().expect_code(1);
@@ -109,12 +122,40 @@ fn zero_has(stranger: &mut Stranger) -> bool {
     matches!(said, Ok(ToNode::Waiting { .. } | ToNode::Prove(_) | ToNode::Working))
 }
 
+/// The node 0 of this job uses the interfaces of this machine.
+#[test]
+fn a_job_in_which_one_node_would_use_verbs_tests_no_pair() {
+    let job = Job::of(2);
+    let zero = job.start(0, &["--json"]);
+    let mut other = Stranger::proven(&job);
+    let ToZero::Join(mut join) = other.joining(&job, 1, "with-rdma") else { unreachable!() };
+    join.network = Network::Verbs("mlx5_0:1".to_owned());
+    other.channel.send(&ToZero::Join(join)).expect("node 0 is there");
+    let told = loop {
+        match other.channel.receive(std::time::Duration::from_secs(30)).expect("node 0 is there") {
+            ToNode::Verdict(told) => break told,
+            ToNode::Waiting { .. } | ToNode::Working => other.stays(),
+            unexpected => panic!("{unexpected:?}"),
+        }
+    };
+    let said = "NCCL will use verbs on 1 of 2 nodes (with-rdma: mlx5_0:1) and sockets on 1 (";
+    assert!(!told.passed && told.reason.is_some_and(|reason| reason.contains(said)), "{}", told.line);
+    let document: serde_json::Value = serde_json::from_str(&zero.end().expect_code(1).stdout).unwrap();
+    let [fault] = &document["faults"].as_array().unwrap()[..] else { panic!("{document:#}") };
+    assert_eq!((&fault["kind"], &fault["nodes"]), (&"mixed-transports".into(), &serde_json::json!([0])));
+    assert_eq!((&document["pairs_tried"], &document["exclude"]), (&0.into(), &serde_json::json!([])));
+}
+
 #[test]
 fn nodes_that_expect_another_job_are_told_so() {
     let job = Job::of(2);
     let zero = job.start(0, &[]);
     let larger = Job { nodes: 3, port: job.port };
-    larger.start(2, &[]).end().expect_code(1).expect("it expects 3 nodes, but node 0 expects 2");
+    larger
+        .start(2, &[])
+        .end()
+        .expect_code(1)
+        .expect("it expects 3 nodes, but node 0 expects 2. Give all nodes the same number of nodes");
     job.start(1, &[]).end().expect_code(0);
     zero.end().expect_code(0);
 }

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 pub use paths::{binary, is_all_wanted, repository};
 
 /// Longer than any step takes on a busy machine, in an emulator too: a step that takes longer hangs.
-pub const DEADLINE: Duration = Duration::from_secs(150);
+pub const DEADLINE: Duration = Duration::from_secs(600);
 
 /// Prints that a test cannot run here, and why. In CI the test fails instead, because nothing may be skipped
 /// there.

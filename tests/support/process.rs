@@ -9,9 +9,11 @@ use nix::libc;
 use super::binary;
 
 /// Returns the command for the program with these arguments. It sees neither the configuration nor the
-/// variables of the machine that runs the test.
+/// variables of the machine that runs the test. It is started by its name, as if the PATH led to it.
 pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
-    program(binary(), arguments)
+    let mut command = program(binary(), arguments);
+    command.arg0("rdma-init");
+    command
 }
 
 /// Does the same as [`rdma_init`] for any program.

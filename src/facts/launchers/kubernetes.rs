@@ -1,10 +1,10 @@
 //! Kubernetes launchers: if their variables lack a value, the Pods' names may contain it.
 
-use super::{LauncherValueError, MOST_NODES, Said, Seen, Sourced};
+use super::{MOST_NODES, Said, Seen, Sourced};
 
 /// Adds the names of LeaderWorkerSet's Pods: the leader is `NAME-GROUP`, and its workers are `NAME-GROUP-1`
 /// and so on (pkg/controllers of LeaderWorkerSet 0.8).
-pub(super) fn leader_worker_set(_: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn leader_worker_set(_: &Seen, said: &mut Said) -> Result<bool, String> {
     if let (Some(nodes), Some(leader)) = (&said.nodes, &said.meet) {
         let leader = leader.value.split('.').next().unwrap_or_default();
         let workers = (1..nodes.value.min(MOST_NODES)).map(|index| format!("{leader}-{index}"));
@@ -16,7 +16,7 @@ pub(super) fn leader_worker_set(_: &Seen, said: &mut Said) -> Result<bool, Launc
 /// Corrects and completes PyTorchJob's values. Its Pods are `NAME-master-0`, and the workers from
 /// `NAME-worker-0` up. If the operator knows the number of processes on each node, WORLD_SIZE is a multiple
 /// of it (`envvar.go` of training-operator 1.9).
-pub(super) fn master_and_workers(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn master_and_workers(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     let each = seen.variable("PET_NPROC_PER_NODE").and_then(|text| text.parse::<u32>().ok());
     if let (Some(each @ 2..), Some(nodes)) = (each, &mut said.nodes)
         && nodes.value % each == 0
@@ -36,7 +36,7 @@ pub(super) fn master_and_workers(seen: &Seen, said: &mut Said) -> Result<bool, L
 
 /// Takes the node's index from the Pod's name: an elastic PyTorchJob has only workers, `NAME-worker-0` and so
 /// on, and sets no variable with their index (`elastic.go` of training-operator 1.9).
-pub(super) fn elastic_workers(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn elastic_workers(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     if said.node.is_none()
         && let Some((job, index)) = seen.host.rsplit_once("-worker-")
         && said.meet.as_ref().is_some_and(|told| told.value == format!("{job}-worker-0"))
@@ -50,7 +50,7 @@ pub(super) fn elastic_workers(seen: &Seen, said: &mut Said) -> Result<bool, Laun
 /// Reads Volcano's variables: `VC_WORKER_HOSTS=train-worker-0.train,train-worker-1.train`, a list for each
 /// task of the job, and this Pod's index within its own task. The master comes before the workers. Any other
 /// task stands alone, such as the launcher of an MPI job, which has no devices.
-pub(super) fn volcano(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn volcano(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     let variable =
         ["VC_TASK_INDEX", "VK_TASK_INDEX"].into_iter().find_map(|name| Some((name, seen.variable(name)?)));
     let Some((index_name, index)) = variable else { return Ok(false) };
@@ -88,7 +88,7 @@ pub(super) fn volcano(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValu
 /// "Job with Pod-to-Pod Communication"). A Pod of a JobSet is called
 /// `JOBSET-REPLICATEDJOB-JOB-INDEX.SUBDOMAIN`, where the subdomain is the JobSet's name unless another one is
 /// set (pkg/controllers of JobSet 0.8). No variable contains the number of Pods.
-pub(super) fn indexed_job(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn indexed_job(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     // If a Job sets this variable, it means node 0, as for torchrun.
     let master = seen.variable("MASTER_ADDR").map(|host| Sourced::new(host.to_owned(), "MASTER_ADDR", host));
     let index = said.node.as_ref().map(|told| told.value.to_string()).unwrap_or_default();

@@ -87,20 +87,11 @@ pub(crate) struct Said {
     pub placeless: Option<String>,
 }
 
-/// Why the values of a launcher cannot be used. Each text contains the variable or argument with its value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LauncherValueError {
-    /// The value is not a number of nodes or an index.
-    NotANumber(String),
-    /// The number of nodes may change while the job runs.
-    Elastic(String),
-}
-
 /// Returns what each launcher of this process reports, in the order of precedence.
 ///
 /// # Errors
-/// The values of one of the launchers cannot be understood.
-pub(crate) fn all(seen: &Seen) -> Result<Vec<Said>, LauncherValueError> {
+/// The values of one of the launchers cannot be understood. The text contains the variable or argument with its value.
+pub(crate) fn all(seen: &Seen) -> Result<Vec<Said>, String> {
     LAUNCHERS.iter().filter_map(|launcher| launcher.ask(seen).transpose()).collect()
 }
 
@@ -135,19 +126,22 @@ pub(crate) fn read(reader: &Reader, start: Start) -> Option<Nodes> {
     nodes(&Seen { environment: start.environment, command: &command, host: &host, file: &|_| None })
 }
 
-fn of_number(name: &str, text: &str) -> Result<Sourced<u32>, LauncherValueError> {
+fn parse_number(name: &str, text: &str) -> Result<Sourced<u32>, String> {
     let told = |value| Sourced::new(value, name, text);
-    text.parse().map(told).map_err(|_| LauncherValueError::NotANumber(told(0).from))
+    text.parse().map(told).map_err(|_| format!("{}: this is not a number of nodes or an index", told(0).from))
 }
 
 /// Parses a number of nodes. torchrun accepts a range, too.
-fn of_nodes(name: &str, text: &str) -> Result<Sourced<u32>, LauncherValueError> {
+fn parse_nodes(name: &str, text: &str) -> Result<Sourced<u32>, String> {
     match text.split_once(':') {
         Some((least, most)) if least == most => {
-            of_number(name, least).map(|told| Sourced::new(told.value, name, text))
+            parse_number(name, least).map(|told| Sourced::new(told.value, name, text))
         }
-        Some(_) => Err(LauncherValueError::Elastic(Sourced::new(0, name, text).from)),
-        None => of_number(name, text),
+        Some(_) => Err(format!(
+            "{}: an elastic job has no fixed number of nodes, which the preflight needs; set --nodes N, or --preflight-nodes N before a command",
+            Sourced::new(0, name, text).from
+        )),
+        None => parse_number(name, text),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Launchers of MPI. They number ranks and not nodes, so rdma-init computes the node's index if it is
 //! certain; otherwise an error names what is missing.
 
-use super::{LauncherValueError, MOST_NODES, Said, Seen, Sourced, kubernetes, of_number};
+use super::{MOST_NODES, Said, Seen, Sourced, kubernetes, parse_number};
 use crate::facts::hostlist;
 
 /// The names of the variables that count ranks.
@@ -15,7 +15,7 @@ struct RankVariables {
 }
 
 /// Reads Open MPI's variables. They were examined with 4.1.4; 5.0 has no `OMPI_MCA_orte_*`.
-pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     let names = RankVariables {
         size: "OMPI_COMM_WORLD_SIZE",
         rank: "OMPI_COMM_WORLD_RANK",
@@ -37,7 +37,7 @@ pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, LauncherVal
 
 /// Reads the variables of MPICH and Intel MPI. With -ppn, they number ranks node by node. Without it, MPICH
 /// 4.0.2 numbered them round-robin, and no variable shows which of the two applies.
-pub(super) fn hydra(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn hydra(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     let names = RankVariables {
         size: "PMI_SIZE",
         rank: "PMI_RANK",
@@ -54,7 +54,7 @@ pub(super) fn hydra(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueE
 }
 
 /// Reads the variables of PyTorch processes that know how many of them are on their node.
-pub(super) fn pytorch(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn pytorch(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     let names = RankVariables {
         size: "WORLD_SIZE",
         rank: "RANK",
@@ -67,9 +67,9 @@ pub(super) fn pytorch(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValu
 }
 
 /// Computes the number of nodes from the total number of processes and the number on this node.
-pub(super) fn from_world_size(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn from_world_size(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     let [world, local] = ["WORLD_SIZE", "LOCAL_WORLD_SIZE"]
-        .map(|name| of_number(name, seen.variable(name).unwrap_or_default()));
+        .map(|name| parse_number(name, seen.variable(name).unwrap_or_default()));
     let (world, local) = (world?, local?);
     if local.value > 0 && world.value % local.value == 0 {
         let from = format!("{} and {}", world.from, local.from);
@@ -88,11 +88,11 @@ fn count(
     names: &RankVariables,
     nodes: &str,
     by_node: bool,
-) -> Result<(), LauncherValueError> {
-    let get = |name: &'static str| of_number(name, seen.variable(name).unwrap_or("0"));
+) -> Result<(), String> {
+    let get = |name: &'static str| parse_number(name, seen.variable(name).unwrap_or("0"));
     let (size, rank) = (get(names.size)?, get(names.rank)?);
     let (local_size, local_rank) = (get(names.local_size)?.value, get(names.local_rank)?.value);
-    let known = seen.variable(nodes).map(|text| of_number(nodes, text)).transpose()?;
+    let known = seen.variable(nodes).map(|text| parse_number(nodes, text)).transpose()?;
     let counted = size.value.checked_div(local_size).unwrap_or_default();
     let is_even = counted > 0
         && counted * local_size == size.value

@@ -5,7 +5,7 @@
 //! mpirun) come before launchers that start the nodes.
 
 use super::torchrun::rendezvous_host;
-use super::{LauncherValueError, Said, Seen, Sourced, kubernetes, mpi, of_nodes, of_number, torchrun};
+use super::{Said, Seen, Sourced, kubernetes, mpi, parse_nodes, parse_number, torchrun};
 use crate::facts::hostlist;
 
 pub(super) struct Launcher {
@@ -24,7 +24,7 @@ pub(super) struct Launcher {
     is_part: bool,
     /// Handles launchers that need more than the value of a variable. Returns whether the launcher has
     /// started the process.
-    more: fn(&Seen, &mut Said) -> Result<bool, LauncherValueError>,
+    more: fn(&Seen, &mut Said) -> Result<bool, String>,
 }
 
 const NOTHING: Launcher = Launcher {
@@ -167,7 +167,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         unless: &["LOCAL_RANK", "LOCAL_WORLD_SIZE"],
         meet: &["MASTER_ADDR"],
         more: |seen, said| {
-            let number = |name| of_number(name, seen.variable(name)?).ok();
+            let number = |name| parse_number(name, seen.variable(name)?).ok();
             (said.nodes, said.node) = (number("NNODES"), number("NODE_RANK"));
             let numbers = said.nodes.as_ref().zip(said.node.as_ref());
             Ok(numbers.is_some_and(|(nodes, node)| node.value < nodes.value))
@@ -234,18 +234,18 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
 
 impl Launcher {
     /// Returns what this launcher reports; `None` if it has not started this process.
-    pub(super) fn ask(&self, seen: &Seen) -> Result<Option<Said>, LauncherValueError> {
+    pub(super) fn ask(&self, seen: &Seen) -> Result<Option<Said>, String> {
         let is_set = |name: &&str| seen.variable(name).is_some();
         if !self.marks.iter().all(is_set) || self.unless.iter().any(is_set) {
             return Ok(None);
         }
         let first =
             |names: &[&'static str]| names.iter().find_map(|name| Some((*name, seen.variable(name)?)));
-        let number = |names| first(names).map(|(name, text)| of_number(name, text)).transpose();
+        let number = |names| first(names).map(|(name, text)| parse_number(name, text)).transpose();
         let text = |names| first(names).map(|(name, text)| Sourced::new(text.to_owned(), name, text));
         let mut said = Said {
             launcher: self.name,
-            nodes: first(self.nodes).map(|(name, text)| of_nodes(name, text)).transpose()?,
+            nodes: first(self.nodes).map(|(name, text)| parse_nodes(name, text)).transpose()?,
             nodes_by_default: None,
             node: number(self.node)?,
             local: number(self.local)?,

@@ -3,13 +3,13 @@
 mod options;
 
 use self::options::TorchrunOptions;
-use super::{LauncherValueError, Said, Seen, Sourced, of_nodes, of_number};
+use super::{Said, Seen, Sourced, parse_nodes, parse_number};
 use crate::text::{shortened, visible};
 
 /// The modules that are torchrun, if they follow `python -m`.
 const MODULES: [&str; 2] = ["torch.distributed.run", "torch.distributed.launch"];
 
-pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, LauncherValueError> {
+pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     let Some(words) = words(seen.command) else { return Ok(false) };
     let options = TorchrunOptions::of(words);
     let value = |name: &str| options.value(name);
@@ -21,8 +21,8 @@ pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, LauncherVa
         return Ok(true);
     }
     let from = |name: &str| format!("torchrun {name}");
-    said.nodes = value("--nnodes").map(|text| of_nodes(&from("--nnodes"), text)).transpose()?;
-    said.node = value("--node-rank").map(|text| of_number(&from("--node-rank"), text)).transpose()?;
+    said.nodes = value("--nnodes").map(|text| parse_nodes(&from("--nnodes"), text)).transpose()?;
+    said.node = value("--node-rank").map(|text| parse_number(&from("--node-rank"), text)).transpose()?;
     said.meet = value("--master-addr")
         .map(|host| Sourced::new(host.to_owned(), &from("--master-addr"), host))
         .or_else(|| {

@@ -5,10 +5,9 @@ pub(crate) mod copies;
 mod node_list;
 mod releases;
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Id};
 use crate::libraries::{LibraryFinding, WrongGid};
 use crate::plan::Decided;
-use crate::plan::remark::Remark;
 
 pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     let of_libraries = decided.of_libraries.iter().filter(|found| !is_of_missing_gids(decided, found));
@@ -23,8 +22,8 @@ pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
 /// Returns whether a library chooses a wrong index by itself, but no index is right, because a rail has no
 /// GID of this container. This has its own error ([`super::gid`]).
 fn is_of_missing_gids(decided: &Decided, found: &LibraryFinding) -> bool {
-    let is_missing = |remark: &Remark| matches!(remark, Remark::WithoutOwnGid(_));
-    found.gid == Some(WrongGid::WithoutRemedy) && decided.remarks.iter().any(is_missing)
+    let is_missing = |finding: &Finding| finding.id == Id::NoOwnGid;
+    found.gid == Some(WrongGid::WithoutRemedy) && decided.findings.iter().any(is_missing)
 }
 
 /// Returns whether a finding is only about variables that rdma-init fills in. rdma-init fills in only correct

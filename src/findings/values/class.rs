@@ -1,10 +1,8 @@
 //! A traffic class that another platform publishes for its own network.
 
-use super::{Subject, shown};
-use crate::facts::rdma::LinkLayer;
+use super::{Decided, shown};
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::traffic_class::{OF_NCCL, of_nccl};
-use crate::profiles::Profile;
 
 /// A class that a platform or a project publishes, for switches with a lossless queue for it.
 struct Published {
@@ -35,21 +33,15 @@ const PUBLISHED: &[Published] = &[
 ];
 
 /// Reports such a class on RoCE if nothing shows that this network has it: neither the profile nor the ports.
-pub(super) fn findings(subject: &Subject, profile: &Profile) -> Option<Finding> {
-    let setting = subject.of_verbs(OF_NCCL).filter(|setting| setting.origin != Source::AtStart)?;
+pub(super) fn findings(decided: &Decided) -> Option<Finding> {
+    let setting = decided.of_verbs(OF_NCCL).filter(|setting| setting.origin != Source::AtStart)?;
     let class = of_nccl(&setting.value)?;
     let published = PUBLISHED.iter().find(|published| published.class == class)?;
     // Other findings compare the value with what the profile publishes, and with the ports' class.
-    let is_in_profile =
-        profile.variables.contains_key(OF_NCCL) || profile.unset.iter().any(|name| name == OF_NCCL);
-    let mut roce = subject
-        .plan
-        .ports
-        .iter()
-        .filter(|port| port.used && port.link_layer == LinkLayer::Ethernet)
-        .filter_map(|port| subject.facts.port(&port.hca, port.port))
-        .peekable();
-    if is_in_profile || roce.peek().is_none() || roce.any(|(_, port)| port.traffic_class.is_some()) {
+    let is_in_profile = decided.profile.variables.contains_key(OF_NCCL)
+        || decided.profile.unset.iter().any(|name| name == OF_NCCL);
+    let mut roce = decided.used_roce().peekable();
+    if is_in_profile || roce.peek().is_none() || roce.any(|rail| rail.port.traffic_class.is_some()) {
         return None;
     }
     let message = format!(

@@ -1,31 +1,37 @@
 //! Lines in nccl.conf that do not have the effect that they seem to have.
 
-use super::{Subject, shown};
+use super::{Decided, shown};
 use crate::facts::environment::is_variable_name;
 use crate::facts::settings::{ConfLine, UserSetting};
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::nccl::version::{REWROTE_PARSERS, Version};
 
-pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
-    let lines = subject
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
+    let lines = decided
         .facts
         .conf_lines
         .iter()
-        .filter(|line| line.origin.conf_file().is_some_and(|file| subject.user.reads(file)))
-        .map(|line| of_line(subject, line));
-    let values = subject.user.effective().filter_map(|setting| of_value(subject, setting));
-    let below = subject.user.effective().filter(|setting| setting.below_block);
-    let below = below.map(|setting| below_block(subject, setting));
-    missing(subject).into_iter().chain(lines).chain(values).chain(below).chain(of_windows(subject)).collect()
+        .filter(|line| line.origin.conf_file().is_some_and(|file| decided.user.reads(file)))
+        .map(|line| check_line(decided, line));
+    let values = decided.user.effective().filter_map(|setting| check_value(decided, setting));
+    let below = decided.user.effective().filter(|setting| setting.below_block);
+    let below = below.map(|setting| below_block(decided, setting));
+    missing(decided)
+        .into_iter()
+        .chain(lines)
+        .chain(values)
+        .chain(below)
+        .chain(check_line_ends(decided))
+        .collect()
 }
 
 /// Reports a line that a person has added below rdma-init's block, in a running container.
-fn below_block(subject: &Subject, setting: &UserSetting) -> Finding {
+fn below_block(decided: &Decided, setting: &UserSetting) -> Finding {
     let variable = setting.variable.as_str();
     let message = format!(
         "{} stands below rdma-init's block, which has {variable}, too: {} takes the first line, so it gets the value in the block until rdma-init starts in this container again.",
         shown(setting),
-        subject.library()
+        decided.library()
     );
     Finding::warning(Id::ConfLine, message)
         .about_variables([variable])
@@ -34,12 +40,12 @@ fn below_block(subject: &Subject, setting: &UserSetting) -> Finding {
 
 /// Reports that `NCCL_CONF_FILE` names an unreadable file. In this case, NCCL does not read `~/.nccl.conf`
 /// either.
-fn missing(subject: &Subject) -> Option<Finding> {
-    let setting = subject.user.get("NCCL_CONF_FILE").filter(|setting| !setting.value.is_empty())?;
-    let (facts, library) = (subject.facts, subject.library());
+fn missing(decided: &Decided) -> Option<Finding> {
+    let setting = decided.user.get("NCCL_CONF_FILE").filter(|setting| !setting.value.is_empty())?;
+    let (facts, library) = (decided.facts, decided.library());
     // An older facts document does not list the existing files.
     let is_known = facts.homes.is_some() && setting.origin == Source::Environment;
-    if !is_known || !subject.user.reads(&setting.value) || facts.conf_files.contains(&setting.value) {
+    if !is_known || !decided.user.reads(&setting.value) || facts.conf_files.contains(&setting.value) {
         return None;
     }
     let message = format!(
@@ -52,8 +58,8 @@ fn missing(subject: &Subject) -> Option<Finding> {
 }
 
 /// Reports a line that names a variable but does not set it.
-fn of_line(subject: &Subject, line: &ConfLine) -> Finding {
-    let library = subject.library();
+fn check_line(decided: &Decided, line: &ConfLine) -> Finding {
+    let library = decided.library();
     let key = line.text.split('=').next().unwrap_or_default();
     let why = if !line.text.contains('=') {
         "the line has no =, so it sets nothing".to_owned()
@@ -75,12 +81,12 @@ fn of_line(subject: &Subject, line: &ConfLine) -> Finding {
 }
 
 /// Reports quotes, spaces, or a comment that NCCL treats as part of the value.
-fn of_value(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
+fn check_value(decided: &Decided, setting: &UserSetting) -> Option<Finding> {
     let rest = rest(setting)?;
     let UserSetting { variable, value, origin, .. } = setting;
     let message = format!(
         "{origin}: {variable}={value:?}: {} takes the {rest} as part of the value.",
-        subject.library()
+        decided.library()
     );
     Some(
         Finding::warning(Id::ConfLine, message)
@@ -106,20 +112,20 @@ fn rest(setting: &UserSetting) -> Option<&'static str> {
 }
 
 /// Reports files whose lines end with a carriage return.
-fn of_windows(subject: &Subject) -> Vec<Finding> {
+fn check_line_ends(decided: &Decided) -> Vec<Finding> {
     let mut files: Vec<(&str, Vec<&str>)> = Vec::new();
-    for setting in subject.user.effective().filter(|setting| has_return(setting)) {
+    for setting in decided.user.effective().filter(|setting| has_return(setting)) {
         let Some(path) = setting.origin.conf_file() else { continue };
         match files.iter_mut().find(|(file, _)| *file == path) {
             Some((_, names)) => names.push(&setting.variable),
             None => files.push((path, vec![&setting.variable])),
         }
     }
-    let who = match subject.user.version() {
-        Some(_) => subject.nccl(),
+    let who = match decided.user.version() {
+        Some(_) => decided.nccl(),
         None => {
             let Version { major, minor, .. } = REWROTE_PARSERS;
-            format!("{} before {major}.{minor}", subject.library())
+            format!("{} before {major}.{minor}", decided.library())
         }
     };
     let finding = |(file, names): &(&str, Vec<&str>)| {

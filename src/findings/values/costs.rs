@@ -3,15 +3,14 @@
 //! `NCCL_PXN_DISABLE`, `NCCL_NET_GDR_READ`, `NCCL_CROSS_NIC`, CollNet), and those that were removed or have
 //! the value as their default, such as `NCCL_CHECKS_DISABLE` and `NCCL_LAUNCH_MODE`.
 
-use super::{Subject, conf_file, shown, tuning};
+use super::{Decided, shown, tuning};
 use crate::facts::Facts;
 use crate::finding::{Finding, Id, Source};
+use crate::libraries::nccl::level;
 use crate::libraries::nccl::number::{integer, strtoll};
 use crate::libraries::nccl::predict::Transport;
 use crate::libraries::nccl::version::Version;
-use crate::libraries::nccl::{level, variables};
 use crate::plan::Fabric;
-use crate::profiles::Profile;
 
 /// A value that costs time.
 struct Cost {
@@ -19,7 +18,7 @@ struct Cost {
     /// Whether this value costs time.
     applies: fn(&str, Version) -> bool,
     /// Whether the value can cost anything in this job.
-    matters: fn(&Subject) -> bool,
+    matters: fn(&Decided) -> bool,
     effect: Effect,
     /// The case in which the value makes sense, as a clause after `unless` or `only`.
     sense: &'static str,
@@ -35,7 +34,7 @@ enum Effect {
 const fn cost(
     variable: &'static str,
     applies: fn(&str, Version) -> bool,
-    matters: fn(&Subject) -> bool,
+    matters: fn(&Decided) -> bool,
     effect: Effect,
     sense: &'static str,
 ) -> Cost {
@@ -46,13 +45,13 @@ const fn cost(
 /// programming guide (`CUDA_LAUNCH_BLOCKING`), and PyTorch's documentation of `torch.distributed`
 /// (`TORCH_*`).
 const COSTS: &[Cost] = &[
-    cost("NCCL_P2P_DISABLE", is_one, |subject| has_p2p(subject.facts), NO_P2P, WITHOUT_P2P),
-    cost("NCCL_P2P_LEVEL", is_local, |subject| has_p2p(subject.facts), NO_P2P, WITHOUT_P2P),
+    cost("NCCL_P2P_DISABLE", is_one, |decided| has_p2p(decided.facts), NO_P2P, WITHOUT_P2P),
+    cost("NCCL_P2P_LEVEL", is_local, |decided| has_p2p(decided.facts), NO_P2P, WITHOUT_P2P),
     // `shmCanConnect` (`src/transport/shm.cc`).
     cost(
         "NCCL_SHM_DISABLE",
         is_one,
-        |subject| has_shared_memory(subject.facts),
+        |decided| has_shared_memory(decided.facts),
         Effect::Clause(
             "GPUs of this node that cannot reach each other directly use the network instead of shared memory",
         ),
@@ -61,7 +60,7 @@ const COSTS: &[Cost] = &[
     cost(
         "NCCL_NET_GDR_LEVEL",
         is_local,
-        |subject| has_gpudirect(subject.facts),
+        |decided| has_gpudirect(decided.facts),
         NO_GPUDIRECT,
         "GPUDirect RDMA fails on these nodes",
     ),
@@ -70,7 +69,7 @@ const COSTS: &[Cost] = &[
     cost(
         "NCCL_DMABUF_ENABLE",
         is_zero,
-        |subject| needs_dmabuf(subject.facts),
+        |decided| needs_dmabuf(decided.facts),
         NO_GPUDIRECT,
         "the job has nvidia_peermem, or DMA-BUF fails on these nodes",
     ),
@@ -100,7 +99,7 @@ const COSTS: &[Cost] = &[
     cost(
         "NCCL_IB_QPS_PER_CONNECTION",
         |text, version| integer(text, version).is_some_and(|number| (17..=128).contains(&number)),
-        |subject| !subject.facts.rdma.is_empty(),
+        |decided| !decided.facts.rdma.is_empty(),
         Effect::Clause(
             "every connection takes that many queue pairs of the HCA, which slows small messages and the start, and large jobs run out of them (clouds publish 2 to 8)",
         ),
@@ -196,29 +195,30 @@ const CONSUMER: &[&str] = &["GeForce", SPARK];
 
 const SPARK: &str = "GB10";
 
-pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     // Without GPUs and HCAs, no NCCL job is visible here.
-    if subject.facts.gpu.count.is_none() && subject.facts.rdma.is_empty() {
+    if decided.facts.gpu.count.is_none() && decided.facts.rdma.is_empty() {
         return Vec::new();
     }
-    let version = subject.version();
-    let is_read =
-        |variable: &str| variables::find(variable).is_none_or(|variable| variable.is_known_to(version));
+    let version = decided.version();
     // A value that the platform publishes is right there, whatever it costs; another finding reports a value
     // that differs from the published one.
     let is_published = |cost: &Cost| {
-        profile.variables.get(cost.variable).is_some_and(|published| (cost.applies)(published, version))
+        decided
+            .profile
+            .variables
+            .get(cost.variable)
+            .is_some_and(|published| (cost.applies)(published, version))
     };
     COSTS
         .iter()
-        .filter_map(|cost| Some((cost, subject.user.get(cost.variable)?)))
-        .filter(|(cost, setting)| (cost.applies)(&setting.value, version) && (cost.matters)(subject))
-        .filter(|(cost, _)| is_read(cost.variable) && !is_published(cost))
-        .filter(|(_, setting)| setting.origin != Source::AtStart && !conf_file::is_cause(setting))
+        .filter_map(|cost| Some((cost, decided.checked(cost.variable)?)))
+        .filter(|(cost, setting)| (cost.applies)(&setting.value, version) && (cost.matters)(decided))
+        .filter(|(cost, setting)| setting.origin != Source::AtStart && !is_published(cost))
         .map(|(cost, setting)| {
             let message = match cost.effect {
                 Effect::Clause(clause) => format!("{}: {clause}.", shown(setting)),
-                Effect::Library(does) => format!("{}: {} {does}.", shown(setting), subject.library()),
+                Effect::Library(does) => format!("{}: {} {does}.", shown(setting), decided.library()),
             };
             Finding::warning(Id::SlowValue, message)
                 .about_variables([cost.variable])
@@ -248,24 +248,24 @@ fn is_one_word(variable: &str, text: &str) -> bool {
     is_one && tuning::is_right(variable, text)
 }
 
-fn any(_: &Subject) -> bool {
+fn any(_: &Decided) -> bool {
     true
 }
 
-pub(super) fn has_efa(subject: &Subject) -> bool {
-    matches!(subject.plan.fabric, Fabric::Plugin(_))
-        && subject.facts.rdma.iter().any(|hca| hca.driver.as_deref() == Some("efa"))
+pub(super) fn has_efa(decided: &Decided) -> bool {
+    matches!(decided.plan.fabric, Fabric::Plugin(_))
+        && decided.facts.rdma.iter().any(|hca| hca.driver.as_deref() == Some("efa"))
 }
 
 /// Returns whether every algorithm and protocol works here. For a network that only a net plugin can use, the
 /// plugin's vendor publishes which ones work: Google for GPUDirect-TCPX, aws-ofi-nccl for EFA. In a ring of
 /// cables between DGX Sparks, only the ring algorithm works.
-fn can_choose(subject: &Subject) -> bool {
-    let is_of_plugin = match subject.prediction().map(|prediction| &prediction.transport) {
+fn can_choose(decided: &Decided) -> bool {
+    let is_of_plugin = match decided.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Plugin { otherwise, .. }) => otherwise.ports().is_none(),
         _ => false,
     };
-    !is_of_plugin && subject.facts.gpu.model_of(&[SPARK]).is_none()
+    !is_of_plugin && decided.facts.gpu.model_of(&[SPARK]).is_none()
 }
 
 fn has_several_gpus(facts: &Facts) -> bool {

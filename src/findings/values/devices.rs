@@ -1,21 +1,19 @@
-//! The devices that NCCL uses for each GPU and each connection, since 2.28: `NCCL_NETDEVS_POLICY`, rails and
-//! planes in `NCCL_IB_HCA`, and `NCCL_IB_SUBNET_AWARE_ROUTING`.
+//! The devices that NCCL uses for each connection, since 2.28: rails and planes in `NCCL_IB_HCA`, and
+//! `NCCL_IB_SUBNET_AWARE_ROUTING`.
 
 use std::net::Ipv4Addr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{Subject, conf_file, shown};
+use super::{Decided, shown};
 use crate::fabric::own_slots;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::{LIST, bad_planes, taken};
-use crate::libraries::nccl::number::{atoi, integer};
-use crate::libraries::nccl::variables;
+use crate::libraries::nccl::number::integer;
 use crate::libraries::nccl::version::REWROTE_PARSERS;
 use crate::text::paired;
 
-const POLICY: &str = "NCCL_NETDEVS_POLICY";
 const BY_SUBNET: &str = "NCCL_IB_SUBNET_AWARE_ROUTING";
 const PREFIX: &str = "NCCL_IB_SUBNET_PREFIX_LEN";
 
@@ -23,48 +21,28 @@ const PREFIX: &str = "NCCL_IB_SUBNET_PREFIX_LEN";
 /// (`src/transport/net_ib/connect.cc`).
 const USUAL_PREFIX: i64 = 24;
 
-pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(policy(subject));
-    findings.extend(rails_of_old(subject));
-    findings.extend(planes(subject));
-    findings.extend(by_subnet(subject));
+    findings.extend(rails_of_old(decided));
+    findings.extend(planes(decided));
+    findings.extend(by_subnet(decided));
     findings
 }
 
-/// Returns the user's setting, if the release reads the variable and the value is not empty.
-fn set<'a>(subject: &Subject<'a>, variable: &str) -> Option<&'a UserSetting> {
-    let is_known = variables::find(variable)?.is_known_to(subject.version());
-    let setting = subject.user.get(variable).filter(|_| is_known)?;
-    (!setting.value.is_empty() && !conf_file::is_cause(setting)).then_some(setting)
-}
-
-/// Reports a word that NCCL does not know (`src/graph/topo.cc`, `getNetDevsPolicyOnce`).
-fn policy(subject: &Subject) -> Option<Finding> {
-    let setting = set(subject, POLICY)?;
-    let value = setting.value.to_ascii_uppercase();
-    let is_known = ["AUTO", "ALL"].contains(&value.as_str())
-        || value.strip_prefix("MAX:").is_some_and(|number| atoi(number) > 0);
-    (!is_known).then(|| {
-        let library = subject.library();
-        let message =
-            format!("{} is not a policy that {library} knows, so {library} takes AUTO.", shown(setting));
-        Finding::warning(Id::UnknownPolicy, message)
-            .about_variables([POLICY])
-            .with_fix(format!("Write AUTO, ALL, or MAX: with a number behind it; or remove {POLICY}."))
-    })
+fn set<'s>(decided: &'s Decided, variable: &str) -> Option<&'s UserSetting> {
+    decided.checked(variable).filter(|setting| !setting.value.is_empty())
 }
 
 /// Reports rails and planes in the list, which earlier releases ignore.
-fn rails_of_old(subject: &Subject) -> Option<Finding> {
-    subject.user.version().filter(|version| *version < REWROTE_PARSERS)?;
-    let setting = subject.user.get(LIST)?;
+fn rails_of_old(decided: &Decided) -> Option<Finding> {
+    decided.user.version().filter(|version| *version < REWROTE_PARSERS)?;
+    let setting = decided.user.get(LIST)?;
     setting.value.split(',').any(|entry| entry.split(':').nth(2).is_some()).then(|| {
         let message = format!(
             "{}: {} does not read the rail and the plane behind a port; {} {}.{} and later do.",
             shown(setting),
-            subject.nccl(),
-            subject.library(),
+            decided.nccl(),
+            decided.library(),
             REWROTE_PARSERS.major,
             REWROTE_PARSERS.minor
         );
@@ -73,31 +51,31 @@ fn rails_of_old(subject: &Subject) -> Option<Finding> {
 }
 
 /// Reports planes in the list that make NCCL give up on all HCAs.
-fn planes(subject: &Subject) -> Option<Finding> {
-    let setting = subject.of_verbs(LIST)?;
-    let (list, version) = (setting.value.as_str(), subject.version());
-    let why = bad_planes(&taken(subject.facts, list, version, |_| true).ports, list, version)?;
+fn planes(decided: &Decided) -> Option<Finding> {
+    let setting = decided.of_verbs(LIST)?;
+    let (list, version) = (setting.value.as_str(), decided.version());
+    let why = bad_planes(&taken(decided.facts, list, version, |_| true).ports, list, version)?;
     let message =
-        format!("{why}, and {} then gives up on all HCAs: the job will run on TCP.", subject.nccl());
+        format!("{why}, and {} then gives up on all HCAs: the job will run on TCP.", decided.nccl());
     let fix = "Number the planes from 0, and leave them out for HCAs of one plane.";
     Some(Finding::error(Id::OutOfRange, message).about_variables([LIST]).with_fix(fix))
 }
 
 /// Reports the prefix length by which NCCL distinguishes subnets, if it is not the length that the rails
 /// have.
-fn by_subnet(subject: &Subject) -> Option<Finding> {
-    let version = subject.version();
-    let setting = set(subject, BY_SUBNET)?;
+fn by_subnet(decided: &Decided) -> Option<Finding> {
+    let version = decided.version();
+    let setting = set(decided, BY_SUBNET)?;
     if integer(&setting.value, version).is_none_or(|number| number == 0) {
         return None;
     }
-    let length = set(subject, PREFIX);
+    let length = set(decided, PREFIX);
     let bits = length.and_then(|length| integer(&length.value, version)).unwrap_or(USUAL_PREFIX);
     let Some(bits) = u8::try_from(bits).ok().filter(|bits| (1..=32).contains(bits)) else {
         let message = format!(
             "{}: it must be 1 to 32, and {} fails at every RoCE connection otherwise.",
             shown(length?),
-            subject.nccl()
+            decided.nccl()
         );
         let fix = format!("Set {PREFIX} to the prefix length of the rails, or remove it for {USUAL_PREFIX}.");
         return Some(Finding::error(Id::OutOfRange, message).about_variables([PREFIX]).with_fix(fix));
@@ -106,7 +84,7 @@ fn by_subnet(subject: &Subject) -> Option<Finding> {
         Some(length) => format!("as {} says", shown(length)),
         None => format!("because {PREFIX} is not set"),
     };
-    let rails = rails(subject);
+    let rails = rails(decided);
     let wide: Vec<&SubnetPort> = rails.iter().filter(|rail| rail.net.prefix_len() < bits).collect();
     let (why, about) = match seen_as_one(&rails, bits) {
         Some((one, other)) => {
@@ -126,7 +104,7 @@ fn by_subnet(subject: &Subject) -> Option<Finding> {
     let message = format!(
         "{}: {} compares the first {bits} bits of the addresses, {of_length}, and {why}: it may take an HCA that does not reach the peer.",
         shown(setting),
-        subject.library()
+        decided.library()
     );
     let mut lengths: Vec<u8> = rails.iter().map(|rail| rail.net.prefix_len()).collect();
     lengths.sort_unstable();
@@ -152,22 +130,21 @@ struct SubnetPort {
     net: Ipv4Net,
 }
 
-fn rails(subject: &Subject) -> Vec<SubnetPort> {
-    let facts = subject.facts;
+fn rails(decided: &Decided) -> Vec<SubnetPort> {
+    let facts = decided.facts;
     let net_of = |address: Ipv4Addr| {
         facts.net.interfaces.iter().flat_map(|interface| &interface.addresses).find_map(|net| match net {
             IpNet::V4(net) if net.addr() == address => Some(*net),
             _ => None,
         })
     };
-    let used = subject.plan.ports.iter().filter(|port| port.used);
+    let used = decided.ports.iter().filter(|port| port.is_used());
     used.filter_map(|port| {
-        let (_, found) = facts.port(&port.hca, port.port)?;
-        let address = own_slots(facts, found).into_iter().find_map(|gid| match gid.address() {
+        let address = own_slots(facts, port.port).into_iter().find_map(|gid| match gid.address() {
             std::net::IpAddr::V4(address) => Some(address),
             std::net::IpAddr::V6(_) => None,
         })?;
-        Some(SubnetPort { port: port.full_name(), hca: port.hca.clone(), net: net_of(address)? })
+        Some(SubnetPort { port: port.name(), hca: port.hca.name.clone(), net: net_of(address)? })
     })
     .collect()
 }

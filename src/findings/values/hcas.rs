@@ -1,25 +1,34 @@
 //! `NCCL_IB_HCA`.
 
-use super::interfaces::of_user as interfaces_of_user;
-use super::{Subject, conf_file, lists, shown};
-use crate::fabric::{SkipReason, claims};
+use super::interfaces::user_values;
+use super::{Decided, conf_file, lists, shown};
+use crate::fabric::{Candidate, SkipReason, claims};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::devices::visible;
+use crate::libraries::nccl::devices::{LIST, visible};
 use crate::libraries::nccl::interfaces;
 use crate::libraries::nccl::list::{Entry, Pattern};
 use crate::libraries::nccl::version::TAKES_32_HCAS;
 use crate::plan::{Fabric, PortVerdict};
 use crate::text::{condensed, counted};
 
-pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
+/// What may be wrong with a list that selects no HCA. The finding about a stale name says itself what follows.
+const WRONG_LISTS: &[(Id, &str)] = &[
+    (Id::StaleHca, ""),
+    (Id::ListSeparator, NONE_SELECTED),
+    (Id::RepeatedSign, NONE_SELECTED),
+    (Id::ConfLine, NONE_SELECTED),
+];
+const NONE_SELECTED: &str = " So no HCA is selected, and the job will run on TCP.";
+
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     // With any other fabric, NCCL does not read the variable.
-    if !matches!(subject.plan.fabric, Fabric::Verbs | Fabric::None(_)) || subject.user.ib_disabled().is_some()
+    if !matches!(decided.plan.fabric, Fabric::Verbs | Fabric::None(_)) || decided.user.ib_disabled().is_some()
     {
         return Vec::new();
     }
-    let Some((pattern, setting)) = subject.user.hcas() else { return Vec::new() };
-    let visible: Vec<&str> = subject
+    let Some((pattern, setting)) = decided.user.hcas() else { return Vec::new() };
+    let visible: Vec<&str> = decided
         .facts
         .rdma
         .iter()
@@ -27,7 +36,7 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
         .map(|hca| hca.name.as_str())
         .collect();
     let mut findings: Vec<Finding> = Vec::new();
-    let library = subject.library();
+    let library = decided.library();
     let is_as_meant = !conf_file::is_cause(setting);
     if is_as_meant {
         findings.extend(lists::separators(library, &pattern, setting));
@@ -35,26 +44,40 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     }
     let is_readable = is_as_meant && findings.is_empty();
     findings.extend(lists::prefixes(&pattern, setting, &visible));
-    let fix = match subject.version() < TAKES_32_HCAS {
+    let fix = match decided.version() < TAKES_32_HCAS {
         true => format!("Use {library} 2.19 or later, which reads 32 names and takes 32 HCAs."),
         false => format!("Name a prefix that the HCAs share; no {library} takes more than 32 HCAs."),
     };
-    findings.extend(lists::dropped(subject, &pattern, setting, &fix));
+    findings.extend(lists::dropped(decided, &pattern, setting, &fix));
     if is_readable {
-        findings.extend(stale(subject, &pattern));
+        findings.extend(stale(decided, &pattern));
     }
-    findings.extend(foreign(subject, setting));
+    findings.extend(foreign(decided, setting));
     // A finding above explains why HCAs are idle.
     if findings.is_empty() {
-        findings.extend(idle(subject, setting));
+        findings.extend(idle(decided, setting));
     }
+    findings.extend(none_selected(decided, setting));
     findings
 }
 
+/// Reports a list that excludes every port.
+fn none_selected(decided: &Decided, setting: &UserSetting) -> Option<Finding> {
+    let is_none = matches!(decided.plan.fabric, Fabric::None(_));
+    (is_none && decided.ports.iter().any(Candidate::is_not_named)).then(|| {
+        let message =
+            format!("{} excludes every usable RDMA device: the job will run on TCP.", shown(setting));
+        Finding::error(Id::NoHcaSelected, message)
+            .about_variables([LIST])
+            .explained_by(WRONG_LISTS)
+            .with_fix(format!("Remove or correct {LIST}."))
+    })
+}
+
 /// Reports HCAs of other Pods that the user's list takes.
-fn foreign(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
-    let is_used = |name: &str| subject.plan.ports.iter().any(|port| port.used && port.full_name() == name);
-    let foreign = claims::of_other_pods(subject.facts).into_iter().filter(|(name, _)| is_used(name));
+fn foreign(decided: &Decided, setting: &UserSetting) -> Option<Finding> {
+    let is_used = |name: &str| decided.plan.ports.iter().any(|port| port.used && port.full_name() == name);
+    let foreign = claims::of_other_pods(decided.facts).into_iter().filter(|(name, _)| is_used(name));
     let (names, reasons): (Vec<String>, Vec<SkipReason>) = foreign.unzip();
     let given = match reasons.first()? {
         SkipReason::NotClaimed => "the Pod's resource claims hold other HCAs",
@@ -75,8 +98,8 @@ fn foreign(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
 }
 
 /// Reports HCAs that the job could use, but that the user's list excludes.
-fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
-    let ports = &subject.plan.ports;
+fn idle(decided: &Decided, setting: &UserSetting) -> Option<Finding> {
+    let ports = &decided.plan.ports;
     let left_idle: Vec<&PortVerdict> = ports.iter().filter(|port| port.left_idle).collect();
     let idle: Vec<&str> = left_idle.iter().map(|port| port.hca.as_str()).collect();
     let used = ports.iter().filter(|port| port.used).count();
@@ -84,7 +107,7 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     if idle.is_empty() || used == 0 {
         return None;
     }
-    let gpus = subject.facts.gpu.count.filter(|count| *count > 0).map(|count| count as usize);
+    let gpus = decided.facts.gpu.count.filter(|count| *count > 0).map(|count| count as usize);
     // If each GPU has its own HCA, the others may be for storage.
     if gpus.is_some_and(|gpus| used >= gpus) {
         return None;
@@ -108,16 +131,15 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
 }
 
 /// Returns whether NCCL fails before it looks for HCAs.
-fn ends_at_bootstrap(subject: &Subject) -> bool {
-    let net = &subject.facts.net;
-    !net.interfaces.is_empty()
-        && interfaces::first(net, interfaces_of_user(subject), subject.version()).is_err()
+fn ends_at_bootstrap(decided: &Decided) -> bool {
+    let net = &decided.facts.net;
+    !net.interfaces.is_empty() && interfaces::first(net, user_values(decided), decided.version()).is_err()
 }
 
 /// Reports names in the list that match no HCA here.
-fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
-    let rdma = &subject.facts.rdma;
-    let setting = subject.user.get("NCCL_IB_HCA")?;
+fn stale(decided: &Decided, pattern: &Pattern) -> Option<Finding> {
+    let rdma = &decided.facts.rdma;
+    let setting = decided.user.get("NCCL_IB_HCA")?;
     let is_here = |entry: &Entry| {
         rdma.iter()
             .any(|hca| hca.ports.iter().any(|port| pattern.matches(entry, &hca.name, Some(port.number))))
@@ -129,11 +151,11 @@ fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     }
     let here: Vec<&str> = rdma.iter().map(|hca| hca.name.as_str()).collect();
     let here = if here.is_empty() { "no HCA".to_owned() } else { condensed(&here) };
-    let library = subject.library();
+    let library = decided.library();
     let consequence = match (pattern.exclude, pattern.entries.len() > missing.len()) {
         (true, _) => "so this excludes nothing".to_owned(),
         (false, true) => format!("{library} runs without them"),
-        (false, false) if ends_at_bootstrap(subject) => format!("{library} would find none"),
+        (false, false) if ends_at_bootstrap(decided) => format!("{library} would find none"),
         (false, false) => format!("{library} finds none and silently falls back to TCP"),
     };
     let fix = match (pattern.exclude, rdma.is_empty()) {

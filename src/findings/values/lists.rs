@@ -1,6 +1,6 @@
 //! Faults in lists, of both HCAs and interfaces.
 
-use super::{Subject, shown};
+use super::{Decided, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::image::flavor::Flavor;
@@ -94,7 +94,7 @@ pub(super) fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) 
 
 /// Reports entries after the last one that NCCL reads.
 pub(super) fn dropped(
-    subject: &Subject,
+    decided: &Decided,
     pattern: &Pattern,
     setting: &UserSetting,
     fix: &str,
@@ -108,9 +108,9 @@ pub(super) fn dropped(
         setting.variable,
         setting.origin,
         pattern.entries.len() + pattern.dropped.len(),
-        subject.nccl(),
+        decided.nccl(),
         pattern.entries.len(),
-        subject.library(),
+        decided.library(),
         condensed(&names)
     );
     Some(Finding::warning(Id::ListTooLong, message).about_variables([&setting.variable]).with_fix(fix))

@@ -1,6 +1,6 @@
 //! Variable names that NCCL does not know.
 
-use super::{Subject, shown};
+use super::{Decided, shown};
 use crate::facts::environment::is_variable_name;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
@@ -47,18 +47,18 @@ const SUCCESSORS: &[(&str, &str)] = &[
     ("NCCL_WORK_FIFO_DEPTH", "NCCL_WORK_FIFO_BYTES"),
 ];
 
-pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
-    subject
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
+    decided
         .user
         .effective()
         .filter(|setting| setting.variable.starts_with("NCCL_") && !is_of_others(&setting.variable))
         .filter_map(|setting| match variables::find(&setting.variable) {
-            None => Some(unknown(subject, setting)),
-            Some(variable) => other_release(subject, setting, variable),
+            None => Some(unknown(decided, setting)),
+            Some(variable) => other_release(decided, setting, variable),
         })
-        .chain(subject.user.effective().filter_map(of_rccl))
-        .chain(subject.user.effective().filter_map(of_libraries))
-        .chain(odd(subject))
+        .chain(decided.user.effective().filter_map(of_rccl))
+        .chain(decided.user.effective().filter_map(of_libraries))
+        .chain(odd(decided))
         .collect()
 }
 
@@ -95,8 +95,8 @@ fn of_libraries(setting: &UserSetting) -> Option<Finding> {
 const SHOWN: usize = 5;
 
 /// Reports names that neither a shell nor a file can set. The environment may contain any name.
-fn odd(subject: &Subject) -> Option<Finding> {
-    let names = subject.facts.settings.0.iter().map(|setting| setting.variable.as_str());
+fn odd(decided: &Decided) -> Option<Finding> {
+    let names = decided.facts.settings.0.iter().map(|setting| setting.variable.as_str());
     let odd: Vec<String> =
         names.filter(|name| !is_variable_name(name)).map(|name| format!("{:?}", shortened(name))).collect();
     if odd.is_empty() {
@@ -106,7 +106,7 @@ fn odd(subject: &Subject) -> Option<Finding> {
     let message = format!(
         "The environment has names that no shell can set: {}. {} does not read them. The command gets them unchanged, but rdma-init does not pass them on to processes that enter the container later.",
         condensed_to(&names, SHOWN),
-        subject.library()
+        decided.library()
     );
     let fix = "Write the name with only letters, digits and _, or remove it.";
     Some(Finding::info(Id::VariableName, message).with_fix(fix))
@@ -142,8 +142,8 @@ fn is_of_others(name: &str) -> bool {
         || OTHERS_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-fn unknown(subject: &Subject, setting: &UserSetting) -> Finding {
-    let library = subject.library();
+fn unknown(decided: &Decided, setting: &UserSetting) -> Finding {
+    let library = decided.library();
     match variables::nearest(&setting.variable) {
         Some(meant) => Finding::warning(
             Id::MisspeltVariable,
@@ -161,22 +161,22 @@ fn unknown(subject: &Subject, setting: &UserSetting) -> Finding {
 }
 
 fn other_release(
-    subject: &Subject,
+    decided: &Decided,
     setting: &UserSetting,
     variable: variables::NcclVariable,
 ) -> Option<Finding> {
     let name = setting.variable.as_str();
     let successor = SUCCESSORS.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
     // If the release is unknown, only facts about all modeled releases are reported.
-    let is_known = match subject.user.version() {
+    let is_known = match decided.user.version() {
         // Later patch releases in the same series may have gained the variable.
         Some(version) => variable.is_known_to(version),
         None => variable.until.is_none_or(|until| until >= KINDS[0]),
     };
     if is_known {
-        return successor.and_then(|new| retired(subject, setting, new));
+        return successor.and_then(|new| retired(decided, setting, new));
     }
-    let (library, version) = (subject.library(), subject.version());
+    let (library, version) = (decided.library(), decided.version());
     let (when, fix) = match (variable.since, variable.until) {
         (Some(since), _) if version < since => {
             (format!("does not know it; {library} {since} and later do"), format!("or use such an {library}"))
@@ -191,7 +191,7 @@ fn other_release(
     Some(
         Finding::warning(
             Id::VariableOfOtherRelease,
-            format!("{}: {} {when}.", shown(setting), subject.nccl()),
+            format!("{}: {} {when}.", shown(setting), decided.nccl()),
         )
         .about_variables([name])
         .with_fix(fix),
@@ -200,13 +200,13 @@ fn other_release(
 
 /// Reports an old name that NCCL still reads if the new one is not set
 /// (`src/graph/connect.cc`, `ncclMinNchannels`).
-fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Finding> {
+fn retired(decided: &Decided, setting: &UserSetting, new: &str) -> Option<Finding> {
     let name = setting.variable.as_str();
     if !name.ends_with("_NRINGS") {
         return None;
     }
-    let library = subject.library();
-    let finding = match subject.user.get(new).filter(|new| !new.value.is_empty()) {
+    let library = decided.library();
+    let finding = match decided.user.get(new).filter(|new| !new.value.is_empty()) {
         Some(new) => Finding::warning(
             Id::RetiredName,
             format!(

@@ -1,26 +1,25 @@
 //! `NCCL_NET`, `NCCL_DEBUG`, and a job that would run without RDMA.
 
-use super::{Subject, conf_file, costs, plugin, shown};
+use super::{Decided, conf_file, costs, plugin, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::predict::{Transport, net_plugin};
 use crate::libraries::nccl::version::REWROTE_PARSERS;
 use crate::libraries::nccl::{installed, network};
 use crate::plan::Fabric;
-use crate::profiles::Profile;
 
-pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(unknown_network(subject, profile));
-    findings.extend(fallback(subject));
-    findings.extend(debug(subject));
+    findings.extend(unknown_network(decided));
+    findings.extend(fallback(decided));
+    findings.extend(debug(decided));
     findings
 }
 
 /// Reports that `NCCL_NET` names a network that NCCL will not find.
-fn unknown_network(subject: &Subject, profile: &Profile) -> Option<Finding> {
-    let setting = subject.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
-    let (message, is_certain) = match subject.prediction().map(|prediction| &prediction.transport) {
+fn unknown_network(decided: &Decided) -> Option<Finding> {
+    let setting = decided.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
+    let (message, is_certain) = match decided.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Fails(message)) => (message.as_str(), true),
         Some(Transport::Plugin { found: false, otherwise, .. }) => match otherwise.as_ref() {
             Transport::Fails(message) if !network::is_of_some_plugin(&setting.value) => {
@@ -32,10 +31,10 @@ fn unknown_network(subject: &Subject, profile: &Profile) -> Option<Finding> {
         None if setting.value.eq_ignore_ascii_case("IB") => ("no InfiniBand or RoCE device found", true),
         _ => return None,
     };
-    let of_platform = profile.hint.as_deref().filter(|_| profile.script.is_some());
-    let library = subject.library();
+    let of_platform = decided.profile.hint.as_deref().filter(|_| decided.profile.script.is_some());
+    let library = decided.library();
     let fix = match (setting.value.eq_ignore_ascii_case("IB"), of_platform) {
-        _ if costs::has_efa(subject) => fix_on_efa(subject, setting, profile),
+        _ if costs::has_efa(decided) => fix_on_efa(decided, setting),
         (true, _) => format!(
             "Check why {library} cannot use any HCA here (see the other findings). NCCL_NET=IB only turns the silent use of TCP into an error."
         ),
@@ -56,19 +55,21 @@ fn unknown_network(subject: &Subject, profile: &Profile) -> Option<Finding> {
             ),
         ),
     };
+    // The finding about the fabric says how NCCL reacts to it.
+    let finding = finding.explained_by(&[(Id::NoFabric, ""), (Id::NoUsableHca, "")]);
     Some(finding.about_variables(["NCCL_NET"]).with_fix(fix))
 }
 
 /// Returns what to do about a name that is not that of the plugin for EFA.
-fn fix_on_efa(subject: &Subject, setting: &UserSetting, profile: &Profile) -> String {
-    let (library, name) = (subject.library(), network::OF_AWS);
+fn fix_on_efa(decided: &Decided, setting: &UserSetting) -> String {
+    let (library, name) = (decided.library(), network::OF_AWS);
     let get = |variable: &str| match variable {
         network::VARIABLE => None,
-        _ => subject.user.get(variable).map(|setting| setting.value.as_str()),
+        _ => decided.user.get(variable).map(|setting| setting.value.as_str()),
     };
-    let is_found = net_plugin(subject.facts, &get, subject.version()).is_some();
-    if let Some(image) = installed::image(subject.facts).filter(|_| !is_found) {
-        let plugin = plugin::get(subject, image, profile);
+    let is_found = net_plugin(decided.facts, &get, decided.version()).is_some();
+    if let Some(image) = installed::image(decided.facts).filter(|_| !is_found) {
+        let plugin = plugin::get(decided, image);
         // With another name, NCCL would fail even if it found the plugin.
         return match network::is_network_of_aws(&setting.value) {
             true => plugin,
@@ -87,16 +88,16 @@ fn fix_on_efa(subject: &Subject, setting: &UserSetting, profile: &Profile) -> St
 
 /// Reports that HCAs are usable, but the user's `NCCL_NET` keeps NCCL from using them. (Other findings report
 /// what is missing from the image.)
-fn fallback(subject: &Subject) -> Option<Finding> {
+fn fallback(decided: &Decided) -> Option<Finding> {
     let setting =
-        subject.user.get("NCCL_NET").filter(|setting| setting.value.eq_ignore_ascii_case("Socket"))?;
-    matches!(subject.plan.fabric, Fabric::Verbs | Fabric::Plugin(_)).then(|| {
+        decided.user.get("NCCL_NET").filter(|setting| setting.value.eq_ignore_ascii_case("Socket"))?;
+    matches!(decided.plan.fabric, Fabric::Verbs | Fabric::Plugin(_)).then(|| {
         Finding::warning(
             Id::RunsOnTcp,
             format!(
                 "{}: the RDMA devices are usable, but {} will still run on TCP.",
                 shown(setting),
-                subject.nccl()
+                decided.nccl()
             ),
         )
         .about_variables(["NCCL_NET"])
@@ -107,12 +108,12 @@ fn fallback(subject: &Subject) -> Option<Finding> {
 /// The levels that `ncclDebugInit` (`src/debug.cc`) knows; it ignores case.
 const DEBUG: &[&str] = &["VERSION", "WARN", "INFO", "ABORT", "TRACE"];
 
-fn debug(subject: &Subject) -> Option<Finding> {
-    let setting = subject.user.get("NCCL_DEBUG").filter(|setting| !setting.value.is_empty())?;
+fn debug(decided: &Decided) -> Option<Finding> {
+    let setting = decided.user.get("NCCL_DEBUG").filter(|setting| !setting.value.is_empty())?;
     // NCCL 2.30 and later ignore white space around the value.
-    let value = if subject.version() >= REWROTE_PARSERS { setting.value.trim() } else { &setting.value };
+    let value = if decided.version() >= REWROTE_PARSERS { setting.value.trim() } else { &setting.value };
     let is_known = DEBUG.iter().any(|level| value.eq_ignore_ascii_case(level));
-    let library = subject.library();
+    let library = decided.library();
     (!is_known && !conf_file::is_cause(setting)).then(|| {
         Finding::warning(
             Id::DebugLevel,

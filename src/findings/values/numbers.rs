@@ -1,6 +1,6 @@
 //! Numbers: what NCCL reads from the text, and whether the value is possible.
 
-use super::{Subject, conf_file, shown};
+use super::{Decided, conf_file, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::number::{integer, is_as_it_shows, strtoll};
@@ -20,10 +20,10 @@ const PUBLISHED: &[(&str, i64, &str)] = &[
     ("NCCL_IB_TIMEOUT", 300, "AMD's Primus benchmark sets it"),
 ];
 
-pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     let mut findings = Vec::new();
     for number in NUMBERS {
-        let Some(setting) = subject.user.get(number.variable).filter(|setting| !setting.value.is_empty())
+        let Some(setting) = decided.user.get(number.variable).filter(|setting| !setting.value.is_empty())
         else {
             continue;
         };
@@ -31,15 +31,15 @@ pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
             continue;
         }
         // If NCCL misreads a text that is not a number, it is a coincidence that the result is out of range.
-        findings.extend(misread(subject, setting).or_else(|| out_of_range(subject, number, setting)));
+        findings.extend(misread(decided, setting).or_else(|| out_of_range(decided, number, setting)));
     }
-    findings.extend(timeout(subject));
+    findings.extend(timeout(decided));
     findings
 }
 
 /// Reports a text that NCCL reads as a different number.
-fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
-    let (library, text) = (subject.library(), setting.value.as_str());
+fn misread(decided: &Decided, setting: &UserSetting) -> Option<Finding> {
+    let (library, text) = (decided.library(), setting.value.as_str());
     if is_as_it_shows(text) {
         return None;
     }
@@ -51,10 +51,10 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         Some(number) if text.trim_start().starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)) => {
             format!("{library} reads {number} and drops the rest")
         }
-        Some(_) if subject.user.version().is_some_and(|version| version >= REFUSES_WORDS) => {
+        Some(_) if decided.user.version().is_some_and(|version| version >= REFUSES_WORDS) => {
             format!("it is not a number, so {library} takes its default")
         }
-        Some(number) if subject.user.version().is_some() => {
+        Some(number) if decided.user.version().is_some() => {
             format!("it is not a number, so {library} reads {number}")
         }
         Some(number) => {
@@ -77,13 +77,13 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     )
 }
 
-fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Option<Finding> {
+fn out_of_range(decided: &Decided, number: &Number, setting: &UserSetting) -> Option<Finding> {
     let value = strtoll(&setting.value)?;
-    if number.is_in_range(value, subject.version()) {
+    if number.is_in_range(value, decided.version()) {
         return None;
     }
-    let library = subject.library();
-    let range = number.range(subject.version(), library);
+    let library = decided.library();
+    let range = number.range(decided.version(), library);
     let acts = match number.limit {
         RangeLimit::Bits(_) => {
             format!("; an HCA that keeps only the low bits behaves as with {}", value & number.most)
@@ -109,13 +109,13 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
 
 /// Reports what the number means in seconds, because web pages that recommend a value often state a wrong
 /// default.
-fn timeout(subject: &Subject) -> Option<Finding> {
-    let setting = subject.user.get("NCCL_IB_TIMEOUT")?;
+fn timeout(decided: &Decided) -> Option<Finding> {
+    let setting = decided.user.get("NCCL_IB_TIMEOUT")?;
     let value = u32::try_from(strtoll(&setting.value)?).ok().filter(|value| (1..=31).contains(value))?;
     let seconds = 4.096e-6 * f64::from(1u32 << value);
-    let retries = subject.plan.settings.iter().find(|setting| setting.variable == "NCCL_IB_RETRY_CNT");
+    let retries = decided.plan.settings.iter().find(|setting| setting.variable == "NCCL_IB_RETRY_CNT");
     let retries = retries
-        .and_then(|setting| integer(setting.value.as_deref()?, subject.version()))
+        .and_then(|setting| integer(setting.value.as_deref()?, decided.version()))
         // The field has three bits.
         .map(|retries| retries & 7)
         .unwrap_or(7);
@@ -125,7 +125,7 @@ fn timeout(subject: &Subject) -> Option<Finding> {
             "{}: the HCA waits {seconds:.2} s for the answer to a packet before it sends the packet again, up to {}; {}'s default is 20 since 2.23, 18 since 2.14, and 14 before.",
             shown(setting),
             counted(retries as usize, "time"),
-            subject.library()
+            decided.library()
         ),
     )
     .about_variables([&setting.variable]))

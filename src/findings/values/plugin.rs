@@ -1,6 +1,6 @@
 //! Net plugins that a variable names or the devices need, but that NCCL cannot load.
 
-use super::{Subject, shown};
+use super::{Decided, shown};
 use crate::finding::{Finding, Id};
 use crate::image::Image;
 use crate::image::library::{Library, LibraryFamily, LibraryPath, MissingLibrary};
@@ -10,34 +10,34 @@ use crate::libraries::nccl::{installed, network, plugin};
 use crate::plan::Fabric;
 use crate::profiles::{self, Profile};
 
-pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     // If no NCCL was found, the image was not searched for plugins.
-    let Some(image) = installed::image(subject.facts) else { return Vec::new() };
+    let Some(image) = installed::image(decided.facts) else { return Vec::new() };
     // Each cause gets one finding: the one that names the cause. Until the platform's script has run, the
     // loader may not know the plugin's directory.
     let waits_for_script =
-        profile.script.as_ref().is_some_and(|script| subject.user.get(&script.sets).is_none());
-    let needed = || needed(subject, image, profile).filter(|_| !waits_for_script);
-    let finding = named(subject, image, profile).or_else(needed);
-    let instead = if needs_plugin(subject) { taken_instead(subject) } else { Vec::new() };
+        decided.profile.script.as_ref().is_some_and(|script| decided.user.get(&script.sets).is_none());
+    let needed = || needed(decided, image).filter(|_| !waits_for_script);
+    let finding = named(decided, image).or_else(needed);
+    let instead = if needs_plugin(decided) { taken_instead(decided) } else { Vec::new() };
     finding.map(|finding| finding.about_ports(instead)).into_iter().collect()
 }
 
-fn named(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding> {
-    let setting = subject.user.get(VARIABLE).filter(|setting| !setting.value.is_empty())?;
+fn named(decided: &Decided, image: &Image) -> Option<Finding> {
+    let setting = decided.user.get(VARIABLE).filter(|setting| !setting.value.is_empty())?;
     if setting.value.eq_ignore_ascii_case("none") || plugin::is_static(&setting.value) {
         return None;
     }
-    let files = plugin::files(Some(&setting.value), subject.version());
+    let files = plugin::files(Some(&setting.value), decided.version());
     let missing: Vec<&Vec<String>> = files
         .iter()
-        .filter(|names| !names.iter().any(|name| installed::plugin(subject.facts, name).is_some()))
+        .filter(|names| !names.iter().any(|name| installed::plugin(decided.facts, name).is_some()))
         .collect();
     if missing.is_empty() {
         return None;
     }
     let unloadable_plugin =
-        missing.iter().copied().flatten().find_map(|name| unloadable_plugin(subject, name));
+        missing.iter().copied().flatten().find_map(|name| unloadable_plugin(decided, name));
     let what = match &unloadable_plugin {
         Some(unloadable_plugin) => format!("{}: {}", shown(setting), unloadable_plugin.why()),
         None => {
@@ -45,14 +45,14 @@ fn named(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding>
             format!("{}: the dynamic loader finds no {}", shown(setting), names.join("; no "))
         }
     };
-    let finding = match needs_plugin(subject) {
+    let finding = match needs_plugin(decided) {
         true => Finding::error(
             Id::PluginNotFound,
-            format!("{what}. The devices here need a net plugin: {}.", consequence(subject)),
+            format!("{what}. The devices here need a net plugin: {}.", consequence(decided)),
         ),
         false => Finding::warning(
             Id::PluginNotFound,
-            format!("{what}; {} silently continues with its own transports.", subject.nccl()),
+            format!("{what}; {} silently continues with its own transports.", decided.nccl()),
         ),
     };
     let fix =
@@ -64,10 +64,10 @@ fn named(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding>
             "Remove {VARIABLE}: it names a file, such as ofi for libnccl-net-ofi.so, and {} is the name of a network, which belongs in NCCL_NET.",
             setting.value
         ),
-        fix => fix.unwrap_or_else(|| match needs_plugin(subject) {
-            true => match installed::plugin(subject.facts, plugin::DEFAULT) {
-                Some(file) => format!("Remove {VARIABLE}: {} then loads {file}.", subject.library()),
-                None => get(subject, image, profile),
+        fix => fix.unwrap_or_else(|| match needs_plugin(decided) {
+            true => match installed::plugin(decided.facts, plugin::DEFAULT) {
+                Some(file) => format!("Remove {VARIABLE}: {} then loads {file}.", decided.library()),
+                None => get(decided, image),
             },
             false => format!("Install the plugin in the image, or remove {VARIABLE} (or set it to none)."),
         }),
@@ -76,22 +76,22 @@ fn named(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding>
 }
 
 /// Reports devices that NCCL's own transports cannot use, such as EFA.
-fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding> {
+fn needed(decided: &Decided, image: &Image) -> Option<Finding> {
     // If the user requests TCP, the module `network` reports it. On one node, the devices have nothing to do.
-    let has_one_node = subject.facts.platform.nodes.as_ref().is_some_and(|nodes| nodes.count == 1);
-    if !needs_plugin(subject) || subject.user.get("NCCL_NET").is_some() || has_one_node {
+    let has_one_node = decided.facts.platform.nodes.as_ref().is_some_and(|nodes| nodes.count == 1);
+    if !needs_plugin(decided) || decided.user.get("NCCL_NET").is_some() || has_one_node {
         return None;
     }
-    let by_user = subject.user.get(VARIABLE).filter(|setting| {
+    let by_user = decided.user.get(VARIABLE).filter(|setting| {
         setting.value.eq_ignore_ascii_case("none")
-            || plugin::files(Some(&setting.value), subject.version()).is_empty()
+            || plugin::files(Some(&setting.value), decided.version()).is_empty()
     });
     if let Some(setting) = by_user {
         let message = format!(
             "{}: {} loads no net plugin then, and the devices here need one: {}.",
             shown(setting),
-            subject.nccl(),
-            consequence(subject)
+            decided.nccl(),
+            consequence(decided)
         );
         return Some(
             Finding::error(Id::NoPlugin, message)
@@ -99,12 +99,12 @@ fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding
                 .with_fix(format!("Remove {VARIABLE}.")),
         );
     }
-    if let Some(unloadable_plugin) = unloadable_plugin(subject, plugin::DEFAULT) {
+    if let Some(unloadable_plugin) = unloadable_plugin(decided, plugin::DEFAULT) {
         let message = format!(
             "The devices here need a net plugin, and {}: {} silently continues without it, because NCCL_NET is not set, and {}.",
             unloadable_plugin.why(),
-            subject.nccl(),
-            consequence(subject)
+            decided.nccl(),
+            consequence(decided)
         );
         return Some(
             Finding::error(Id::NoPlugin, message)
@@ -117,20 +117,20 @@ fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding
             Id::NoPlugin,
             format!(
                 "The devices here need a net plugin (libnccl-net.so), and the dynamic loader finds none: {}.",
-                consequence(subject)
+                consequence(decided)
             ),
         )
-        .with_fix(get(subject, image, profile)),
+        .with_fix(get(decided, image)),
     )
 }
 
 /// Returns how NCCL gets the plugin that the devices need.
-pub(super) fn get(subject: &Subject, image: &Image, profile: &Profile) -> String {
-    by_name(subject, image).or_else(|| elsewhere(image)).unwrap_or_else(|| install(profile))
+pub(super) fn get(decided: &Decided, image: &Image) -> String {
+    by_name(decided, image).or_else(|| elsewhere(image)).unwrap_or_else(|| install(&decided.profile))
 }
 
 /// Returns the fix if the dynamic loader finds the plugin, but not under the name that NCCL tries without a variable.
-fn by_name(subject: &Subject, image: &Image) -> Option<String> {
+fn by_name(decided: &Decided, image: &Image) -> Option<String> {
     let named = |library: &Library| {
         let mut names = library.loads_as.iter().filter(|_| library.missing.is_empty());
         names.find_map(|name| name.strip_prefix("libnccl-net-")?.strip_suffix(".so").map(str::to_owned))
@@ -139,7 +139,7 @@ fn by_name(subject: &Subject, image: &Image) -> Option<String> {
     Some(format!(
         "Set {VARIABLE}={name}: the plugin is {}, and without the variable, {} tries only {}.",
         library.path.display(),
-        subject.library(),
+        decided.library(),
         plugin::DEFAULT
     ))
 }
@@ -152,25 +152,25 @@ fn install(profile: &Profile) -> String {
 }
 
 /// Returns whether only a plugin can use the devices, but NCCL will load no plugin.
-fn needs_plugin(subject: &Subject) -> bool {
-    let is_without = match subject.prediction().map(|prediction| &prediction.transport) {
+fn needs_plugin(decided: &Decided) -> bool {
+    let is_without = match decided.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Sockets { .. }) => true,
-        Some(transport) => subject.plan.taken_instead(transport).is_some(),
+        Some(transport) => decided.plan.taken_instead(transport).is_some(),
         None => false,
     };
-    matches!(subject.plan.fabric, Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_)) && is_without
+    matches!(decided.plan.fabric, Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_)) && is_without
 }
 
 /// Returns the names of the ports that NCCL uses without the plugin.
-fn taken_instead(subject: &Subject) -> Vec<String> {
-    let transport = subject.prediction().map(|prediction| &prediction.transport);
-    let taken = transport.and_then(|transport| subject.plan.taken_instead(transport));
+fn taken_instead(decided: &Decided) -> Vec<String> {
+    let transport = decided.prediction().map(|prediction| &prediction.transport);
+    let taken = transport.and_then(|transport| decided.plan.taken_instead(transport));
     taken.unwrap_or_default().iter().map(PortUse::name).collect()
 }
 
 /// Returns what happens without the plugin.
-fn consequence(subject: &Subject) -> String {
-    let taken = taken_instead(subject);
+fn consequence(decided: &Decided) -> String {
+    let taken = taken_instead(decided);
     let reach = match taken.as_slice() {
         [] => return "the job will run on TCP".to_owned(),
         [_] => "reaches",
@@ -178,7 +178,7 @@ fn consequence(subject: &Subject) -> String {
     };
     format!(
         "{} takes {} instead, which {reach} no other node, and its connections fail",
-        subject.library(),
+        decided.library(),
         taken.join(", ")
     )
 }
@@ -190,8 +190,8 @@ struct UnloadablePlugin<'a> {
     needs: &'a MissingLibrary,
 }
 
-fn unloadable_plugin<'a>(subject: &Subject<'a>, name: &str) -> Option<UnloadablePlugin<'a>> {
-    let library = installed::plugin_file(subject.facts, name)?;
+fn unloadable_plugin<'a>(decided: &Decided<'a>, name: &str) -> Option<UnloadablePlugin<'a>> {
+    let library = installed::plugin_file(decided.facts, name)?;
     Some(UnloadablePlugin { needs: library.missing.first()?, library })
 }
 

@@ -1,7 +1,7 @@
 //! NCCL's plugins other than net plugins: a named plugin that is missing, or an env plugin, whose answers
 //! replace every variable.
 
-use super::{Subject, costs, shown};
+use super::{Decided, costs, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::image::named::PLUGINS;
@@ -9,16 +9,16 @@ use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::Version;
 use crate::libraries::nccl::{env_plugin, plugin, variables};
 
-pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     // If no NCCL was found, it is unknown whether this is the job's image.
-    if installed::image(subject.facts).is_none() {
+    if installed::image(decided.facts).is_none() {
         return Vec::new();
     }
     let named = PLUGINS.iter().filter(|(variable, _)| *variable != plugin::VARIABLE);
     let mut findings: Vec<Finding> =
-        named.filter_map(|(variable, start)| missing(subject, variable, start)).collect();
-    findings.extend(of_env(subject));
-    findings.extend(tuner_of_efa(subject));
+        named.filter_map(|(variable, start)| missing(decided, variable, start)).collect();
+    findings.extend(of_env(decided));
+    findings.extend(tuner_of_efa(decided));
     findings
 }
 
@@ -32,11 +32,11 @@ const NEEDS_NAME: std::ops::Range<Version> = Version::new(2, 19, 1)..Version::ne
 const OF_EFA: [&str; 3] = ["libnccl-ofi-tuner.so", "libnccl-tuner-ofi.so", "libnccl-tuner-aws-ofi.so"];
 
 /// Reports the tuner of aws-ofi-nccl if this release does not look for it.
-fn tuner_of_efa(subject: &Subject) -> Option<Finding> {
-    let version = subject.user.version().filter(|version| NEEDS_NAME.contains(version))?;
-    let tuners = &subject.facts.image.as_ref()?.tuner_plugins;
+fn tuner_of_efa(decided: &Decided) -> Option<Finding> {
+    let version = decided.user.version().filter(|version| NEEDS_NAME.contains(version))?;
+    let tuners = &decided.facts.image.as_ref()?.tuner_plugins;
     let name = OF_EFA.into_iter().find(|name| tuners.iter().any(|tuner| tuner.loads_as(name)))?;
-    if !costs::has_efa(subject) || !subject.library().is_nccl() || subject.plan.value(TUNER).is_some() {
+    if !costs::has_efa(decided) || !decided.library().is_nccl() || decided.plan.value(TUNER).is_some() {
         return None;
     }
     let message = format!(
@@ -51,9 +51,9 @@ fn tuner_of_efa(subject: &Subject) -> Option<Finding> {
 
 /// Reports a plugin that the dynamic loader does not find. NCCL continues without it, and only its log
 /// mentions it (`src/plugin/plugin_open.cc`).
-fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
-    let is_read = variables::find(variable)?.is_known_to(subject.version());
-    let setting: &UserSetting = subject.user.get(variable).filter(|_| is_read)?;
+fn missing(decided: &Decided, variable: &str, start: &str) -> Option<Finding> {
+    let is_read = variables::find(variable)?.is_known_to(decided.version());
+    let setting: &UserSetting = decided.user.get(variable).filter(|_| is_read)?;
     if setting.value.eq_ignore_ascii_case("none") {
         return None;
     }
@@ -67,10 +67,10 @@ fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
         .into_iter()
         .filter(|name| !name.is_empty() && !plugin::is_static(name))
         .map(|name| match variable {
-            env_plugin::VARIABLE => env_plugin::files(subject.facts, name),
+            env_plugin::VARIABLE => env_plugin::files(decided.facts, name),
             _ => plugin::files_of(start, name),
         })
-        .filter(|files| files.iter().all(|file| installed::named_plugin(subject.facts, file) == Some(None)))
+        .filter(|files| files.iter().all(|file| installed::named_plugin(decided.facts, file) == Some(None)))
         .map(|files| files.join(" or "))
         .collect();
     if lost.is_empty() {
@@ -86,7 +86,7 @@ fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
         "{}: the dynamic loader finds no {}; {} silently {instead}.",
         shown(setting),
         lost.join("; no "),
-        subject.nccl()
+        decided.nccl()
     );
     Some(
         Finding::warning(Id::PluginNotFound, message)
@@ -96,11 +96,11 @@ fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
 }
 
 /// Reports an env plugin, whose answers replace the values of all variables.
-fn of_env(subject: &Subject) -> Option<Finding> {
-    let file = env_plugin::loaded(subject.facts, |name| subject.plan.value(name), subject.version())?;
+fn of_env(decided: &Decided) -> Option<Finding> {
+    let file = env_plugin::loaded(decided.facts, |name| decided.plan.value(name), decided.version())?;
     let message = format!(
         "{} loads the env plugin {file} (NCCL_ENV_PLUGIN): its answers replace the values of all variables, including those that rdma-init fills in, so the forecast stops there.",
-        subject.nccl()
+        decided.nccl()
     );
     Some(
         Finding::info(Id::EnvPlugin, message)

@@ -1,7 +1,9 @@
 //! `NCCL_ALGO` and `NCCL_PROTO`, where an unknown word is an error (`src/graph/tuning.cc`, `parseList`).
 
-use super::{Subject, shown};
-use crate::finding::{Finding, Id};
+use super::checks::Wrong;
+use super::{Decided, shown};
+use crate::facts::settings::UserSetting;
+use crate::finding::Severity;
 use crate::libraries::nccl::version::Version;
 
 /// Earlier releases ignored unknown words.
@@ -15,31 +17,23 @@ const LISTS: &[(&str, &[&str])] = &[
 /// The words that may come before a colon.
 const FUNCTIONS: &[&str] = &["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"];
 
-pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
-    // If the release is unknown, the list is checked against the newest release.
-    if subject.version() < IS_STRICT {
-        return Vec::new();
+/// Reports a list with a word that the release does not know. If the release is unknown, the newest one counts.
+pub(super) fn unknown_word(decided: &Decided, setting: &UserSetting) -> Option<Wrong> {
+    if decided.version() < IS_STRICT {
+        return None;
     }
-    LISTS
-        .iter()
-        .filter_map(|(variable, words)| {
-            let setting = subject.user.get(variable)?;
-            let why = fault(&setting.value, words)?;
-            let library = subject.library();
-            let message =
-                format!("{}: {why}, and {library} 2.24 and later fail on that.", shown(setting));
-            let finding = match subject.user.version() {
-                Some(_) => Finding::error(Id::TuningList, message),
-                None => Finding::warning(Id::TuningList, message),
-            };
-            Some(finding.about_variables([variable.to_owned()]).with_fix(format!(
-                "Write words from {}, separated by commas; AllReduce:{},{} is for only one function, and ^ before a list excludes its words.",
-                words.join(", "),
-                words[0],
-                words[1]
-            )))
-        })
-        .collect()
+    let (_, words) = LISTS.iter().find(|(name, _)| *name == setting.variable)?;
+    let why = fault(&setting.value, words)?;
+    let message =
+        format!("{}: {why}, and {} 2.24 and later fail on that.", shown(setting), decided.library());
+    let fix = format!(
+        "Write words from {}, separated by commas; AllReduce:{},{} is for only one function, and ^ before a list excludes its words.",
+        words.join(", "),
+        words[0],
+        words[1]
+    );
+    let severity = if decided.user.version().is_some() { Severity::Error } else { Severity::Warning };
+    Some(Wrong { severity, message, fix: Some(fix) })
 }
 
 /// Returns whether NCCL knows all words of a list.

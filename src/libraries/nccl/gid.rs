@@ -8,6 +8,7 @@ use ipnet::IpNet;
 
 use super::number::{atoi, integer};
 use super::version::{CHECKS_RANGE, SEARCHES_GIDS, TOLERATES_EMPTY_SLOTS, Version};
+use crate::fabric::gid::RailGids;
 use crate::facts::gid::{Gid, GidTable, GidType};
 
 pub(crate) const INDEX: &str = "NCCL_IB_GID_INDEX";
@@ -17,7 +18,7 @@ pub(crate) const ROCE_VERSION: &str = "NCCL_IB_ROCE_VERSION_NUM";
 
 /// `NCCL_IB_ADDR_FAMILY`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Family {
+pub(crate) enum Family {
     #[default]
     Inet,
     Inet6,
@@ -32,7 +33,7 @@ impl Family {
 
 /// `NCCL_IB_ADDR_RANGE`: an address and the number of its bits to compare. A negative number matches nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub(crate) struct Range {
     base: Base,
     bits: i64,
 }
@@ -64,7 +65,7 @@ impl std::fmt::Display for Range {
 
 /// A text of `NCCL_IB_ADDR_RANGE` that is not a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadRange {
+pub(crate) enum BadRange {
     NoSlash,
     /// The text is not an address, or is one of the other family.
     Address,
@@ -77,7 +78,7 @@ const LONGEST_RANGE: usize = 127;
 impl Range {
     /// # Errors
     /// Returns what is wrong with the text; NCCL then continues without a range, or crashes.
-    pub fn parse(text: &str, family: Family) -> Result<Range, BadRange> {
+    pub(crate) fn parse(text: &str, family: Family) -> Result<Range, BadRange> {
         let text = text.get(..LONGEST_RANGE).unwrap_or(text);
         let (address, bits) = text.split_once('/').ok_or(BadRange::NoSlash)?;
         let (base, most) = match family {
@@ -90,7 +91,7 @@ impl Range {
 
     /// Returns whether the range contains the GID. An IPv4 range compares the last 32 bits of any GID.
     #[must_use]
-    pub fn contains(&self, gid: Ipv6Addr) -> bool {
+    pub(crate) fn contains(&self, gid: Ipv6Addr) -> bool {
         let Ok(bits) = u32::try_from(self.bits) else { return false };
         match self.base {
             Base::V4(base) => {
@@ -122,7 +123,7 @@ impl Default for Search {
 
 /// Why NCCL gets no GID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// NCCL cannot read the type of this empty entry (NVIDIA/nccl#1573).
     EmptySlot(u32),
     /// `NCCL_IB_ADDR_RANGE` has no slash, and the release does not check that.
@@ -171,6 +172,16 @@ pub(crate) fn index<'a>(
 const LARGEST: u32 = 65536;
 
 impl Search {
+    /// Returns the first rail on which the search does not end at a right entry, and how it ends there.
+    pub(crate) fn first_wrong<'r, 'a>(
+        &self,
+        rails: &'r [RailGids<'a>],
+        version: Version,
+    ) -> Option<(&'r RailGids<'a>, Result<u32, Failure>)> {
+        let ends = rails.iter().map(|rail| (rail, self.run(&rail.port.gids, version)));
+        ends.into_iter().find(|(rail, end)| !end.is_ok_and(|slot| rail.has(slot)))
+    }
+
     /// Replays the search of NCCL 2.21 and later. The search starts at entry 0, whatever it contains, and
     /// returns it if no better entry follows.
     ///

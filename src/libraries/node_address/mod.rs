@@ -16,7 +16,7 @@ mod route;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Fill, FillReason as OfFill, LibraryContext, may_fill};
+use super::{Fill, LibraryContext, may_fill};
 use crate::fabric::interface::obstacle;
 use crate::facts::hosts::is_localhost;
 use crate::facts::net::{Interface, Net};
@@ -38,15 +38,6 @@ pub(crate) struct AddressingProgram {
     pub asks_for_name: bool,
 }
 
-/// Why an address is filled in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddressReason {
-    pub library: &'static str,
-    pub takes: Takes,
-    /// Whether the value is the address under which Ray knows this node.
-    pub on_ray: bool,
-}
-
 impl AddressingProgram {
     /// Returns the address of the job's interface if the program would use another interface's address or
     /// none.
@@ -60,8 +51,7 @@ impl AddressingProgram {
             Takes::ByRoute { address, .. } | Takes::OfName(address) => is_on_interface(subject, *address),
             Takes::Variable { .. } | Takes::Nothing => false,
         };
-        let why = OfFill::NodeAddress(AddressReason { library: self.library, takes, on_ray: false });
-        (!is_right).then(|| Fill { variable: self.variable, value: Some(wanted.to_string()), why })
+        (!is_right).then(|| Fill::new(self.variable, wanted.to_string(), self.why(&takes)))
     }
 
     /// Returns the address under which Ray knows this node if the program would use another one.
@@ -70,9 +60,34 @@ impl AddressingProgram {
             return None;
         }
         let takes = self.takes(subject)?;
-        let is_it = matches!(takes, Takes::ByRoute { address, .. } if address == known_by);
-        let why = OfFill::NodeAddress(AddressReason { library: self.library, takes, on_ray: true });
-        (!is_it).then(|| Fill { variable: self.variable, value: Some(known_by.to_string()), why })
+        let library = self.library;
+        let why = match takes {
+            Takes::ByRoute { address, .. } if address == known_by => return None,
+            Takes::ByRoute { address, .. } => format!(
+                "the address of --node-ip-address, by which Ray knows this node; without it, {library} would request a placement on {address}, and wait forever"
+            ),
+            takes => self.why(&takes),
+        };
+        Some(Fill::new(self.variable, known_by.to_string(), why))
+    }
+
+    /// Returns the reason of the variable without which the program would use this.
+    fn why(&self, takes: &Takes) -> String {
+        let library = self.library;
+        match takes {
+            Takes::ByRoute { address, interface } => format!(
+                "without it, {library} would take {address} on {interface}, the source of the route to {TARGET}"
+            ),
+            Takes::OfName(address) => format!(
+                "without it, {library} would take {address}, the address of the host's name in /etc/hosts"
+            ),
+            Takes::Variable { variable, address } => format!(
+                "without it, {library} would take {variable}={address}, at which other nodes do not reach this container"
+            ),
+            Takes::Nothing => format!(
+                "no route leads to {TARGET}, so without it {library} would find no address of this node"
+            ),
+        }
     }
 
     /// Returns what the program uses without its variable; `None` if the user set a valid address, or if it

@@ -11,7 +11,7 @@ const TARGET_OF_IPV6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0x4860, 0x4860, 
 
 /// What a program would use without its variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Takes {
+pub(crate) enum Takes {
     /// The address of this interface, selected by the route.
     ByRoute { address: IpAddr, interface: String },
     /// The value of this variable, which is loopback or not an address of this container.

@@ -1,45 +1,18 @@
 //! Fixes UCX on a host: fills in a device list if UCX would use other devices than the job, and an index or
 //! subnets if it would select GIDs that are not this container's.
 
-use std::net::IpAddr;
-
 use super::alone::without_route;
 use super::gda;
 use super::release::{EXCLUDES_DEVICES, Release, all, are_known, has_verbs};
 use super::subnets::Filter;
 use super::taken::{Taken, UcxPort, strangers, taken};
 use super::transports::transports;
-use super::{DEVICES, GID_INDEX, OfAny, REACHABILITY, SUBNETS, TRANSPORTS, why};
+use super::{DEVICES, GID_INDEX, REACHABILITY, SUBNETS, TRANSPORTS, slot_of};
 use crate::fabric::gid::{RailGids, common_index, is_right_everywhere, of_one_family, own_network, rails};
 use crate::facts::gid::Gid;
-use crate::libraries::exclusions::{LeftTo, settled};
+use crate::libraries::exclusions::{maps, settled};
 use crate::libraries::{Fill, LibraryContext, traffic_class, vllm};
-
-/// Why rdma-init fills in a UCX variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UcxReason {
-    /// Without it, UCX would also use these ports.
-    OtherPorts { ports: Vec<String>, gda: Gda },
-    /// Without it, `rc_gda` may fail on these ports, and UCX with it.
-    WithoutGid(Vec<String>),
-    /// Without it, UCX would select this GID entry of this port, whose address is not this container's.
-    OtherGid { port: String, slot: u32, address: Option<IpAddr> },
-    /// Without it, UCX would skip this port because this GID entry is empty.
-    EmptySlot { port: String, slot: u32 },
-    /// Without it, UCX would find no route to this GID of the node, whose interface is in another network namespace.
-    NoRoute { port: String, slot: u32, address: IpAddr },
-}
-
-/// What the value of `UCX_NET_DEVICES` does to `rc_gda` ([`gda`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gda {
-    /// `rc_gda` cannot run here.
-    Absent,
-    /// The value lists the ports to leave out, so it stays on.
-    Kept,
-    /// The value lists the ports to use, so it is switched off.
-    Lost,
-}
+use crate::text::condensed;
 
 pub(super) fn fills(subject: &LibraryContext) -> Vec<Fill> {
     if !works(subject) || !has_verbs(subject) {
@@ -47,9 +20,9 @@ pub(super) fn fills(subject: &LibraryContext) -> Vec<Fill> {
     }
     let devices = devices(subject).map(|fill| settled(subject, fill));
     let of_workers = subject.rails.port_names().join(",");
-    let list = devices.as_ref().and_then(|fill| match &fill.why {
-        OfAny::LeftTo(LeftTo::Workers) => Some(of_workers.as_str()),
-        _ => fill.value.as_deref(),
+    let list = devices.as_ref().and_then(|fill| match &fill.value {
+        None if maps(subject, DEVICES) => Some(of_workers.as_str()),
+        value => value.as_deref(),
     });
     let with_it = |name: &str| list.filter(|_| name == DEVICES).or_else(|| subject.value(name));
     let subject = &LibraryContext { values: &with_it, ..*subject };
@@ -70,8 +43,12 @@ fn reachability(subject: &LibraryContext) -> Option<Fill> {
         return None;
     }
     let (port, slot) = all(subject).into_iter().find_map(|release| without_route(subject, release))?;
-    let because = UcxReason::NoRoute { port, slot: slot.index, address: slot.address? };
-    Some(Fill { variable: REACHABILITY, value: Some("all".to_owned()), why: why(because) })
+    // The interface of a node's GID is in another network namespace.
+    let why = format!(
+        "without it, UCX would find no route from {}, the node's address at GID index {} of {port}",
+        slot.address?, slot.index
+    );
+    Some(Fill::new(REACHABILITY, "all", why))
 }
 
 /// Returns whether UCX can use the job's rails over verbs: on EFA, it has its own transport.
@@ -84,27 +61,34 @@ fn devices(subject: &LibraryContext) -> Option<Fill> {
     if subject.value(DEVICES).is_some() {
         return None;
     }
-    let fill = |value, because| Some(Fill { variable: DEVICES, value: Some(value), why: why(because) });
     let releases = all(subject);
     let others =
         releases.iter().map(|release| strangers(subject, *release)).find(|others| !others.is_empty());
     let without_gid = gda::unopenable(subject);
-    let because = match others {
-        _ if !without_gid.is_empty() => UcxReason::WithoutGid(without_gid),
+    let others_too = |ports: &[String]| format!("without it, UCX would also take {}", condensed(ports));
+    let why = match others {
+        _ if !without_gid.is_empty() => format!(
+            "without it, UCX may open {}, without a GID, for transfers that GPUs start (rc_gda), and fail; it turns these off",
+            condensed(&without_gid)
+        ),
         Some(ports) if gda::may_run(subject) && accepts_exclusion(subject, &releases) => {
-            return fill(format!("^{}", ports.join(",")), UcxReason::OtherPorts { ports, gda: Gda::Kept });
+            let why = format!(
+                "{}; a list of the job's HCAs would turn off rc_gda, UCX's transfers that GPUs start",
+                others_too(&ports)
+            );
+            return Some(Fill::new(DEVICES, format!("^{}", ports.join(",")), why));
         }
-        Some(ports) => {
-            let gda = if gda::may_run(subject) { Gda::Lost } else { Gda::Absent };
-            UcxReason::OtherPorts { ports, gda }
+        Some(ports) if gda::may_run(subject) => {
+            format!("{}; it turns off rc_gda, UCX's transfers that GPUs start", others_too(&ports))
         }
+        Some(ports) => others_too(&ports),
         None => return None,
     };
     let allows_tcp = releases.iter().any(|release| transports(subject.value(TRANSPORTS), *release).tcp);
     let mut names = subject.rails.port_names();
     // If the list contained no interface, UCX would have no TCP.
     names.extend(if allows_tcp { Some(subject.rails.interface?.to_owned()) } else { None });
-    fill(names.join(","), because)
+    Some(Fill::new(DEVICES, names.join(","), why))
 }
 
 /// Returns whether each UCX here reads a list of ports to leave out, and no program writes in front of it.
@@ -133,12 +117,16 @@ fn gid(subject: &LibraryContext) -> Option<Fill> {
         let is_passed_over = taken.passed_over.contains(&port);
         let slot = port.slot?;
         if is_passed_over {
-            return Some(UcxReason::EmptySlot { port: port.name, slot: slot.index });
+            return Some(format!(
+                "without it, UCX would skip {}, whose GID entry {} is empty",
+                port.name, slot.index
+            ));
         }
-        Some(UcxReason::OtherGid { port: port.name, slot: slot.index, address: slot.address })
+        let taken = slot_of(&port.name, slot.index, slot.address);
+        Some(format!("without it, UCX would take {taken}"))
     };
-    let because = releases.iter().find_map(of_release)?;
-    let fill = |variable, value| Some(Fill { variable, value: Some(value), why: why(because.clone()) });
+    let why = releases.iter().find_map(of_release)?;
+    let fill = |variable, value: String| Some(Fill::new(variable, value, &why));
     let all_rails = rails(subject.facts, subject.rails.ports);
     let right = of_one_family(&all_rails);
     // An index becomes wrong as soon as the table changes, but a network does not.

@@ -16,10 +16,10 @@ pub(crate) mod wheel;
 
 use std::net::IpAddr;
 
-use super::{FillReason as OfAny, Library, LibraryContext, Will, traffic_class, vllm};
+use super::{Library, LibraryContext, traffic_class, vllm};
 use crate::fabric::Rails;
+use crate::text::condensed;
 
-pub use mend::{Gda, UcxReason};
 pub use release::Release;
 pub use taken::Taken;
 
@@ -43,10 +43,14 @@ pub const LIBRARY: Library = Library {
     will: |subject| {
         let selection = subject.value(vllm::SELECTION).filter(|_| mend::works(subject));
         if selection.is_some_and(|selection| vllm::is_set_by_worker(selection, DEVICES)) {
-            return Some(Will::UseWorkerPorts(subject.rails.port_names()));
+            let ports = subject.rails.port_names();
+            return Some(format!(
+                "take the HCA of each GPU, as the worker of vLLM names it, of {}",
+                condensed(&ports)
+            ));
         }
         let release = *release::all(subject).last()?;
-        taken::taken(subject, release).filter(|_| mend::works(subject)).map(Will::UseUcxChoice)
+        taken::taken(subject, release).filter(|_| mend::works(subject)).map(|taken| describe(&taken))
     },
 };
 
@@ -82,6 +86,33 @@ pub(crate) fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String 
     }
 }
 
-fn why(why: UcxReason) -> OfAny {
-    OfAny::Ucx(why)
+/// Returns a clause such as `take mlx5_1:1..mlx5_2:1 with GID index 3, and TCP on eth0`.
+fn describe(taken: &Taken) -> String {
+    let mut parts = Vec::new();
+    if !taken.ports.is_empty() {
+        let names: Vec<&str> = taken.ports.iter().map(|port| port.name.as_str()).collect();
+        let mut slots: Vec<u32> =
+            taken.ports.iter().filter_map(|port| Some(port.slot.as_ref()?.index)).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        let slots: Vec<String> = slots.iter().map(u32::to_string).collect();
+        let gids = match slots.as_slice() {
+            [] => String::new(),
+            [slot] => format!(" with GID index {slot}"),
+            _ => format!(" with GID indexes {}", slots.join(", ")),
+        };
+        parts.push(format!("{}{gids}", condensed(&names)));
+    }
+    if !taken.tcp.is_empty() {
+        parts.push(format!("TCP on {}", condensed(&taken.tcp)));
+    }
+    if !taken.has_verbs {
+        let left =
+            if taken.tcp.is_empty() { "no network device" } else { &format!("{} alone", parts.join(", ")) };
+        return format!("take {left}: it lacks libuct_ib.so, its module for HCAs");
+    }
+    match parts.is_empty() {
+        true => "take no network device".to_owned(),
+        false => format!("take {}", parts.join(", and ")),
+    }
 }

@@ -6,9 +6,11 @@ use ipnet::IpNet;
 
 use crate::fabric::gid::{RailGids, common_index, common_network, own_network};
 use crate::facts::gid::{Gid, GidType};
+use crate::image::flavor::Flavor;
 use crate::libraries::nccl::gid::{Family, INDEX, Range, Search};
-use crate::libraries::nccl::version::Version;
-use crate::plan::rule::{SearchEnd, Trial};
+use crate::libraries::nccl::installed;
+use crate::libraries::nccl::predict::net_plugin;
+use crate::libraries::nccl::version::{TOLERATES_EMPTY_SLOTS, Version};
 use crate::plan::{Context, Notes};
 
 /// A search that finds a right index on every rail, and these indexes.
@@ -38,25 +40,63 @@ pub(super) fn run<'a>(
     let found = [Some(free), wide, narrow]
         .into_iter()
         .flatten()
-        .find(|search| releases.iter().all(|version| is_right(rails, search, *version, notes)))?;
+        .find(|search| releases.iter().all(|version| is_right(context, rails, search, *version, notes)))?;
     // All releases find the same index; they differ only in whether the search fails.
     let version = *releases.first()?;
     let end = |rail: &RailGids<'a>| rail.at(found.run(&rail.port.gids, version).ok()?);
     Some(SlotSearch { search: found, ends: rails.iter().map(end).collect::<Option<_>>()? })
 }
 
-fn is_right(rails: &[RailGids], search: &Search, version: Version, notes: &mut Notes) -> bool {
-    let wrong = rails
-        .iter()
-        .map(|rail| (rail, search.run(&rail.port.gids, version)))
-        .find(|(rail, end)| !end.is_ok_and(|slot| rail.has(slot)));
-    let end = match wrong {
-        None => SearchEnd::Right,
-        Some((rail, Ok(slot))) => SearchEnd::WrongSlot { port: rail.name.clone(), slot },
-        Some((rail, Err(failure))) => SearchEnd::Fails { port: rail.name.clone(), failure },
+fn is_right(
+    context: &Context,
+    rails: &[RailGids],
+    search: &Search,
+    version: Version,
+    notes: &mut Notes,
+) -> bool {
+    let wrong = search.first_wrong(rails, version);
+    let range = search.range.map_or("without a range".to_owned(), |range| format!("with the range {range}"));
+    let rule = format!("leave it unset: the search of {} {version} {range}", context.library());
+    let result = match wrong {
+        None => "it finds a right index on every HCA".to_owned(),
+        Some((rail, Ok(slot))) => format!("it finds index {slot} of {}, which is wrong", rail.name),
+        Some((rail, Err(failure))) => format!("on {} it {failure}", rail.name),
     };
-    notes.tried(INDEX, Trial::Search { version, range: search.range, end });
+    notes.tried(INDEX, rule, result);
     wrong.is_none()
+}
+
+/// Returns the releases in the image, if each of them searches the table at every connection, whatever the
+/// table looks like by then.
+///
+/// # Errors
+/// The reason why this is not certain for each release.
+pub(super) fn releases_that_find_it(context: &Context) -> Result<Vec<Version>, String> {
+    let Context { facts, profile, user, .. } = context;
+    let library = context.library();
+    // RCCL's sources have been compared only up to 2.21.5 (`libraries::rccl`).
+    if library == Flavor::Rccl {
+        return Err(format!("the search of {library} may differ"));
+    }
+    let only = format!("only {library} 2.26 and later are sure to find it after a change");
+    let releases = installed::releases(facts)
+        .map_err(|path| format!("the release of {} is unknown; {only}", path.display()))?;
+    let Some(oldest) = releases.first().copied() else {
+        return Err(format!("the job's {library} was not found in the image; {only}"));
+    };
+    // In older releases, the search ends at the empty entries that a change leaves behind.
+    if oldest < TOLERATES_EMPTY_SLOTS {
+        return Err(format!("the image has {library} {oldest}; {only}"));
+    }
+    let version = user.version().unwrap_or(oldest);
+    let value = |name: &str| {
+        let published = || profile.variables.get(name).filter(|_| !context.leaves_alone(name));
+        user.get(name).map(|setting| setting.value.as_str()).or_else(|| published().map(String::as_str))
+    };
+    match net_plugin(facts, &value, version) {
+        Some(file) => Err(format!("the net plugin {file} may not search")),
+        None => Ok(releases),
+    }
 }
 
 /// Returns the narrowest network that contains the networks of the rails' addresses, and the narrowest one

@@ -135,8 +135,9 @@ pub(crate) fn sentence(evidence: &Evidence) -> Option<String> {
         .map_or_else(String::new, |share| format!(", {:.0} % of the rate of their ports", share * 100.0));
     let names = nodes.map(|node| evidence.name(node));
     Some(format!(
-        "{} of distant nodes move {} Gbit/s together, both directions at once{share}; the least is {} Gbit/s one way, between {} and {} on {}",
+        "{} of distant nodes {} {} Gbit/s together, both directions at once{share}; the least is {} Gbit/s one way, between {} and {} on {}",
         counted(pairs, "pair"),
+        if pairs == 1 { "moves" } else { "move" },
         number(gbps),
         number(least),
         names[0],

@@ -10,6 +10,7 @@ use crate::preflight::judge::bisection::{self, Taken, Together};
 use crate::preflight::judge::cross::Cross;
 use crate::preflight::prove::pair::{Measured, PairFailure, PairOutcome, PairReport};
 use crate::preflight::who::addresses::{Addresses, WrongAddresses};
+use crate::preflight::who::own::Network;
 use crate::preflight::who::scheduler;
 use crate::text::{shortened, visible};
 
@@ -25,6 +26,13 @@ pub enum Gone {
     Left(String),
     /// It is connected, but has not answered; a clause that says for how long.
     Silent(String),
+}
+
+/// Why a node did not join, as a clause, and how to fix that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    pub why: String,
+    pub fix: &'static str,
 }
 
 /// What a connected node has not reported about its pairs.
@@ -48,6 +56,9 @@ pub struct Member {
     pub rates: Vec<f32>,
     /// The addresses of its rails.
     pub addresses: Addresses,
+    pub network: Network,
+    /// `verbs` or `sockets`: what the preflight tests.
+    pub transport: String,
     /// Whether its rails are ports of HCAs.
     pub is_verbs: bool,
     /// Whether the rails are soft-RoCE or others whose rates are not known. The processor does their
@@ -67,13 +78,15 @@ pub struct Evidence {
     gone: BTreeMap<u32, Gone>,
     /// The address of node 0; empty if it is not known.
     meeting_place: String,
+    /// Why node 0 cannot resolve its own name, as a clause, if it cannot.
+    unresolved: Option<String>,
     /// The indices that two nodes joined with, and the name and address of each.
     contested: BTreeMap<u32, [String; 2]>,
     /// How many pairs were assigned.
     scheduled: usize,
     debts: BTreeMap<u32, Debt>,
-    /// Why nodes did not join, as clauses.
-    explained: BTreeMap<u32, String>,
+    /// Why nodes did not join.
+    explained: BTreeMap<u32, Explanation>,
     tries: Vec<Try>,
     /// How many of the tries belong to pairs of a round. This is read for each of many nodes, so it is
     /// stored.
@@ -98,6 +111,7 @@ impl Evidence {
             rails: 0,
             gone: BTreeMap::new(),
             meeting_place: String::new(),
+            unresolved: None,
             contested: BTreeMap::new(),
             scheduled: 0,
             debts: BTreeMap::new(),
@@ -111,9 +125,14 @@ impl Evidence {
         }
     }
 
-    /// Records the address of node 0: `ADDRESS:PORT`.
-    pub fn meet_at(&mut self, place: &str) {
+    /// Records the address of node 0, `ADDRESS:PORT`, and why node 0 itself cannot resolve it, if it cannot.
+    pub fn meet_at(&mut self, place: &str, unresolved: Option<&str>) {
         place.clone_into(&mut self.meeting_place);
+        self.unresolved = unresolved.map(str::to_owned);
+    }
+
+    pub fn unresolved(&self) -> Option<&str> {
+        self.unresolved.as_deref()
     }
 
     pub fn meeting_place(&self) -> &str {
@@ -121,13 +140,18 @@ impl Evidence {
     }
 
     /// Records why a node did not join.
-    pub fn explain(&mut self, node: u32, why: String) {
+    pub fn explain(&mut self, node: u32, why: Explanation) {
         self.explained.insert(node, why);
     }
 
     /// Returns why a node did not join, if that is known.
-    pub fn explanation(&self, node: u32) -> Option<&str> {
-        self.explained.get(&node).map(String::as_str)
+    pub fn explanation(&self, node: u32) -> Option<&Explanation> {
+        self.explained.get(&node)
+    }
+
+    /// Returns whether a fault contains this reason for which nodes were rejected.
+    pub fn is_reported(&self, reason: &str) -> bool {
+        self.explained.values().any(|explained| explained.why.ends_with(reason))
     }
 
     /// Returns the addresses at which other nodes cannot be sure to reach a node.

@@ -30,87 +30,54 @@ pub struct Limits {
 /// The evidence, and all that the verdict depends on.
 pub struct Judged {
     pub evidence: Evidence,
-    pub judging: VerdictInputs,
+    pub asked: Asked,
 }
 
 impl Judged {
     /// Returns the result for a job of one node.
     pub fn alone(evidence: Evidence, limits: Limits) -> Judged {
-        let judging = VerdictInputs {
-            limits,
-            unfit: Vec::new(),
-            warnings: Vec::new(),
-            seconds: 0.0,
-            transport: String::new(),
-            job: None,
-            at: SystemTime::now(),
-        };
-        Judged { evidence, judging }
+        let Limits { least_gbps, enforce_slow, .. } = limits;
+        let at = Some(SystemTime::now());
+        Judged { evidence, asked: Asked { least_gbps, enforce_slow, at, ..Asked::default() } }
     }
 
     pub fn verdict(&self) -> Verdict<'_> {
-        verdict::judge(&self.evidence, &self.judging.asked())
+        verdict::judge(&self.evidence, &self.asked)
     }
 }
 
-/// What a verdict depends on, in addition to the pairs.
-#[derive(Debug)]
-pub struct VerdictInputs {
-    limits: Limits,
-    unfit: Vec<(u32, String)>,
-    warnings: Vec<String>,
-    seconds: f64,
-    transport: String,
-    job: Option<String>,
-    at: SystemTime,
-}
-
-impl VerdictInputs {
-    pub fn of(heard: &Heard, limits: Limits, took: Duration) -> VerdictInputs {
-        let mut transports: Vec<&str> =
-            heard.nodes.iter().flatten().map(|known| known.transport.as_str()).collect();
-        transports.sort_unstable();
-        transports.dedup();
-        let comparison = heard.compared.compare();
-        let mut warnings = differences(&comparison);
-        warnings
-            .extend(odd_subnets(heard.evidence.members()).iter().map(|odd| subnets(&heard.evidence, odd)));
-        warnings.extend(heard.left_out.iter().cloned());
-        warnings.extend(astray::warning(&heard.evidence));
-        warnings.extend(heard.refused.sentences());
-        if heard.uncompared > 0 {
-            warnings.push(format!(
-                "the self-tests of {} are not compared with the others, because their differences are too large to store",
-                counted(heard.uncompared, "node")
-            ));
-        }
-        if !heard.is_guarded {
-            warnings.push(format!(
-                "no node has proven that it belongs to this job, because {TOKEN_VARIABLE} is not set: set it to one random text on all nodes"
-            ));
-        }
-        VerdictInputs {
-            limits,
-            unfit: heard.unfit.clone(),
-            warnings,
-            seconds: took.as_secs_f64(),
-            transport: transports.join(" and "),
-            job: heard.job.clone(),
-            at: SystemTime::now(),
-        }
+/// Returns what the verdict depends on, in addition to the pairs.
+pub fn asked(heard: &Heard, limits: Limits, took: Duration) -> Asked {
+    let mut transports: Vec<&str> =
+        heard.nodes.iter().flatten().map(|known| known.transport.as_str()).collect();
+    transports.sort_unstable();
+    transports.dedup();
+    let comparison = heard.compared.compare();
+    let mut warnings = differences(&comparison);
+    warnings.extend(odd_subnets(heard.evidence.members()).iter().map(|odd| subnets(&heard.evidence, odd)));
+    warnings.extend(heard.left_out.iter().cloned());
+    warnings.extend(astray::warning(&heard.evidence));
+    warnings.extend(heard.refused.sentences(|why| heard.evidence.is_reported(why)));
+    if heard.uncompared > 0 {
+        warnings.push(format!(
+            "the self-tests of {} are not compared with the others, because their differences are too large to store",
+            counted(heard.uncompared, "node")
+        ));
     }
-
-    pub fn asked(&self) -> Asked<'_> {
-        Asked {
-            least_gbps: self.limits.least_gbps,
-            enforce_slow: self.limits.enforce_slow,
-            unfit: &self.unfit,
-            warnings: &self.warnings,
-            seconds: self.seconds,
-            transport: &self.transport,
-            job: self.job.as_deref(),
-            at: Some(self.at),
-        }
+    if !heard.is_guarded {
+        warnings.push(format!(
+            "no node has proven that it belongs to this job, because {TOKEN_VARIABLE} is not set: set it to one random text on all nodes"
+        ));
+    }
+    Asked {
+        least_gbps: limits.least_gbps,
+        enforce_slow: limits.enforce_slow,
+        unfit: heard.unfit.clone(),
+        warnings,
+        seconds: took.as_secs_f64(),
+        transport: transports.join(" and "),
+        job: heard.job.clone(),
+        at: Some(SystemTime::now()),
     }
 }
 

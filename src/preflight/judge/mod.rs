@@ -7,6 +7,7 @@ pub mod culprit;
 pub mod evidence;
 pub mod judging;
 pub mod outliers;
+pub(crate) mod partial;
 #[cfg(test)]
 mod simulation;
 pub mod verdict;

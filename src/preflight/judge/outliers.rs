@@ -18,16 +18,20 @@ mod whole;
 use serde::Serialize;
 
 use crate::preflight::judge::evidence::Evidence;
+use crate::preflight::judge::partial::Group;
 use rail::{Limit, Test};
 use usual::Baseline;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Figure {
     /// In Gbit/s, of the slower direction.
+    #[serde(rename = "gbps")]
     Bandwidth,
     /// The round trip of 8 bytes, in microseconds.
+    #[serde(rename = "latency_us")]
     Latency,
     /// In percent: the share of packets that were sent again, in the worse direction.
+    #[serde(rename = "resent_percent")]
     Resent,
 }
 
@@ -37,6 +41,8 @@ pub enum Who {
     Node { node: u32, rail: usize },
     /// The pair is slow, but both of its nodes pass with others.
     Link { nodes: [u32; 2], rail: usize },
+    /// The pairs between these nodes and the others are slow, and the nodes themselves are sound.
+    Group { group: Group, rail: usize },
     /// The rail is slow on most of the nodes.
     Rail { rail: usize },
 }
@@ -79,8 +85,12 @@ pub struct Slow {
 /// it again, but it is not certain then.
 pub fn find(evidence: &Evidence, least: Option<f32>) -> Vec<Slow> {
     let mut all = suspects(evidence, least);
-    all.retain(|slow| slow.is_certain || slow.basis != Basis::Others);
+    all.retain(is_reported);
     all
+}
+
+fn is_reported(slow: &Slow) -> bool {
+    slow.is_certain || slow.basis != Basis::Others
 }
 
 /// Returns all that seems slow so far, to be measured again unless it is certain.
@@ -127,7 +137,8 @@ fn once(mut all: Vec<Slow>) -> Vec<Slow> {
         (Who::Rail { .. }, Basis::Rate) => 0,
         (_, basis) => 1 + basis as usize,
     };
-    all.sort_by_key(|slow| (slow.who, slow.figure, !slow.is_certain, rank(slow)));
+    // What is not reported hides nothing that is.
+    all.sort_by_key(|slow| (slow.who, slow.figure, !slow.is_certain, !is_reported(slow), rank(slow)));
     all.dedup_by_key(|slow| (slow.who, slow.figure));
     all
 }

@@ -1,12 +1,14 @@
 //! The verdict of node 0, and what it sends to each node. Pure.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::preflight::judge::bisection::{self, Bisection, Least};
+use crate::preflight::judge::bisection::{self, Bisection};
 use crate::preflight::judge::cross;
 use crate::preflight::judge::culprit::{self, Fault, Place, What};
 use crate::preflight::judge::evidence::{Evidence, Gone, Try, TryOutcome};
@@ -14,7 +16,7 @@ use crate::preflight::judge::outliers::{self, Basis, Figure, Slow, Who};
 use crate::preflight::judge::words;
 use crate::preflight::prove::pair::Sent;
 use crate::preflight::who::scheduler::Name;
-use crate::text::{condensed_to, counted, visible};
+use crate::text::{condensed_to, counted, name_program, visible};
 
 pub const SCHEMA: &str = "rdma-init/preflight/1";
 
@@ -22,67 +24,62 @@ pub const SCHEMA: &str = "rdma-init/preflight/1";
 const NAMED: usize = 3;
 
 /// What the verdict depends on, in addition to the pairs.
-#[derive(Debug, Default)]
-pub struct Asked<'a> {
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
     /// The least bandwidth of a rail, in Gbit/s.
     pub least_gbps: Option<f32>,
     /// Whether the job must not start if something is slow.
     pub enforce_slow: bool,
     /// Nodes that failed their own self-test, and why.
-    pub unfit: &'a [(u32, String)],
+    pub unfit: Vec<(u32, String)>,
     /// How nodes differ from the others, and other warnings, as sentences.
-    pub warnings: &'a [String],
+    pub warnings: Vec<String>,
     /// In seconds, from the first node to the verdict.
     pub seconds: f64,
     /// `verbs` or `sockets`.
-    pub transport: &'a str,
+    pub transport: String,
     /// The job's ID from the launcher, and when the job was judged.
-    pub job: Option<&'a str>,
+    pub job: Option<String>,
     pub at: Option<SystemTime>,
 }
 
 pub struct Verdict<'a> {
     pub evidence: &'a Evidence,
+    pub asked: Asked,
     pub passed: bool,
     pub faults: Vec<Fault>,
     pub slow: Vec<Slow>,
     /// Whether the job must not start because something is slow.
     pub is_slow_refused: bool,
-    pub warnings: &'a [String],
-    pub seconds: f64,
-    pub transport: &'a str,
-    pub job: Option<&'a str>,
-    pub at: Option<SystemTime>,
     /// Why no command may start, with the names of what is faulty; `None` if commands may start.
     reason: Option<String>,
+    /// What it says if it has passed: the same on all nodes, which may be thousands.
+    summary: OnceCell<String>,
     /// The faulty nodes, in order.
     accused: Vec<u32>,
 }
 
 /// Judges everything that was tested.
-pub fn judge<'a>(evidence: &'a Evidence, asked: &Asked<'a>) -> Verdict<'a> {
-    let faults = culprit::faults(evidence, asked.unfit);
+pub fn judge<'a>(evidence: &'a Evidence, asked: &Asked) -> Verdict<'a> {
+    let faults = culprit::faults(evidence, &asked.unfit);
     let mut slow = outliers::find(evidence, asked.least_gbps);
     slow.retain(|slow| match slow.who {
         Who::Node { node, rail } => !evidence.wrong_addresses().explain(&[node], Some(rail)),
         Who::Link { nodes, rail } => !evidence.wrong_addresses().explain(&nodes, Some(rail)),
-        Who::Rail { .. } => true,
+        Who::Group { .. } | Who::Rail { .. } => true,
     });
     // Other rails may be faster by design.
     let counts = |slow: &Slow| slow.basis != Basis::Others || !matches!(slow.who, Who::Rail { .. });
     let is_slow_refused = asked.enforce_slow && slow.iter().any(counts);
     let mut verdict = Verdict {
         evidence,
+        asked: asked.clone(),
         passed: faults.iter().all(Fault::is_warning) && !is_slow_refused,
         faults,
         slow,
         is_slow_refused,
-        warnings: asked.warnings,
-        seconds: asked.seconds,
-        transport: asked.transport,
-        job: asked.job,
-        at: asked.at,
         reason: None,
+        summary: OnceCell::new(),
         accused: Vec::new(),
     };
     // These are computed once, and not for each of many nodes.
@@ -119,7 +116,7 @@ impl Verdict<'_> {
         let own = if self.accused.binary_search(&node).is_ok() { ", and this node is faulty" } else { "" };
         match self.reason() {
             Some(reason) => format!("preflight failed{own}: {reason}{}", self.untried()),
-            None => format!("preflight passed: {}", self.summary()),
+            None => format!("preflight passed: {}", self.summary.get_or_init(|| self.summary())),
         }
     }
 
@@ -139,9 +136,9 @@ impl Verdict<'_> {
         if evidence.members().len() < 2 {
             return format!("{nodes}, so there is no path between nodes to test");
         }
-        let rails = counted(evidence.rails(), "rail");
+        let rails = words::rails(evidence, &self.asked.transport);
         let pairs = counted(evidence.tries().len(), "pair");
-        let time = words::seconds(self.seconds);
+        let time = words::seconds(self.asked.seconds);
         let warnings = match self.warning_count() {
             0 => String::new(),
             some => format!("; {}, which node 0 reports", counted(some, "warning")),
@@ -151,13 +148,18 @@ impl Verdict<'_> {
 
     /// Returns the time of the verdict: `2026-11-23T08:05:00Z`.
     pub fn time(&self) -> Option<String> {
-        self.at.map(|at| humantime::format_rfc3339_seconds(at).to_string())
+        self.asked.at.map(|at| humantime::format_rfc3339_seconds(at).to_string())
+    }
+
+    /// Returns the faults as the document contains them.
+    pub fn described_faults(&self) -> impl Iterator<Item = FaultDocument> {
+        self.faults.iter().map(|fault| FaultDocument::new(self.evidence, fault))
     }
 
     pub fn warning_count(&self) -> usize {
         let unsteady = self.faults.iter().filter(|fault| fault.is_warning()).count();
         let slow = if self.is_slow_refused { 0 } else { self.slow.len() };
-        unsteady + slow + self.warnings.len()
+        unsteady + slow + self.asked.warnings.len()
     }
 
     /// Returns the faulty nodes, in order.
@@ -174,7 +176,7 @@ impl Verdict<'_> {
     fn at_fault(&self) -> Vec<u32> {
         let slow = self.slow.iter().filter(|_| self.is_slow_refused).filter_map(|slow| match slow.who {
             Who::Node { node, .. } if slow.is_certain => Some(node),
-            Who::Node { .. } | Who::Link { .. } | Who::Rail { .. } => None,
+            Who::Node { .. } | Who::Link { .. } | Who::Group { .. } | Who::Rail { .. } => None,
         });
         let mut all: Vec<u32> = self.faults.iter().flat_map(Fault::accused).chain(slow).collect();
         all.sort_unstable();
@@ -255,46 +257,46 @@ impl Serialize for Verdict<'_> {
         document.serialize_field("schema", SCHEMA)?;
         document.serialize_field("passed", &self.passed)?;
         document.serialize_field("reason", &self.reason())?;
-        document.serialize_field("job", &self.job)?;
+        document.serialize_field("job", &self.asked.job)?;
         document.serialize_field("time", &self.time())?;
         document.serialize_field("nodes", &evidence.members().len())?;
         document.serialize_field("rails", &evidence.rails())?;
-        document.serialize_field("transport", self.transport)?;
+        document.serialize_field("transport", &self.asked.transport)?;
         document.serialize_field("rounds", &evidence.rounds())?;
         document.serialize_field("second_tries", &again)?;
         document.serialize_field("pairs_scheduled", &evidence.scheduled())?;
         document.serialize_field("pairs_tried", &evidence.tried())?;
-        document.serialize_field("seconds", &rounded(self.seconds, 1000.0))?;
-        let told = |fault: &Fault| Told::new(evidence, fault);
-        document.serialize_field("faults", &self.faults.iter().map(told).collect::<Vec<_>>())?;
-        let slow: Vec<ToldSlow> = self.slow.iter().map(|slow| ToldSlow::new(evidence, slow)).collect();
-        document.serialize_field("slow", &slow)?;
-        document.serialize_field("warnings", self.warnings)?;
+        document.serialize_field("seconds", &rounded(self.asked.seconds, 1000.0))?;
+        document.serialize_field("faults", &Each(|| self.described_faults()))?;
+        let slow = || self.slow.iter().map(|slow| SlowDocument::new(evidence, slow));
+        document.serialize_field("slow", &Each(slow))?;
+        document.serialize_field("warnings", &self.asked.warnings)?;
         document.serialize_field("exclude", &self.exclude())?;
         let probes = cross::probes(evidence);
         document.serialize_field("cross_rail", &cross::reach(&probes))?;
         document.serialize_field("cross_rail_tries", &probes)?;
-        document.serialize_field("bisection", &bisection::sum(evidence).as_ref().map(rounded_bisection))?;
+        document.serialize_field("bisection", &bisection::sum(evidence).map(rounded_bisection))?;
         document.serialize_field("members", &Each(|| members(evidence)))?;
         document.serialize_field("pairs", &Each(|| evidence.tries().iter().map(pair)))?;
         document.end()
     }
 }
 
+/// A fault, as the document contains it.
 #[derive(Serialize)]
-struct Told {
-    kind: &'static str,
-    message: String,
-    fix: &'static str,
+pub struct FaultDocument {
+    pub kind: &'static str,
+    pub message: String,
+    pub fix: Cow<'static, str>,
     /// The indices of the nodes.
-    nodes: Vec<u32>,
+    pub nodes: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rails: Option<Vec<usize>>,
     why: String,
 }
 
-impl Told {
-    fn new(evidence: &Evidence, fault: &Fault) -> Told {
+impl FaultDocument {
+    fn new(evidence: &Evidence, fault: &Fault) -> FaultDocument {
         let (kind, nodes) = match &fault.what {
             What::Gone { node, how } => (
                 match how {
@@ -309,6 +311,7 @@ impl Told {
             What::Unreached { .. } => ("unreached", Vec::new()),
             What::Contested { node, .. } => ("contested-index", vec![*node]),
             What::Unfit { node } => ("unfit", vec![*node]),
+            What::Mixed { sockets, .. } => ("mixed-transports", sockets.clone()),
             What::Uneven { .. } => ("uneven", fault.accused()),
             What::Duplicate(shared) => ("duplicate-address", shared.nodes.clone()),
             What::Loopback(own) => ("loopback-address", own.nodes.clone()),
@@ -320,6 +323,7 @@ impl Told {
             }
             What::Link { nodes } => ("link", nodes.to_vec()),
             What::Cut { nodes, .. } => ("cut", nodes.clone()),
+            What::Partial { nodes, .. } => ("partial", nodes.clone()),
             What::Apart { parts, .. } => ("apart", parts.concat()),
             What::Unsteady { nodes } => ("unsteady", nodes.to_vec()),
         };
@@ -328,14 +332,21 @@ impl Told {
             Place::Whole | Place::Meeting => None,
         };
         let message = words::fault(evidence, fault);
-        Told { kind, message, fix: words::fix(fault), nodes, rails, why: visible(&fault.why) }
+        FaultDocument {
+            kind,
+            message,
+            fix: name_program(words::fix(evidence, fault)),
+            nodes,
+            rails,
+            why: visible(&fault.why),
+        }
     }
 }
 
 #[derive(Serialize)]
-struct ToldSlow {
+struct SlowDocument {
     kind: &'static str,
-    figure: &'static str,
+    figure: Figure,
     message: String,
     nodes: Vec<u32>,
     rail: usize,
@@ -347,21 +358,18 @@ struct ToldSlow {
     wanted: bool,
 }
 
-impl ToldSlow {
-    fn new(evidence: &Evidence, slow: &Slow) -> ToldSlow {
+impl SlowDocument {
+    fn new(evidence: &Evidence, slow: &Slow) -> SlowDocument {
         let (kind, nodes, rail) = match slow.who {
             Who::Node { node, rail } => ("node", vec![node], rail),
             Who::Link { nodes, rail } => ("link", nodes.to_vec(), rail),
+            Who::Group { group, rail } => ("group", group.members().collect(), rail),
             Who::Rail { rail } => ("rail", Vec::new(), rail),
         };
         let number = |value: f32| rounded(value.into(), 1000.0);
-        ToldSlow {
+        SlowDocument {
             kind,
-            figure: match slow.figure {
-                Figure::Bandwidth => "gbps",
-                Figure::Latency => "latency_us",
-                Figure::Resent => "resent_percent",
-            },
+            figure: slow.figure,
             message: words::slow(evidence, slow),
             nodes,
             rail,
@@ -376,13 +384,11 @@ impl ToldSlow {
 }
 
 /// Returns the figures rounded, as the document contains them.
-fn rounded_bisection(one: &Bisection) -> Bisection {
-    Bisection {
-        pairs: one.pairs,
-        gbps: rounded(one.gbps, 100.0),
-        least: Least { gbps: rounded(one.least.gbps, 100.0), ..one.least.clone() },
-        share: one.share.map(|share| rounded(share, 1000.0)),
-    }
+fn rounded_bisection(mut one: Bisection) -> Bisection {
+    one.gbps = rounded(one.gbps, 100.0);
+    one.least.gbps = rounded(one.least.gbps, 100.0);
+    one.share = one.share.map(|share| rounded(share, 1000.0));
+    one
 }
 
 #[derive(Serialize)]

@@ -8,11 +8,15 @@ use crate::preflight::judge::evidence::{Evidence, Gone};
 use crate::preflight::judge::outliers::{Basis, Figure, Slow, Who};
 use crate::preflight::who::addresses::{Duplicate, Loopback};
 use crate::preflight::who::names;
+use crate::preflight::who::own::{Network, SOCKETS};
 use crate::preflight::who::scheduler::Name;
-use crate::text::{condensed_to, counted, shortened, visible};
+use crate::text::{condensed_to, counted, grouped, shortened, visible};
 
 /// The most names, or runs of names, in one sentence.
 const NAMES: usize = 8;
+
+/// The most different lists of ports, or reasons for sockets, in one sentence.
+const NETWORKS: usize = 3;
 
 /// Returns what is faulty, and why.
 pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
@@ -42,6 +46,11 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
                 }
             };
             match &fault.place {
+                Place::Meeting if failed == tried => format!(
+                    "{} connects to none of the {} that it was tested with over TCP",
+                    name(*node),
+                    counted(*tried, "node")
+                ),
                 Place::Meeting => format!("{} does not connect to {whom} over TCP", name(*node)),
                 Place::Whole => format!("{} fails on all rails with {whom}", name(*node)),
                 Place::Rails(rails) => {
@@ -55,6 +64,7 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
                 "two nodes joined with the index {node}: {one}, and {other}; neither is trusted over the other"
             )
         }
+        What::Mixed { verbs, sockets, .. } => mixed(evidence, verbs, sockets),
         What::Uneven { groups, usual } => uneven(evidence, groups, *usual),
         What::Duplicate(shared) => duplicate(evidence, shared),
         What::Loopback(own) => loopback(evidence, own),
@@ -73,6 +83,14 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
         What::Cut { nodes, others } => {
             format!(
                 "{} ({}) reach each other{}, but none of the other {others}",
+                node_names(evidence, nodes),
+                counted(nodes.len(), "node"),
+                on(evidence, &fault.place, nodes)
+            )
+        }
+        What::Partial { nodes, others, failed, tried } => {
+            format!(
+                "{} ({}) reach the other {others} only in part{}: {failed} of the {tried} pairs between them fail",
                 node_names(evidence, nodes),
                 counted(nodes.len(), "node"),
                 on(evidence, &fault.place, nodes)
@@ -124,7 +142,8 @@ fn gone(evidence: &Evidence, node: u32, how: &Gone) -> String {
     let name = if name == index || names::is_numbered(&name) { name } else { format!("{name} ({index})") };
     match how {
         Gone::NeverJoined(time) => {
-            let why = evidence.explanation(node).map(|why| format!(": {}", visible(&shortened(why))));
+            let why =
+                evidence.explanation(node).map(|known| format!(": {}", visible(&shortened(&known.why))));
             format!("{name} did not join within {}{}", visible(time), why.unwrap_or_default())
         }
         Gone::Left(how) => format!("{name} disconnected: {}", visible(&shortened(how))),
@@ -155,6 +174,31 @@ pub(crate) fn loopback(evidence: &Evidence, own: &Loopback) -> String {
         "{} {what}{on}, which no other node can reach: {}",
         node_names(evidence, &own.nodes),
         addresses.join(", ")
+    )
+}
+
+/// Returns a clause: `NCCL will use verbs on 1 of 3 nodes (gpu-0: mlx5_0:1) and sockets on 2 (gpu-1, gpu-2: there is no
+/// RDMA device in this container), so its ranks do not connect`.
+fn mixed(evidence: &Evidence, verbs: &[u32], sockets: &[u32]) -> String {
+    let groups_in = |nodes: &[u32]| {
+        let detail = |node: &u32| match &evidence.members().get(*node as usize)?.network {
+            Network::Verbs(text) | Network::Sockets(text) => Some((text, evidence.name(*node))),
+            Network::Unknown => None,
+        };
+        let groups = grouped(nodes.iter().filter_map(detail));
+        let more = groups.len().saturating_sub(NETWORKS);
+        let shown = groups.iter().take(NETWORKS);
+        let shown = shown.map(|(text, names)| format!("{}: {text}", condensed_to(names, NAMES)));
+        let more = (more > 0).then(|| format!("and {more} more"));
+        shown.chain(more).collect::<Vec<_>>().join("; ")
+    };
+    format!(
+        "NCCL will use verbs on {} of {} ({}) and sockets on {} ({}), so its ranks do not connect",
+        verbs.len(),
+        counted(evidence.members().len(), "node"),
+        groups_in(verbs),
+        sockets.len(),
+        groups_in(sockets)
     )
 }
 
@@ -192,9 +236,15 @@ fn node_names(evidence: &Evidence, nodes: &[u32]) -> String {
 
 /// Returns a clause: `no node reaches node 0 at 10.0.0.1:18516: 1 of 32 nodes joined within 10m`.
 fn unreached(evidence: &Evidence, joined: usize, within: &str) -> String {
-    let place = match evidence.meeting_place() {
-        "" => String::new(),
-        place => format!(" at {}", visible(&shortened(place))),
+    let shown = |text: &str| visible(&shortened(text));
+    // Nodes that have joined can resolve it.
+    let unresolved = evidence.unresolved().filter(|_| joined < 2);
+    let place = match (evidence.meeting_place(), unresolved) {
+        ("", _) => String::new(),
+        (place, None) => format!(" at {}", shown(place)),
+        (place, Some(why)) => {
+            format!(" at {} (node 0 itself cannot resolve this name: {})", shown(place), shown(why))
+        }
     };
     let all = counted(evidence.members().len(), "node");
     let missing: Vec<(&u32, &Gone)> =
@@ -277,6 +327,18 @@ fn on(evidence: &Evidence, place: &Place, nodes: &[u32]) -> String {
     }
 }
 
+/// Returns how many rails were tested: `8 rails`, or `1 rail over TCP (eth0)` with the names that all nodes use.
+pub(crate) fn rails(evidence: &Evidence, transport: &str) -> String {
+    let rails = counted(evidence.rails(), "rail");
+    if transport != SOCKETS || evidence.rails() == 0 {
+        return rails;
+    }
+    let mut lists = evidence.members().iter().map(|member| &member.rails).filter(|names| !names.is_empty());
+    let first = lists.next().filter(|first| lists.all(|names| names == *first));
+    let names = first.map(|names| format!(" ({})", visible(&condensed_to(names, NAMES))));
+    format!("{rails} over TCP{}", names.unwrap_or_default())
+}
+
 /// Returns `rail 3 (mlx5_3)`, or `rail 3` if the nodes use different names.
 pub(crate) fn rail_of(evidence: &Evidence, rail: usize, nodes: &[u32]) -> String {
     let mut names = nodes.iter().map(|node| evidence.rail_name(*node, rail));
@@ -305,11 +367,22 @@ pub(crate) fn unlisted(evidence: &Evidence, node: u32) -> String {
     }
 }
 
+/// How to fix an index that two nodes have.
+pub(crate) const OWN_INDEX: &str = "Give each node its own index (--node, before a command preflight-node, or the launcher's variable). If one of the two nodes is not yours, set one RDMA_INIT_TOKEN on all nodes of the job.";
+
 /// Returns how to fix a fault.
-pub(crate) fn fix(fault: &Fault) -> &'static str {
+pub(crate) fn fix(evidence: &Evidence, fault: &Fault) -> &'static str {
+    if let What::Gone { node, how: Gone::NeverJoined(_) } = &fault.what
+        && let Some(known) = evidence.explanation(*node)
+    {
+        return known.fix;
+    }
     match (&fault.what, &fault.place) {
         (What::Gone { how: Gone::NeverJoined(_), .. }, _) => {
             "Check that it was started, that it resolves the name of node 0 and reaches its port, and that it has the same RDMA_INIT_TOKEN; its log shows what it is waiting for."
+        }
+        (What::Unreached { joined: 0 | 1, .. }, _) if evidence.unresolved().is_some() => {
+            "Make the name resolve on all nodes (DNS, /etc/hosts), or give them all an address of node 0 (--meet, before a command preflight-meet). Their logs show why their connections failed."
         }
         (What::Unreached { .. }, _) => {
             "Check that the others can reach this address and port of node 0 (firewalls, routes, network policies), or name another one of its addresses on all nodes (--meet, before a command preflight-meet). Their logs show why their connections failed."
@@ -318,14 +391,15 @@ pub(crate) fn fix(fault: &Fault) -> &'static str {
         (What::Owes { .. }, _) => {
             "Check its own log, and whether its processor is free for the preflight: another job may be running there."
         }
-        (What::Contested { .. }, _) => {
-            "Give each node its own index. If one of the two nodes is not yours, set one RDMA_INIT_TOKEN on all nodes of the job."
-        }
+        (What::Contested { .. }, _) => OWN_INDEX,
         (What::Unfinished { .. }, _) => {
             "Try fewer pairs (without --rounds full), or give each of them less time (--each)."
         }
         (What::Uneven { .. }, _) => {
             "Run rdma-init plan on one node of each kind: it shows which HCAs or interfaces NCCL will use there, and why it skips others."
+        }
+        (What::Mixed { .. }, _) => {
+            "Run rdma-init plan on one of the nodes with sockets: it shows why NCCL will not use RDMA there. For a job over TCP, set NCCL_IB_DISABLE=1 on all nodes."
         }
         (What::Unfit { .. }, _) => "Run rdma-init self-test there.",
         (What::Duplicate(_), _) => {
@@ -351,6 +425,9 @@ pub(crate) fn fix(fault: &Fault) -> &'static str {
             "Check the links and switches between the two: error counters, routes, MTU."
         }
         (What::Cut { .. }, _) => "Check the switch that these nodes share, and its links to the others.",
+        (What::Partial { .. }, _) => {
+            "Check the switch that these nodes share, and its uplinks: one that is down, flaps or drops packets, and how ECMP or adaptive routing spreads paths over them."
+        }
         (What::Apart { .. }, _) => {
             "The whole fabric is affected: check that the switches forward this MTU and UDP 4791 (RoCE), that there are routes between the rails' subnets, and that all rails have one GID type."
         }
@@ -376,6 +453,17 @@ pub(crate) fn slow(evidence: &Evidence, slow: &Slow) -> String {
             let who = format!("between {} and {} on {}", names[0], names[1], rail_of(evidence, rail, &nodes));
             (who, String::new())
         }
+        Who::Group { group, rail } => {
+            let nodes: Vec<u32> = group.members().collect();
+            let who = format!(
+                "between {} ({}) and the others on {}",
+                node_names(evidence, &nodes),
+                counted(nodes.len(), "node"),
+                rail_of(evidence, rail, &nodes)
+            );
+            let [bad, all] = slow.with;
+            (who, format!(" in {bad} of {}", counted(all, "pair")))
+        }
         Who::Rail { rail } => (format!("{} on most nodes", rail_of(evidence, rail, &[0])), String::new()),
     };
     let usual = figure(slow.figure, slow.usual);
@@ -386,7 +474,11 @@ pub(crate) fn slow(evidence: &Evidence, slow: &Slow) -> String {
         (Basis::Others, Who::Rail { .. }) => format!("other rails have {usual}"),
         (Basis::Others, _) => format!("others have {usual}"),
     };
-    format!("{who}: {}{extent}, but {usual}", figure(slow.figure, slow.value))
+    let check = match slow.who {
+        Who::Group { .. } => "; check the switch that these nodes share, and its uplinks",
+        Who::Node { .. } | Who::Link { .. } | Who::Rail { .. } => "",
+    };
+    format!("{who}: {}{extent}, but {usual}{check}", figure(slow.figure, slow.value))
 }
 
 /// Returns a figure with its unit: `390 Gbit/s`, `2.4 us there and back`, `1.1 % of packets sent

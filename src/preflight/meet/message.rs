@@ -12,11 +12,12 @@ use crate::preflight::meet::times::Times;
 use crate::preflight::prove::connections::Cookie;
 use crate::preflight::prove::pair::{PairFailure, PairReport};
 use crate::preflight::who::addresses::Addresses;
+use crate::preflight::who::own::Network;
 use crate::self_test::isolate;
 use crate::wire::Protocol;
 
 /// Between a node and node 0.
-pub const MEETING: Protocol = Protocol { schema: "rdma-init/preflight-meeting/9", command: "preflight" };
+pub const MEETING: Protocol = Protocol { schema: "rdma-init/preflight-meeting/10", command: "preflight" };
 
 /// Between the two nodes of a pair.
 pub const PAIR: Protocol = Protocol { schema: "rdma-init/preflight-pair/4", command: "preflight" };
@@ -72,8 +73,9 @@ pub struct Join {
     pub rates: Vec<f32>,
     /// The addresses of its rails.
     pub addresses: Addresses,
-    /// `verbs` or `sockets`.
+    /// `verbs` or `sockets`: what the preflight tests.
     pub transport: String,
+    pub network: Network,
     /// The report of its self-test.
     pub report: Brief,
 }

@@ -16,7 +16,7 @@ pub(crate) enum Missed {
 
 /// How often each of these failures happened.
 #[derive(Debug, Default)]
-pub struct AttemptFailures(BTreeMap<Missed, usize>);
+pub(crate) struct AttemptFailures(BTreeMap<Missed, usize>);
 
 impl AttemptFailures {
     pub(in crate::preflight) fn add(&mut self, missed: Missed) {

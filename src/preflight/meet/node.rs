@@ -4,15 +4,16 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
+
 use crate::compare::brief::Brief;
 use crate::preflight::meet::message::{Join, MEETING, ToNode, ToZero, Told};
 use crate::preflight::meet::missed::{AttemptFailures, Missed};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::meet::times::Times;
-use crate::preflight::prove::rounds::{PairRounds, RoundsError, bounded};
+use crate::preflight::prove::rounds::{PairRounds, bounded};
 use crate::preflight::who::addresses::Addresses;
-use crate::preflight::who::own::LocalRails;
-use crate::resolve::ResolveError;
+use crate::preflight::who::own::{LocalRails, Network};
 use crate::self_test::run::Scope;
 use crate::sys::random;
 use crate::text::{duration, shortened, visible};
@@ -31,6 +32,8 @@ pub struct Node<'a> {
     pub meet: Address,
     /// Where this node listens, if it is node 0.
     pub listen: Address,
+    /// As in [`Terms`](crate::preflight::meet::zero::Terms).
+    pub unresolved: Option<String>,
     /// How long to wait until all nodes have joined.
     pub wait: Duration,
     /// How long to wait for the first other node, if this node has passed before and was started again.
@@ -44,6 +47,7 @@ pub struct Node<'a> {
     pub left_out: &'a [String],
     pub report: Brief,
     pub rails: LocalRails,
+    pub network: Network,
     pub addresses: Addresses,
     pub extent: Scope,
     /// Which pairs to test, according to this node's configuration.
@@ -68,47 +72,23 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_secs(2);
 
 /// How often this node logs what it is waiting for.
-const SAID_AGAIN: Duration = Duration::from_secs(60);
+pub(in crate::preflight) const SAID_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a node has no verdict.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// The node has passed before, and finds no other node.
-    #[error("node 0 was not reachable within {within}: {why}")]
-    Alone { within: String, why: JoinAttemptError },
-    #[error("cannot listen on any port: {0}")]
-    Listen(std::io::Error),
-    /// The node tried until its time was over.
-    #[error(
-        "this node did not reach node 0 at {meet} within {within} (preflight-wait): {}; the last one: {last}. {}",
-        misses.sentence(),
-        misses.fix()
-    )]
-    Unreached { meet: Address, within: String, misses: AttemptFailures, last: Box<JoinAttemptError> },
-    /// The process that answers at this address is not node 0 of this job.
+    #[error("{0}")]
+    Alone(String),
     #[error(transparent)]
-    NotNodeZero(Stranger),
-    #[error(
-        "{0} resolves to an address that is valid on one link only, so node 0 cannot tell the other nodes how to reach this one: use another address or a name of node 0 (--meet, before a command preflight-meet)"
-    )]
-    LinkLocal(Address),
-    /// Node 0 disconnected before the first pair, when there was no time for another attempt.
-    #[error(transparent)]
-    Lost(Lost),
-    /// Node 0 reports why; the text is safe to show.
-    #[error("node 0 rejected this node: {0}")]
-    Rejected(String),
-    #[error("node 0 waits longer than this node (preflight-wait)")]
-    WaitsLonger,
-    #[error(transparent)]
-    Rounds(#[from] RoundsError),
+    Other(#[from] anyhow::Error),
 }
 
 /// Why one attempt did not reach node 0. Another attempt may succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinAttemptError {
-    #[error(transparent)]
-    Resolve(#[from] ResolveError),
+    #[error("{0}")]
+    Resolve(String),
     #[error("cannot reach {name}: {why}")]
     Connect { name: String, why: Unreached },
     #[error(transparent)]
@@ -137,7 +117,7 @@ pub enum Lost {
 /// Why a node that joined got no verdict.
 enum End {
     Again(Lost),
-    For(NodeError),
+    For(anyhow::Error),
 }
 
 impl From<Stranger> for End {
@@ -146,8 +126,8 @@ impl From<Stranger> for End {
     }
 }
 
-impl From<NodeError> for End {
-    fn from(error: NodeError) -> End {
+impl From<anyhow::Error> for End {
+    fn from(error: anyhow::Error) -> End {
         End::For(error)
     }
 }
@@ -158,10 +138,12 @@ impl Node<'_> {
         Node {
             meet,
             listen: self.listen.clone(),
+            unresolved: None,
             alone_after: None,
             job: self.job.clone(),
             report: self.report.clone(),
             rails: self.rails.clone(),
+            network: self.network.clone(),
             addresses: self.addresses.clone(),
             ..*self
         }
@@ -178,7 +160,7 @@ impl Node<'_> {
     /// There is no verdict.
     pub fn take_part(&self) -> Result<Told, NodeError> {
         // The node listens before other nodes know about it, so that no connection is refused.
-        let listener = Listener::on_port(0).map_err(NodeError::Listen)?;
+        let listener = Listener::on_port(0).map_err(|error| anyhow!("cannot listen on any port: {error}"))?;
         let end = Instant::now() + self.wait;
         let mut lost = None;
         loop {
@@ -186,8 +168,8 @@ impl Node<'_> {
             match self.stay(channel, &listener) {
                 Ok(told) => return Ok(told),
                 Err(End::Again(why)) if Instant::now() < end => lost = Some(why),
-                Err(End::Again(why)) => return Err(NodeError::Lost(why)),
-                Err(End::For(why)) => return Err(why),
+                Err(End::Again(why)) => return Err(anyhow::Error::new(why).into()),
+                Err(End::For(why)) => return Err(why.into()),
             }
         }
     }
@@ -216,10 +198,17 @@ impl Node<'_> {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 if let Some(after) = alone_after {
-                    return Err(NodeError::Alone { within: duration(after), why });
+                    let within = duration(after);
+                    return Err(NodeError::Alone(format!("node 0 was not reachable within {within}: {why}")));
                 }
-                let (meet, within) = (self.meet.clone(), duration(self.wait));
-                return Err(NodeError::Unreached { meet, within, misses, last: Box::new(why) });
+                return Err(anyhow!(
+                    "this node did not reach node 0 at {} within {} (preflight-wait): {}; the last one: {why}. {}",
+                    self.meet,
+                    duration(self.wait),
+                    misses.sentence(),
+                    misses.fix()
+                )
+                .into());
             }
             // The nodes of a job do not start at the same moment, so a short wait is not logged.
             let is_due = started.elapsed() > SOON && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);
@@ -237,11 +226,11 @@ impl Node<'_> {
     ///
     /// # Errors
     /// Another attempt would fail in the same way.
-    fn once(&self, end: Instant) -> Result<Result<Channel, JoinAttemptError>, NodeError> {
+    fn once(&self, end: Instant) -> anyhow::Result<Result<Channel, JoinAttemptError>> {
         let name = self.meet.to_string();
         let sockets = match self.meet.sockets(end.min(Instant::now() + 2 * TRY)) {
             Ok(sockets) => sockets,
-            Err(why) => return Ok(Err(why.into())),
+            Err(why) => return Ok(Err(JoinAttemptError::Resolve(why))),
         };
         let connection = match reach::connect(&sockets, TRY, &name, &MEETING) {
             Ok(connection) => connection,
@@ -254,7 +243,8 @@ impl Node<'_> {
             Err(stranger @ Stranger { fault: Fault::Gone | Fault::Silent | Fault::Evicted, .. }) => {
                 Ok(Err(JoinAttemptError::Unanswered(stranger)))
             }
-            Err(stranger) => Err(NodeError::NotNodeZero(stranger)),
+            // The process that answers at this address is not node 0 of this job.
+            Err(stranger) => Err(stranger.into()),
         }
     }
 
@@ -264,7 +254,11 @@ impl Node<'_> {
         if let IpAddr::V6(own) = ends[0].ip()
             && own.is_unicast_link_local()
         {
-            return Err(NodeError::LinkLocal(self.meet.clone()).into());
+            return Err(anyhow!(
+                "{} resolves to an address that is valid on one link only, so node 0 cannot tell the other nodes how to reach this one: use another address or a name of node 0 (--meet, before a command preflight-meet)",
+                self.meet
+            )
+            .into());
         }
         // Nothing may follow before node 0 has answered: it disconnects a node that it refuses, and data that
         // it has not read can make the kernel drop the reason.
@@ -289,18 +283,18 @@ impl Node<'_> {
                 ToNode::Prove(order) => {
                     let zero = ends[1].ip().to_canonical();
                     let mut rounds = PairRounds::new(self, channel, listener, zero, &order);
-                    return Ok(rounds.run(order).map_err(NodeError::Rounds)?);
+                    return Ok(rounds.run(order)?);
                 }
                 ToNode::Verdict(told) => return Ok(presentable(told)),
                 ToNode::Refused(why) => {
-                    return Err(NodeError::Rejected(visible(&shortened(&why))).into());
+                    return Err(anyhow!("node 0 rejected this node: {}", visible(&bounded(why))).into());
                 }
                 ToNode::Working | ToNode::Gone { .. } => {}
             }
             // Node 0 knows when to stop waiting, and may have started later than this node. This check
             // is for a node 0 that never stops.
             if joined.elapsed() > self.wait + HUNG {
-                return Err(NodeError::WaitsLonger.into());
+                return Err(anyhow!("node 0 waits longer than this node (preflight-wait)").into());
             }
         }
     }
@@ -318,6 +312,7 @@ impl Node<'_> {
             rates: self.rails.rates(),
             addresses: self.addresses.clone(),
             transport: self.rails.transport().to_owned(),
+            network: self.network.clone(),
             report: self.report.clone(),
         }
     }
@@ -356,6 +351,7 @@ impl Node<'static> {
             job: None,
             meet: Address::everywhere(),
             listen: Address::everywhere(),
+            unresolved: None,
             wait: Duration::from_secs(60),
             alone_after: None,
             token: "",
@@ -364,6 +360,7 @@ impl Node<'static> {
             left_out: &[],
             report: serde_json::from_str(report).unwrap(),
             rails: LocalRails::Sockets(Vec::new()),
+            network: Network::default(),
             addresses: Addresses::default(),
             extent: Scope::new(Level::Verbs, 1, Duration::ZERO),
             rounds: Extent::Doubling,

@@ -9,7 +9,6 @@
 //! All of this is one process, which waits for all rails at once. Over the pair's channel, it receives
 //! which connections the other end could not make, so it does not wait for those.
 
-mod error;
 mod incoming;
 mod outgoing;
 
@@ -18,7 +17,6 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-pub(in crate::preflight) use error::NotConnected;
 use incoming::Incoming;
 use nix::poll::{PollFd, PollFlags, poll};
 use outgoing::Outgoing;
@@ -49,10 +47,10 @@ impl Listening {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub(in crate::preflight) fn on(address: IpAddr) -> Result<Listening, NotConnected> {
+    pub(in crate::preflight) fn on(address: IpAddr) -> Result<Listening, String> {
         let mut cookie = Cookie::default();
-        random::fill(&mut cookie).map_err(NotConnected::NoRandom)?;
-        let failed = |error| NotConnected::CannotListen { on: address, error };
+        random::fill(&mut cookie).map_err(|error| format!("cannot get a random number: {error}"))?;
+        let failed = |error| format!("cannot listen on {address}: {error}");
         let listener = TcpListener::bind((address, 0)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let at = listener.local_addr().map_err(failed)?;
@@ -70,11 +68,13 @@ impl Listening {
     }
 }
 
-/// The connections of one rail, or why there is none: the one that this end made, and the one that the
+const NOT_TRIED: &str = "it was not tried";
+
+/// The connections of one rail, or, as a clause, why there is none: the one that this end made, and the one that the
 /// other end made.
 pub(in crate::preflight) struct Connected {
-    pub to: Result<Made, NotConnected>,
-    pub from: Result<Made, NotConnected>,
+    pub to: Result<Made, String>,
+    pub from: Result<Made, String>,
 }
 
 /// A connection on which both ends have identified each other.
@@ -93,8 +93,8 @@ pub(in crate::preflight) struct Made {
 pub(in crate::preflight) fn all(
     channel: &mut Channel,
     ends: &[Endpoint],
-    own: Vec<Result<Listening, NotConnected>>,
-    places: Vec<Result<RailEndpoint, NotConnected>>,
+    own: Vec<Result<Listening, String>>,
+    places: Vec<Result<RailEndpoint, String>>,
     name: &str,
 ) -> Result<Vec<Connected>, Stranger> {
     let end = Instant::now() + TRY;
@@ -139,9 +139,9 @@ pub(in crate::preflight) fn all(
         .map(|((from, to), other)| Connected {
             to: match to {
                 Outgoing::Over(result) => result,
-                _ => Err(NotConnected::NotTried),
+                _ => Err(NOT_TRIED.to_owned()),
             },
-            from: from.end(other.map(|why| NotConnected::OfOther { node: name.to_owned(), why })),
+            from: from.end(other.map(|why| format!("{name} says: {why}"))),
         })
         .collect())
 }

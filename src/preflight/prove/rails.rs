@@ -125,9 +125,10 @@ fn differs(mine: &Node, theirs: &Node) -> Option<String> {
         ));
     }
     let is_sockets = |node: &Node| node.rails.first().is_some_and(|rail| rail.link_layer == SOCKET);
-    let word = |node: &Node| if is_sockets(node) { "sockets" } else { "verbs" };
+    // NCCL may still use verbs on both: not every HCA can be opened here.
+    let word = |node: &Node| if is_sockets(node) { "TCP" } else { "verbs" };
     (is_sockets(mine) != is_sockets(theirs)).then(|| {
-        format!("NCCL will use {} on {} and {} on {}", word(mine), mine.host, word(theirs), theirs.host)
+        format!("{} is tested over {}, and {} over {}", mine.host, word(mine), theirs.host, word(theirs))
     })
 }
 

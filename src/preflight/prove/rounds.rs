@@ -12,13 +12,13 @@ mod agenda;
 mod bounds;
 mod caller;
 mod current;
-mod error;
 mod keys;
 
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use anyhow::{anyhow, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
@@ -35,8 +35,6 @@ pub(in crate::preflight) use agenda::{Agenda, Turn};
 pub(in crate::preflight) use bounds::bounded;
 use caller::Caller;
 use current::{At, Pair};
-pub(in crate::preflight) use error::RoundsError;
-use error::WrongOrder;
 use keys::PairKeys;
 
 use crate::text::{duration, shortened, visible};
@@ -46,6 +44,14 @@ use crate::wire::connection::timeout;
 use crate::wire::guests::{PendingConnections, Proven};
 use crate::wire::listen::Listener;
 use crate::wire::stranger::{Stranger, Strangers};
+
+fn violates(what: String) -> anyhow::Error {
+    anyhow!("node 0 violates the protocol, so there is no verdict: {what}")
+}
+
+fn lost(why: Stranger) -> anyhow::Error {
+    anyhow!("node 0 disconnected, so there is no verdict: {why}")
+}
 
 /// How often a node that is called reports that it is busy.
 const BUSY: Duration = Duration::from_secs(2);
@@ -112,10 +118,10 @@ impl<'a> PairRounds<'a> {
     ///
     /// # Errors
     /// Node 0 has disconnected or hangs, rejects this node, or violates the protocol.
-    pub(in crate::preflight) fn run(&mut self, order: Order) -> Result<Told, RoundsError> {
+    pub(in crate::preflight) fn run(&mut self, order: Order) -> anyhow::Result<Told> {
         self.take(order)?;
         let debug = |line: &str| tracing::debug!("{line}");
-        let mut strangers = Strangers::new(&debug, "preflight: ");
+        let mut strangers = Strangers::new(&debug, "preflight: this node");
         let mut guests = PendingConnections::new(&PAIR, SILENT, MOST);
         loop {
             if let Some(told) = self.receive_from_node_0()? {
@@ -128,7 +134,7 @@ impl<'a> PairRounds<'a> {
                 self.is_called(channel, &identity);
             }
             self.answer_callers();
-            self.send_reports_to_node_0()?;
+            self.send_reports_to_node_0().map_err(lost)?;
             if !self.has_news() {
                 self.sleep(&guests);
             }
@@ -152,9 +158,9 @@ impl<'a> PairRounds<'a> {
 
     /// # Errors
     /// Node 0 names pairs that are impossible in this job.
-    fn take(&mut self, order: Order) -> Result<(), WrongOrder> {
+    fn take(&mut self, order: Order) -> anyhow::Result<()> {
         self.times = order.times();
-        order.pairs.iter().try_for_each(|with| self.keys.add(with))?;
+        order.pairs.iter().try_for_each(|with| self.keys.add(with)).map_err(violates)?;
         let presentable = |partner: Partner| Partner { name: visible(&shortened(&partner.name)), ..partner };
         let pairs = order.pairs.into_iter().map(presentable).collect();
         self.agenda.take(pairs, order.first, self.times, Instant::now());
@@ -167,31 +173,39 @@ impl<'a> PairRounds<'a> {
         self.has_more || self.pair.is_none() && self.agenda.has_next()
     }
 
-    fn receive_from_node_0(&mut self) -> Result<Option<Told>, RoundsError> {
+    fn receive_from_node_0(&mut self) -> anyhow::Result<Option<Told>> {
         self.has_more = false;
         for count in 1..=MOST_AT_ONCE {
-            let Some(message) = self.zero.receive_if_there(LONGEST)? else { break };
+            let Some(message) = self.zero.receive_if_there(LONGEST).map_err(lost)? else { break };
             self.has_more = count == MOST_AT_ONCE;
             self.heard = Instant::now();
             match message {
                 ToNode::Prove(order) => self.take(order)?,
                 ToNode::Gone { node } if node < self.node.nodes => self.agenda.lose(node),
                 ToNode::Gone { node } => {
-                    return Err(WrongOrder::NoSuchNodeLost { node, nodes: self.node.nodes }.into());
+                    let nodes = self.node.nodes;
+                    return Err(violates(format!("it says that node {node} of {nodes} has disconnected")));
                 }
                 ToNode::Verdict(told) => return Ok(Some(presentable(told))),
                 ToNode::Refused(why) => {
-                    return Err(RoundsError::Rejected(visible(&shortened(&why))));
+                    bail!("node 0 rejected this node: {}", visible(&shortened(&why)));
                 }
                 ToNode::Working | ToNode::Waiting { .. } => {}
             }
         }
         if Instant::now() >= self.end {
             let within = duration(self.node.rounds_time());
-            return Err(RoundsError::Late { zero: self.zero.address().to_owned(), within });
+            bail!(
+                "node 0 ({}) has sent no verdict within {within}, the longest time that the rounds may take with this node's --rounds and --each",
+                self.zero.address()
+            );
         }
         if self.heard.elapsed() > HUNG {
-            return Err(RoundsError::Silent { zero: self.zero.address().to_owned() });
+            bail!(
+                "node 0 ({}) has sent nothing for {} s, so there is no verdict",
+                self.zero.address(),
+                HUNG.as_secs()
+            );
         }
         Ok(None)
     }

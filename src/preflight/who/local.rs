@@ -16,6 +16,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use anyhow::{anyhow, bail};
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::stat::{Mode, SFlag};
@@ -25,8 +26,10 @@ use serde::{Deserialize, Serialize};
 use crate::facts::identity;
 use crate::json;
 use crate::preflight::meet::message::Told;
+use crate::preflight::meet::node::SAID_AGAIN;
 use crate::sys::directory::Directory;
 use crate::sys::user;
+use crate::text::duration;
 use crate::wire::connection::timeout;
 
 /// Where the tasks of one node find each other, even from separate containers. A directory that belongs
@@ -40,24 +43,8 @@ const LONGEST: u64 = 1024 * 1024;
 /// Files of older jobs are removed after this time.
 const OLD: Duration = Duration::from_secs(24 * 3600);
 
-/// Why a task does not know the verdict of its node.
-#[derive(Debug, thiserror::Error)]
-pub enum LocalError {
-    /// The directories that were tried, each with its error.
-    #[error("the tasks of this node cannot find each other: {0}")]
-    NoDirectory(String),
-    #[error("cannot open the FIFO {name}: {error}")]
-    Fifo { name: String, error: io::Error },
-    #[error("the first task of this node did not report a verdict in time")]
-    Late,
-    #[error("the first task of this node exited without a verdict")]
-    Ended,
-    #[error("the first task of this node saved a verdict that cannot be read")]
-    Unreadable,
-    /// The first task has no verdict; this is the reason, in its own words.
-    #[error("{0}")]
-    Of(String),
-}
+/// Most waits are shorter, and need no line in the log.
+const SILENT: Duration = Duration::from_secs(5);
 
 pub(in crate::preflight) struct Meeting {
     folder: Directory,
@@ -104,11 +91,7 @@ impl Meeting {
     ///
     /// # Errors
     /// No directory can be used for it.
-    pub(in crate::preflight) fn of(
-        job: Option<&str>,
-        node: u32,
-        local_rank: u32,
-    ) -> Result<Meeting, LocalError> {
+    pub(in crate::preflight) fn of(job: Option<&str>, node: u32, local_rank: u32) -> anyhow::Result<Meeting> {
         let (mut tried, own) = (Vec::new(), Began::own());
         for place in PLACES {
             match Meeting::at(Path::new(place), job, [node, local_rank], &session(), own) {
@@ -116,7 +99,7 @@ impl Meeting {
                 Err(error) => tried.push(format!("{place}/{}: {error}", folder_name())),
             }
         }
-        Err(LocalError::NoDirectory(tried.join("; ")))
+        bail!("the tasks of this node cannot find each other: {}", tried.join("; "))
     }
 
     fn at(
@@ -139,47 +122,77 @@ impl Meeting {
         })
     }
 
-    fn open(&self, how: OFlag) -> Result<File, LocalError> {
+    fn open(&self, how: OFlag) -> anyhow::Result<File> {
         let opened = self
             .folder
             .make_fifo(&self.fifo)
             .and_then(|()| self.folder.open_file(&self.fifo, how, SFlag::S_IFIFO));
-        opened.map_err(|error| LocalError::Fifo { name: self.fifo.display().to_string(), error })
+        opened.map_err(|error| anyhow!("cannot open the FIFO {}: {error}", self.fifo.display()))
     }
 
     /// Begins as the first task.
     ///
     /// # Errors
     /// The FIFO cannot be opened.
-    pub(in crate::preflight) fn begin(&self) -> Result<FirstTask<'_>, LocalError> {
+    pub(in crate::preflight) fn begin(&self) -> anyhow::Result<FirstTask<'_>> {
         self.clean();
         self.folder.remove(&self.verdict);
         Ok(FirstTask { meeting: self, _open: self.open(OFlag::O_RDWR)? })
     }
 
-    /// Waits for the first task's verdict.
+    /// Waits for the first task's verdict, and for as long as `wait` until it begins. Says that it waits if that takes
+    /// long.
     ///
     /// # Errors
-    /// The first task ended without a verdict, or no verdict arrived in time.
-    pub(in crate::preflight) fn wait(&self, patience: Duration) -> Result<Told, LocalError> {
-        let end = Instant::now() + patience;
-        let fifo = self.open(OFlag::O_RDONLY)?;
+    /// The first task did not begin, ended without a verdict, or no verdict arrived in time.
+    pub(in crate::preflight) fn wait(
+        &self,
+        wait: Duration,
+        patience: Duration,
+        say: &dyn Fn(&str),
+    ) -> anyhow::Result<Told> {
+        let started = Instant::now();
+        let (begin, end) = (started + wait.min(patience), started + patience);
+        let mut next_line = Some(started + SILENT);
+        let mut fifo = self.open(OFlag::O_RDONLY)?;
         loop {
             // The verdict is read after the FIFO is open, so that this task cannot miss the end of the
             // first one.
             if let Some(told) = self.read() {
                 return told;
             }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(LocalError::Late);
+            let now = Instant::now();
+            // No task writes to the FIFO. While the first task has it open, there is nothing to read, and otherwise its
+            // end is read.
+            let has_begun = fifo.read(&mut [0]).is_err();
+            if next_line.is_some_and(|line| now >= line) {
+                let who = "the first task of this node (local rank 0)";
+                say(&match has_begun {
+                    true => format!("preflight: this task is waiting for the verdict that {who} gets"),
+                    false => format!(
+                        "preflight: this task is waiting for {who}, which has not begun its preflight"
+                    ),
+                });
+                next_line = (!has_begun).then(|| now + SAID_AGAIN);
             }
+            if now >= end {
+                bail!("the first task of this node did not report a verdict in time");
+            }
+            if now >= begin && !has_begun {
+                bail!(
+                    "the first task of this node (local rank 0) did not begin its preflight within {} (preflight-wait). Check in its log why, and that the launcher starts it with rdma-init, as this one",
+                    duration(wait)
+                );
+            }
+            let until = if has_begun { end } else { begin };
+            let left = next_line.map_or(until, |line| line.min(until)).saturating_duration_since(now);
             let mut fds = [PollFd::new(fifo.as_fd(), PollFlags::POLLIN)];
             // EINTR is harmless: the loop looks again.
             let _ = poll(&mut fds, timeout(left));
             let has_ended = fds[0].revents().is_some_and(|happened| happened.contains(PollFlags::POLLHUP));
             if has_ended {
-                return self.read().unwrap_or(Err(LocalError::Ended));
+                let ended = || Err(anyhow!("the first task of this node exited without a verdict"));
+                return self.read().unwrap_or_else(ended);
             }
         }
     }
@@ -195,17 +208,18 @@ impl Meeting {
         Some(file.and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)).map(|_| bytes))
     }
 
-    fn read(&self) -> Option<Result<Told, LocalError>> {
+    fn read(&self) -> Option<anyhow::Result<Told>> {
         let read = self.text_of(&self.verdict)?.ok().map(|bytes| json::read::<Left>(&bytes));
         let Some(Ok(Left { at, told })) = read else {
-            return Some(Err(LocalError::Unreadable));
+            return Some(Err(anyhow!("the first task of this node saved a verdict that cannot be read")));
         };
         if !self.is_of_this(at) {
             return None;
         }
         // If this fails, the task may receive a verdict twice, which is the lesser evil.
         self.leave(&self.heard, &at);
-        Some(told.map_err(LocalError::Of))
+        // The first task says why it has no verdict.
+        Some(told.map_err(anyhow::Error::msg))
     }
 
     /// Returns whether a verdict with this time belongs to the preflight in which this task takes part.
@@ -285,7 +299,10 @@ mod tests {
 
     use super::*;
 
-    fn words<T>(result: Result<T, LocalError>) -> Result<T, String> {
+    const SHORT: Duration = Duration::from_millis(50);
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn words<T>(result: anyhow::Result<T>) -> Result<T, String> {
         result.map_err(|why| why.to_string())
     }
 
@@ -297,7 +314,7 @@ mod tests {
     fn waiting_tasks_get_the_verdict_whenever_they_start() {
         let folder = tempfile::tempdir().unwrap();
         let meeting = |rank| Meeting::at(folder.path(), Some("7"), [0, rank], "1.5", Began::own()).unwrap();
-        let wait = move |meeting: Meeting| words(meeting.wait(Duration::from_secs(20)));
+        let wait = move |meeting: Meeting| words(meeting.wait(LONG, LONG, &|_| {}));
         std::thread::scope(|scope| {
             let (here, there) = (meeting(1), meeting(2));
             // One task waits before the first task begins, and others start to wait during and after
@@ -323,13 +340,25 @@ mod tests {
         drop(fifo);
         std::thread::scope(|scope| {
             let doer = first.begin().unwrap();
-            let waiting = scope.spawn(move || meeting.wait(Duration::from_millis(400)));
+            let waiting = scope.spawn(move || meeting.wait(LONG, Duration::from_millis(400), &|_| {}));
             // The waiting task has not opened the FIFO yet, or it sees the end: either way it does not
             // hang.
             drop(doer);
-            let why = waiting.join().unwrap().unwrap_err();
-            assert!(matches!(why, LocalError::Ended | LocalError::Late), "{why}");
+            let why = waiting.join().unwrap().unwrap_err().to_string();
+            assert!(why.ends_with("without a verdict") || why.ends_with("in time"), "{why}");
         });
+    }
+
+    #[test]
+    fn a_first_task_that_does_not_begin_is_waited_for_only_so_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = || Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).unwrap();
+        let why = meeting().wait(SHORT, LONG, &|_| {}).unwrap_err();
+        assert!(why.to_string().contains("did not begin its preflight"), "{why}");
+        let first = meeting();
+        let _doer = first.begin().unwrap();
+        let why = meeting().wait(Duration::ZERO, SHORT, &|_| {}).unwrap_err();
+        assert!(why.to_string().ends_with("in time"), "{why}");
     }
 
     #[test]
@@ -338,8 +367,8 @@ mod tests {
         let meeting = |began| Meeting::at(folder.path(), Some("7"), [0, 1], began, Began::own()).unwrap();
         let old = meeting("1.5");
         old.begin().unwrap().tell(told());
-        let why = meeting("1.6").wait(Duration::from_millis(50)).unwrap_err();
-        assert!(matches!(why, LocalError::Late), "{why}");
+        let why = meeting("1.6").wait(LONG, SHORT, &|_| {}).unwrap_err();
+        assert!(why.to_string().ends_with("in time"), "{why}");
         let [leader, began] =
             session().split('.').map(|text| text.parse::<u64>().unwrap()).collect::<Vec<_>>()[..]
         else {
@@ -357,7 +386,7 @@ mod tests {
         };
         let now = identity::now().unwrap();
         let (before, later) = (now - 1, now + 1_000_000);
-        let wait = |meeting: &Meeting| words(meeting.wait(Duration::from_millis(50)));
+        let wait = |meeting: &Meeting| words(meeting.wait(LONG, SHORT, &|_| {}));
         let late = "the first task of this node did not report a verdict in time";
         meeting(0, before, before).begin().unwrap().tell(told());
         // Both belong to this preflight. Task 1 began before the verdict. Task 2 did not, but its
@@ -374,7 +403,7 @@ mod tests {
             let _open = again.open(OFlag::O_RDONLY).unwrap();
             let first = meeting(0, before, before);
             let doer = first.begin().unwrap();
-            let waiting = scope.spawn(move || words(again.wait(Duration::from_secs(20))));
+            let waiting = scope.spawn(move || words(again.wait(LONG, LONG, &|_| {})));
             let other = Told { passed: false, ..told().unwrap() };
             doer.tell(Ok(other.clone()));
             assert_eq!(waiting.join().unwrap(), Ok(other));
@@ -410,15 +439,15 @@ mod tests {
         let fifo = meeting();
         fifo.folder.make_fifo(&fifo.verdict).unwrap();
         let _open = fifo.open(OFlag::O_RDWR).unwrap();
-        let why = fifo.wait(patience).unwrap_err();
-        assert!(matches!(why, LocalError::Unreadable), "{why}");
+        let why = fifo.wait(patience, patience, &|_| {}).unwrap_err();
+        assert!(why.to_string().ends_with("that cannot be read"), "{why}");
         let doer = fifo.begin().unwrap();
         doer.tell(told());
-        assert_eq!(words(meeting().wait(patience)), told(), "it is replaced");
+        assert_eq!(words(meeting().wait(patience, patience, &|_| {})), told(), "it is replaced");
         // A regular file is always ready to be read.
         fifo.folder.remove(&fifo.fifo);
         fifo.leave(&fifo.fifo, &1);
-        let why = meeting().wait(patience).unwrap_err().to_string();
+        let why = meeting().wait(patience, patience, &|_| {}).unwrap_err().to_string();
         assert!(why.starts_with("cannot open the FIFO job-1.5-0.fifo: "), "{why}");
     }
 }

@@ -3,7 +3,7 @@
 pub mod addresses;
 pub(super) mod local;
 pub(super) mod names;
-pub(crate) mod own;
+pub mod own;
 pub(crate) mod part;
 pub(super) mod passed;
 pub(crate) mod scheduler;

@@ -2,20 +2,27 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::facts::Facts;
 use crate::libraries::nccl::interfaces::{self, Endpoint};
+use crate::libraries::nccl::predict::{PortUse, Prediction, Transport};
 use crate::libraries::nccl::version::KINDS;
-use crate::plan::Plan;
+use crate::plan::{Fabric, Plan};
 use crate::preflight::prove::pair::POSSIBLE_GBPS;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{self, Level};
 use crate::self_test::report::{Rail, Report};
 use crate::self_test::run::{Scope, wanted};
 use crate::self_test::verbs::{LOOPBACK, OPEN};
+use crate::text::{condensed, shortened, visible};
 use crate::verbs::port_test::PortTest;
 
 /// The name of the transport of rails that are ports of HCAs.
 pub(crate) const VERBS: &str = "verbs";
+
+/// The name of the transport of rails that are interfaces.
+pub(crate) const SOCKETS: &str = "sockets";
 
 /// The rails of this node, in the order that all nodes have in common.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +71,62 @@ impl LocalRails {
     pub fn transport(&self) -> &'static str {
         match self {
             LocalRails::Verbs(_) => VERBS,
-            LocalRails::Sockets(_) => "sockets",
+            LocalRails::Sockets(_) => SOCKETS,
+        }
+    }
+}
+
+/// What NCCL will use between this node and the others, as the plan forecasts it. The preflight may test something
+/// else: TCP if no HCA can be opened here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// The ports: `mlx5_0:1..mlx5_7:1`.
+    Verbs(String),
+    /// Why not verbs, as a clause.
+    Sockets(String),
+    /// A plugin decides, the versions of NCCL that the image may have differ, or NCCL fails.
+    #[default]
+    Unknown,
+}
+
+impl Network {
+    pub fn from_plan(plan: &Plan) -> Network {
+        if let (Fabric::None(why), []) = (&plan.fabric, &plan.forecasts[..]) {
+            return Network::Sockets(why.to_string());
+        }
+        // What such a plugin does without these devices or interfaces is not known; and on such an interface, sockets
+        // themselves use RDMA.
+        if matches!(plan.fabric, Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_) | Fabric::Interface(_)) {
+            return Network::Unknown;
+        }
+        let mut networks =
+            plan.forecasts.iter().map(|forecast| Network::from_prediction(&forecast.prediction));
+        let first = networks.next().unwrap_or_default();
+        let is_same = |other: Network| std::mem::discriminant(&other) == std::mem::discriminant(&first);
+        if networks.all(is_same) { first } else { Network::Unknown }
+    }
+
+    fn from_prediction(prediction: &Prediction) -> Network {
+        if prediction.env_plugin.is_some() {
+            return Network::Unknown;
+        }
+        match &prediction.transport {
+            Transport::Sockets { why, .. } => Network::Sockets(why.clone()),
+            // The plugins beside HCAs that need none are NCCL's own transport with additions.
+            transport => transport.ports().map_or(Network::Unknown, |ports| {
+                Network::Verbs(condensed(&ports.iter().map(PortUse::name).collect::<Vec<String>>()))
+            }),
+        }
+    }
+
+    /// Returns what another node reports, in a form that is safe to show.
+    pub fn presentable(self) -> Network {
+        let shown = |text: String| visible(&shortened(&text));
+        match self {
+            Network::Verbs(ports) => Network::Verbs(shown(ports)),
+            Network::Sockets(why) => Network::Sockets(shown(why)),
+            Network::Unknown => Network::Unknown,
         }
     }
 }
@@ -148,6 +210,10 @@ fn is_link_local(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::rdma::LinkLayer;
+    use crate::libraries::nccl::predict::{Bootstrap, Fused};
+    use crate::plan::Forecast;
+    use crate::plan::NoRdmaReason;
     use crate::self_test::host;
     use crate::self_test::known;
     use crate::self_test::verbs::checks;
@@ -165,6 +231,54 @@ mod tests {
         }
         let rails = LocalRails::of(&facts, &plan, &report, Scope::default());
         (rails.names(), rails.transport(), left_out(&facts, &plan, &report, Scope::default()))
+    }
+
+    fn forecast(transport: Transport) -> Forecast {
+        let bootstrap = Bootstrap::Fails(String::new());
+        let prediction = Prediction { bootstrap, transport, fused: Fused::Unknown, env_plugin: None };
+        Forecast { since: None, prediction, log: None }
+    }
+
+    #[test]
+    fn only_what_nccl_does_for_certain_is_its_network() {
+        let ports = |hca: &&str| PortUse {
+            hca: (*hca).to_owned(),
+            port: 1,
+            link_layer: LinkLayer::InfiniBand,
+            gid: None,
+        };
+        let verbs = || Transport::Verbs(["mlx5_0", "mlx5_1"].iter().map(ports).collect());
+        let sockets =
+            || Transport::Sockets { why: "NCCL_IB_DISABLE is 1".to_owned(), interfaces: Vec::new() };
+        let fails = || Transport::Fails("x".to_owned());
+        let plugin = |otherwise| Transport::Plugin {
+            file: "libnccl-net.so".to_owned(),
+            found: true,
+            otherwise: Box::new(otherwise),
+        };
+        let of = |fabric: Fabric, transports: &[Transport]| {
+            let forecasts = transports.iter().cloned().map(forecast).collect();
+            Network::from_plan(&Plan { fabric, forecasts, ..host(2, 2).1 })
+        };
+        let on_verbs = || Network::Verbs("mlx5_0:1, mlx5_1:1".to_owned());
+        let on_sockets = || Network::Sockets("NCCL_IB_DISABLE is 1".to_owned());
+        for (transports, network) in [
+            (&[verbs()][..], on_verbs()),
+            (&[sockets(), sockets()], on_sockets()),
+            (&[plugin(verbs()), verbs()], on_verbs()),
+            (&[plugin(sockets())], Network::Unknown),
+            (&[fails()], Network::Unknown),
+            (&[sockets(), verbs()], Network::Unknown),
+            (&[], Network::Unknown),
+        ] {
+            assert_eq!(of(Fabric::Verbs, transports), network, "{transports:?}");
+        }
+        assert_eq!(of(Fabric::Plugin(2), &[verbs()]), Network::Unknown);
+        let none = Network::Sockets("there is no RDMA device in this container".to_owned());
+        assert_eq!(of(Fabric::None(NoRdmaReason::NoDevice), &[]), none);
+        let mut plan = Plan { forecasts: vec![forecast(verbs())], ..host(2, 2).1 };
+        plan.forecasts[0].prediction.env_plugin = Some("libnccl-env.so".to_owned());
+        assert_eq!(Network::from_plan(&plan), Network::Unknown, "the plugin's answers replace all variables");
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn account(rails: Vec<Rail>) -> Account {
         omitted: Vec::new(),
         rested: None,
         tells_rest_from: Duration::from_secs(600),
-        is_on_one_node: false,
+        needs_no_rdma: false,
     }
 }
 
@@ -173,9 +173,9 @@ fn what_the_watcher_has_warned_of_is_in_the_account() {
 
 #[test]
 fn a_job_that_rested_in_the_end_is_told_for_how_long() {
-    let of = |seconds, is_on_one_node| Account {
+    let of = |seconds, needs_no_rdma| Account {
         rested: Some(Duration::from_secs(seconds)),
-        is_on_one_node,
+        needs_no_rdma,
         ..account(vec![rail("a_0", 6 * GIB)])
     };
     let said = |account: &Account, when| lines(account, when, &[]).get(1).cloned();
@@ -196,8 +196,8 @@ fn what_is_not_counted_is_not_without_an_error() {
 
 #[test]
 fn congestion_is_told_and_is_no_trouble() {
-    let jammed = |hca: &str, sent, marked| Rail {
-        congestion: Congestion { sent: Some(sent), handled: Some(0), marked },
+    let jammed = |hca: &str, sent, ecn_marked| Rail {
+        congestion: Congestion { cnps_sent: Some(sent), cnps_handled: Some(0), ecn_marked },
         ..rail(hca, 6 * GIB)
     };
     let both = account(vec![jammed("a_0", 5, Some(7)), jammed("a_1", 0, None)]);

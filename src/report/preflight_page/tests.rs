@@ -36,7 +36,7 @@ fn job(
 }
 
 fn page(evidence: &Evidence) -> String {
-    let asked = Asked { seconds: 14.0, transport: "verbs", ..Asked::default() };
+    let asked = Asked { seconds: 14.0, transport: "verbs".into(), ..Asked::default() };
     let mut page = Vec::new();
     write(&mut page, &judge(evidence, &asked)).unwrap();
     String::from_utf8(page).unwrap()
@@ -122,8 +122,8 @@ fn the_page_names_its_job_and_time_and_folds_warnings_after_ten() {
     let warnings: Vec<String> = (1..=13).map(|number| format!("warning {number}.")).collect();
     let page = |count: usize| {
         let asked = Asked {
-            warnings: &warnings[..count],
-            job: Some("77.<2>"),
+            warnings: warnings[..count].into(),
+            job: Some("77.<2>".into()),
             at: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000)),
             ..Asked::default()
         };

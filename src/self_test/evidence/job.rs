@@ -4,7 +4,6 @@ use super::Evidence;
 use crate::facts::Facts;
 use crate::libraries::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{self, Fabric, Plan};
-use crate::self_test::obstacle::{self, Certainty};
 use crate::state::FOLDER;
 use crate::text::{condensed, counted};
 
@@ -34,7 +33,7 @@ pub(crate) fn bootstrap(_: &Facts, plan: &Plan) -> Evidence {
 /// Returns what the known version of NCCL does, or else the newest version.
 pub(crate) fn nccl(_: &Facts, plan: &Plan) -> Evidence {
     let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
-    if let Certainty::Perhaps(why) = obstacle::of_network(plan) {
+    if let Some(why) = plan.perhaps_loses_network() {
         let message = format!(
             "rdma-init cannot tell which {} the job will load, and this is true for some releases: {why}.",
             plan.library

@@ -8,7 +8,8 @@ use crate::verbs::port_test::{DEFAULT_SIZE, Marks};
 use crate::verbs::step::Step;
 use crate::verbs::talk::End;
 
-const LONG: Duration = Duration::from_secs(30);
+/// No test waits for it: on a busy machine, a process may not run for many seconds.
+const LONG: Duration = Duration::from_secs(600);
 
 fn wanted() -> PortTest {
     PortTest {
@@ -51,7 +52,7 @@ fn a_crash_is_named_with_the_step() {
 #[test]
 fn a_hang_is_killed_and_the_others_go_on() {
     let ports = [wanted(), PortTest { port: 2, ..wanted() }];
-    let results = run(&ports, Duration::from_secs(10), LONG, |wanted, talk| {
+    let results = run(&ports, Duration::from_secs(20), LONG, |wanted, talk| {
         talk.step(Step::Register);
         if wanted.port == 1 {
             let _ = signals::kill(Pid::this(), libc::SIGSTOP);
@@ -59,7 +60,7 @@ fn a_hang_is_killed_and_the_others_go_on() {
         DeviceProbe { port: wanted.port, ..DeviceProbe::default() }
     });
     let Err(ProbeEnd::Hung { after_ms, during, gone: true }) = &results[0] else { panic!("{results:?}") };
-    assert!((10_000..60_000).contains(after_ms), "{after_ms}");
+    assert!(*after_ms >= 20_000, "{after_ms}");
     assert_eq!(*during, Some(Step::Register));
     assert!(matches!(&results[1], Ok(probe) if probe.port == 2));
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::meet_error::{ConnectError, MeetError};
+use anyhow::anyhow;
+
 use super::message::PROTOCOL;
 use super::{Meeting, time};
 use crate::wire::connection::Connection;
@@ -26,7 +27,7 @@ pub(super) fn go_to(
     meeting: &Meeting,
     end: Instant,
     say: &dyn Fn(&str),
-) -> Result<(Channel, Duration), MeetError> {
+) -> anyhow::Result<(Channel, Duration)> {
     let started = Instant::now();
     let mut is_said = false;
     let mut before = None;
@@ -37,11 +38,11 @@ pub(super) fn go_to(
                 is_said = true;
             }
         });
-        let connection = reached.map_err(|why| MeetError::Unreachable {
-            address: address.clone(),
-            within: time(started.elapsed()),
-            why: Box::new(why),
-            before: before.take(),
+        let connection = reached.map_err(|why| {
+            // What answered at the address earlier.
+            let before = before.take().map(|stranger: Stranger| format!(". Before: {stranger}"));
+            let within = time(started.elapsed());
+            anyhow!("cannot reach {address} within {within}: {why}{}", before.unwrap_or_default())
         })?;
         let token = meeting.token.as_bytes();
         match reach::prove(connection, &PROTOCOL, "", token, meeting.extent.longest(), end) {
@@ -62,11 +63,7 @@ pub(super) fn go_to(
 
 /// # Errors
 /// Why the address cannot be reached.
-fn reach(
-    address: &Address,
-    end: Instant,
-    say: &mut dyn FnMut(&ConnectError),
-) -> Result<Connection, ConnectError> {
+fn reach(address: &Address, end: Instant, say: &mut dyn FnMut(&str)) -> Result<Connection, String> {
     loop {
         match once(address, end) {
             Ok(connection) => return Ok(connection),
@@ -77,7 +74,8 @@ fn reach(
     }
 }
 
-fn once(address: &Address, end: Instant) -> Result<Connection, ConnectError> {
+fn once(address: &Address, end: Instant) -> Result<Connection, String> {
     let left = end.saturating_duration_since(Instant::now()).clamp(PAUSE, TRY);
-    Ok(reach::connect(&address.sockets(end)?, left, &address.to_string(), &PROTOCOL)?)
+    let sockets = address.sockets(end)?;
+    reach::connect(&sockets, left, &address.to_string(), &PROTOCOL).map_err(|why| why.to_string())
 }

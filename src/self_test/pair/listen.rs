@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, poll};
 
 use super::message::PROTOCOL;
+use crate::wire::Channel;
 use crate::wire::connection::timeout;
 use crate::wire::guests::{PendingConnections, Proven};
 use crate::wire::handshake::one_key;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;
-use crate::wire::{AcceptError, Channel};
 
 /// The most connections whose other ends have not authenticated yet.
 const MOST: usize = 64;
@@ -26,7 +26,7 @@ pub(super) fn first(
     longest: Duration,
     end: Instant,
     strangers: &mut Strangers,
-) -> Result<Option<(Channel, Duration)>, AcceptError> {
+) -> anyhow::Result<Option<(Channel, Duration)>> {
     let mut guests = PendingConnections::new(&PROTOCOL, longest, MOST);
     let key = one_key(token.as_bytes());
     loop {

@@ -23,7 +23,7 @@ const LOOKS: Watcher = Watcher {
     has_ended: false,
     interval: Duration::from_secs(10),
     after: Duration::from_secs(600),
-    is_on_one_node: false,
+    needs_no_rdma: false,
 };
 
 const SENT: &str = "counters/port_xmit_data";
@@ -275,7 +275,7 @@ fn a_job_that_stopped_moving_data_is_told_since_when() {
     };
     assert_eq!(rested(619), (Some(seconds(599)), None));
     assert_eq!(rested(620), (Some(seconds(600)), Some(seconds(600))));
-    let alone = Watcher { is_on_one_node: true, ..LOOKS };
+    let alone = Watcher { needs_no_rdma: true, ..LOOKS };
     let of = Account::new(
         &ports,
         Some((seconds(619), seen.clone())),
@@ -294,8 +294,8 @@ fn a_job_that_stopped_moving_data_is_told_since_when() {
 #[test]
 fn a_job_on_one_node_needs_no_traffic() {
     let (host, ports) = start();
-    let findings = |is_on_one_node| {
-        let watcher = Watcher { is_on_one_node, ..LOOKS };
+    let findings = |needs_no_rdma| {
+        let watcher = Watcher { needs_no_rdma, ..LOOKS };
         let now = [host.look(&[])];
         Account::new(&ports, None, Some(&now), seconds(3600), watcher).unwrap().findings(false).len()
     };

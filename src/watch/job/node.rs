@@ -132,7 +132,7 @@ impl Node {
 
     fn attempt(&mut self) -> Result<Stage, String> {
         let address: Address = self.orders.place.parse().map_err(|why| format!("{why}"))?;
-        let sockets = address.sockets(Instant::now() + LOOK_UP).map_err(|why| why.to_string())?;
+        let sockets = address.sockets(Instant::now() + LOOK_UP)?;
         let to: &SocketAddr = sockets.get(self.tries % sockets.len().max(1)).ok_or("no address")?;
         self.tries += 1;
         let attempt = Attempt::begin(*to, &PROTOCOL, TRY, TRY).map_err(|why| why.to_string())?;

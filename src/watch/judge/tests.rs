@@ -439,7 +439,7 @@ fn requests_that_rose_and_stand_still_are_a_stall_and_those_that_never_rose_are_
 
 #[test]
 fn a_job_on_one_node_is_not_accused() {
-    let mut judge = judge(20).on_one_node(true);
+    let mut judge = judge(20).without_need(true);
     for at in (10..100).step_by(10) {
         assert!(said(&mut judge, at, [up(0), up(0)]).is_empty());
     }

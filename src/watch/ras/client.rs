@@ -134,7 +134,7 @@ fn sockets(text: &str, until: Instant) -> Result<Vec<SocketAddr>, Failure> {
         return Err(Failure::Address("it has no port".to_owned()));
     }
     let address = text.parse::<Address>().map_err(|why| Failure::Address(why.to_string()))?;
-    address.sockets(until).map_err(|why| Failure::Address(why.to_string()))
+    address.sockets(until).map_err(Failure::Address)
 }
 
 /// The question to one server, and what it has answered so far.

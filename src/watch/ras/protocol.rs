@@ -82,5 +82,5 @@ fn line(bytes: &[u8]) -> (&[u8], &[u8]) {
 
 fn shown(words: &[u8]) -> String {
     let start = words.get(..words.len().min(400)).unwrap_or_default();
-    visible(&shortened(&String::from_utf8_lossy(start)))
+    visible(&shortened(String::from_utf8_lossy(start).trim_end()))
 }

@@ -41,6 +41,13 @@ impl Container<'_> {
         let _ = Command::new("nsenter").args(tc).status();
     }
 
+    /// Takes the link of its only network down. The engine's own command could take longer than a test may.
+    pub fn cut_off(&self) {
+        let pid = self.inspect("{{.State.Pid}}");
+        let down = ["--target", &pid, "--net", "ip", "link", "set", "eth0", "down"];
+        assert!(Command::new("nsenter").args(down).status().unwrap().success());
+    }
+
     /// Returns the process on this machine that is attached to the container: the docker client.
     pub fn client(&self) -> u32 {
         self.attached.as_ref().unwrap().child.id()

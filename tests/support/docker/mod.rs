@@ -21,7 +21,8 @@ use self::attached::Attached;
 pub use self::attached::Ended;
 pub use self::container::Container;
 pub use self::network::Network;
-use super::{binary, repository, skip};
+use super::executable::copy_of_binary;
+use super::{repository, skip};
 
 /// Returns this run's engine; `None` if no engine answers, in which case the test is skipped.
 pub fn engine() -> Option<&'static Engine> {
@@ -93,7 +94,7 @@ impl Engine {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         fs::create_dir(&root).unwrap();
-        fs::copy(binary(), root.join("rdma-init")).unwrap();
+        copy_of_binary(&root);
         fill(&root);
         fs::write(
             folder.path().join("Dockerfile"),

@@ -15,6 +15,12 @@ else
     has 'the line' 'preflight passed: 3 nodes, 2 rails'
 fi
 
+next 'one node for which NCCL uses sockets'
+[ "$number" != 3 ] || export NCCL_IB_DISABLE=1
+job 1
+has 'both networks' 'NCCL will use verbs on 2 of 3 nodes (node1, node2: mlx5_1:1, mlx5_2:1) and sockets on 1 (node3: '
+unset NCCL_IB_DISABLE
+
 next 'one rail of one node loses all packets'
 # A node that waits for lost packets waits for most of this time.
 each=20s

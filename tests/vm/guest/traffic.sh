@@ -189,3 +189,19 @@ J
 code=0
 unshare --pid --fork --mount-proc "$init" --watch warn -- sh /run/killer 2>/run/out || code=$?
 expect 'the job does not notice that its watcher is killed' "$code" 7
+
+echo '--- memory that runs out, with cgroup v2'
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+mkdir /sys/fs/cgroup/job
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+echo 64M >/sys/fs/cgroup/job/memory.max
+# shellcheck disable=SC2016
+in_cgroup='echo $$ >/sys/fs/cgroup/job/cgroup.procs; exec unshare --cgroup --mount --pid --fork --mount-proc sh -c "$1" "$0"'
+# shellcheck disable=SC2016
+in_namespace='busybox umount /sys/fs/cgroup; busybox mount -t cgroup2 none /sys/fs/cgroup; exec "$0" -- sh -c "head -c 200000000 /dev/zero | tail -c 200000000; exit 3"'
+code=0
+RDMA_INIT_TERMINATION_LOG=/run/termination sh -c "$in_cgroup" "$init" "$in_namespace" >/dev/null 2>/run/out || code=$?
+expect 'the code is that of the command' "$code" 3
+has 'the end line has it' 'sh ended with exit code 3 .*Memory ran out meanwhile: the kernel killed 1 process of'
+cp /run/termination /run/out
+has 'and the file for Kubernetes' '^rdma-init: sh ended with exit code 3 .*Memory ran out meanwhile'

@@ -7,6 +7,7 @@
 //! * A failed pair whose nodes both pass elsewhere is retried by itself.
 //! * A node that fails with some nodes is tested with others: the node may be faulty, and not the path
 //!   between two nodes.
+//! * A group that may reach the others only in part is tested with them ([`partial`](super::super::partial)).
 //! * In a small job, idle nodes test each other meanwhile, which shows how often any pair fails.
 //! * Anything that seems slow is measured again ([`outliers::again`]).
 
@@ -40,6 +41,10 @@ const SOME: usize = 3;
 
 /// How many nodes of the main part, if it has that many, must fail with a part that is cut off.
 const REACHED: usize = 8;
+
+/// How many nodes on either side of one that fails with some are tested with others: the fault may be
+/// that of the leaf that they share.
+const NEIGHBOURS: u32 = 3;
 
 /// Returns how many nodes of the main part must fail with a part of this size before it counts as cut
 /// off: the part may be reachable only through one of them. If it does not take long, all of them are
@@ -75,6 +80,7 @@ pub fn rounds(evidence: &Evidence, slow: &[Slow]) -> Vec<Vec<Pair>> {
     layers.iter().for_each(|layer| wanted.links(layer, false));
     layers.iter().filter(|layer| layer.main().is_some()).for_each(|layer| wanted.suspects(layer));
     layers.iter().for_each(|layer| wanted.links(layer, true));
+    layers.iter().zip(&within).for_each(|(layer, within)| wanted.partial(layer, within));
     layers.iter().for_each(|layer| wanted.same(layer));
     // As long as it is unclear which nodes have a dead rail, the other rails of these nodes wait.
     let unclear = layers.iter().filter(|layer| layer.main().is_none()).flat_map(Layer::bad_edges);
@@ -233,6 +239,20 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// Adds pairs between a group and the others if the group may reach them only in part.
+    fn partial(&mut self, layer: &Layer, within: &Within) {
+        let main = layer.main().map(|main| layer.nodes_of(main)).unwrap_or_default();
+        let there = main.into_iter().filter(|node| !self.evidence.gone().contains_key(node));
+        let few = within.odd.iter().filter(|odd| odd.failed * 2 < odd.tried);
+        let is_near = |node: u32| few.clone().any(|odd| odd.node.abs_diff(node) <= NEIGHBOURS);
+        let is_in = |node: &u32| match within.perhaps {
+            Some(part) => part.group.has(*node),
+            None => is_near(*node),
+        };
+        let (group, others): (Vec<u32>, Vec<u32>) = there.partition(is_in);
+        self.between(&group, &others, group.len() * SOME);
+    }
+
     /// Returns the nodes of each island that are still connected.
     fn by_island(&self, layer: &Layer) -> HashMap<u32, Vec<u32>> {
         let gone = self.evidence.gone();
@@ -256,8 +276,8 @@ impl<'a> Wanted<'a> {
     fn lonely(&mut self, layers: &[Layer], within: &[Within]) {
         let mut missing: HashMap<u32, (usize, usize)> = HashMap::new();
         for (place, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.main().is_some()) {
-            let needed = within[place].background.needed(WITNESSES, layer.tried());
             for (&node, seen) in &witnesses(layer) {
+                let needed = within[place].needed(node, WITNESSES, layer.tried());
                 // At least one of the pairs must be a retry.
                 let wanted = needed.saturating_sub(seen.well).max(usize::from(!seen.again));
                 let known = missing.entry(node).or_insert((0, place));

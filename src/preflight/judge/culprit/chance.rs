@@ -23,12 +23,27 @@ const MOST: usize = 12;
 
 /// How often pairs fail if no faulty node is in them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Background {
+pub(in crate::preflight::judge) struct Background {
     pub failed: usize,
     pub tried: usize,
 }
 
 impl Background {
+    pub(in crate::preflight::judge) fn add(&mut self, has_failed: bool) {
+        self.failed += usize::from(has_failed);
+        self.tried += 1;
+    }
+
+    pub(in crate::preflight::judge) fn remove(&mut self, has_failed: bool) {
+        self.failed -= usize::from(has_failed);
+        self.tried -= 1;
+    }
+
+    pub(in crate::preflight::judge) fn take(&mut self, other: Background) {
+        self.failed -= other.failed;
+        self.tried -= other.tried;
+    }
+
     /// Returns the assumed share of failures. If there are few tries, it is above 0 even if all of them
     /// passed, because they do not show that no other one fails.
     fn share(self) -> f64 {
@@ -50,6 +65,15 @@ impl Background {
         let is_enough = |tries: &usize| self.is_unlikely(*tries, *tries, nodes as f64, ALONE);
         (least..MOST).find(is_enough).unwrap_or(MOST)
     }
+}
+
+/// Returns how well the best share of failures explains these pairs: the logarithm of their likelihood.
+pub(in crate::preflight::judge) fn log_likelihood(of: Background) -> f64 {
+    weighted_log(of.failed) + weighted_log(of.tried - of.failed) - weighted_log(of.tried)
+}
+
+pub(in crate::preflight::judge) fn weighted_log(count: usize) -> f64 {
+    if count == 0 { 0.0 } else { count as f64 * (count as f64).ln() }
 }
 
 /// Returns the probability that at least `failed` of `tried` fail, if each of them fails with the

@@ -8,6 +8,7 @@ use super::odd::Within;
 use super::within::{self, Scattered};
 use super::{Fault, Place, What};
 use crate::preflight::judge::evidence::Evidence;
+use crate::preflight::judge::partial::Part;
 
 /// A layer on which something is faulty, and why: a rail, or the connections before any rail.
 #[derive(Debug)]
@@ -35,6 +36,9 @@ pub(super) struct Found {
     pub scattered: Scattered,
     /// The parts that are cut off, each with the number of the other nodes.
     cuts: BTreeMap<Vec<u32>, (usize, Vec<At>)>,
+    /// The parts that reach the others only in part, each with the number of these others, and how many
+    /// pairs between them failed on the rail with the most.
+    partial: BTreeMap<Vec<u32>, (usize, Count, Vec<At>)>,
     /// The parts without a main one, each with the number of nodes that reach no other node.
     apart: BTreeMap<Parts, (usize, Vec<At>)>,
     /// How many rails each node was tested on.
@@ -62,6 +66,7 @@ impl Found {
         let of_parts =
             self.cuts.values().map(|(_, at)| at.len()).chain(self.apart.values().map(|(_, at)| at.len()));
         let of_links = self.links.values().map(Vec::len);
+        let of_parts = of_parts.chain(self.partial.values().map(|(_, _, at)| at.len()));
         of_nodes.chain(of_parts).chain(of_links).sum::<usize>() + self.scattered.failed.len()
     }
 
@@ -82,7 +87,7 @@ impl Found {
         let main = layer.main().map_or(0, |main| layer.size(main) as usize);
         for (&node, seen) in &alone {
             let Some(edge) = seen.edge.map(|place| &layer.edges[place]) else { continue };
-            let needed = within.background.needed(WITNESSES, nodes).min(main);
+            let needed = within.needed(node, WITNESSES, nodes).min(main);
             if seen.well >= needed && layer.bridges().is_empty() {
                 let at = At { rail, why: why(evidence, edge, rail, node) };
                 self.nodes.entry(node).or_default().push((Count { failed: seen.all, tried: seen.all }, at));
@@ -136,6 +141,19 @@ impl Found {
         if known.iter().all(|at| at.rail != rail) {
             known.push(At { rail, why: why(evidence, edge, rail, edge.nodes[0]) });
         }
+    }
+
+    pub(super) fn part(&mut self, evidence: &Evidence, layer: &Layer, part: &Part) {
+        let is_it = |edge: &&Edge| edge.is_ill() && part.group.parts(edge.nodes);
+        let first =
+            layer.edges.iter().find(|edge| is_it(edge) && edge.is_bad()).or(layer.edges.iter().find(is_it));
+        let why = first.map_or_else(String::new, |edge| why(evidence, edge, layer.rail, edge.nodes[0]));
+        let nodes: Vec<u32> = part.group.members().collect();
+        let others = layer.tried().saturating_sub(nodes.len());
+        let count = Count { failed: part.between.failed, tried: part.between.tried };
+        let known = self.partial.entry(nodes).or_insert((others, count, Vec::new()));
+        known.1 = known.1.max(count);
+        known.2.push(At { rail: layer.rail, why });
     }
 
     fn apart(
@@ -194,6 +212,9 @@ impl Found {
         }
         for (nodes, (others, found)) in self.cuts {
             all.push(fault(What::Cut { nodes, others }, found, rails));
+        }
+        for (nodes, (others, Count { failed, tried }, found)) in self.partial {
+            all.push(fault(What::Partial { nodes, others, failed, tried }, found, rails));
         }
         for ((parts, through), (alone, found)) in self.apart {
             all.push(fault(What::Apart { parts, alone, through }, found, rails));

@@ -16,9 +16,12 @@ pub(super) struct Edge {
     pub nodes: [u32; 2],
     pub passed: u16,
     pub failed: u16,
-    /// Whether the first try failed. Some pairs are tested more often than others, so this gives each
-    /// of them one chance to fail.
-    pub failed_first: bool,
+    /// For each end: how many of the failed tries are evidence against it. A try is none if this end
+    /// says that it passed, and only the other one says that it failed.
+    pub against: [u16; 2],
+    /// For each end: whether the first try failed, and is evidence against it. Some pairs are tested
+    /// more often than others, so this gives each of them one chance to fail.
+    pub failed_first: [bool; 2],
     /// For each end: in how many of the failed tries this end knows why, and the other one only waited
     /// for it.
     pub known: [u16; 2],
@@ -38,10 +41,24 @@ impl Edge {
         self.failed > 0
     }
 
+    /// Returns whether any failed try is evidence against this end.
+    pub(super) fn is_against(&self, node: u32) -> bool {
+        self.against[self.end(node)] > 0
+    }
+
+    /// Returns whether the two nodes reach each other, as far as at least one of them says.
+    fn joins(&self) -> bool {
+        !self.is_bad() || self.against.iter().any(|count| *count < self.failed)
+    }
+
+    pub(super) fn end(&self, node: u32) -> usize {
+        usize::from(self.nodes[1] == node)
+    }
+
     /// Returns whether this end of a failed pair always knows why, and the other end only waited for
     /// it; `None` if that is not known for either end.
     pub(super) fn is_known_at(&self, node: u32) -> Option<bool> {
-        let own = usize::from(self.nodes[1] == node);
+        let own = self.end(node);
         match [self.known[own], self.known[1 - own]] {
             [0, 0] => None,
             [_, others] => Some(others == 0),
@@ -103,6 +120,7 @@ impl Layer {
                 continue;
             }
             let again = evidence.is_again(one.round);
+            let against = [0, 1].map(|end| !is_well && !one.has_passed(end, rail));
             let known = rail.filter(|_| !is_well).map_or([0, 0], |rail| {
                 let waited = [0, 1].map(|end| one.waited(end, rail));
                 [waited[1] && !waited[0], waited[0] && !waited[1]].map(u16::from)
@@ -115,13 +133,15 @@ impl Layer {
                     edge.passed += u16::from(is_well);
                     edge.failed += u16::from(!is_well);
                     (0..2).for_each(|end| edge.known[end] += known[end]);
+                    (0..2).for_each(|end| edge.against[end] += u16::from(against[end]));
                     edge.again |= again;
                 }
                 None => edges.push(Edge {
                     nodes: one.nodes,
                     passed: is_well.into(),
                     failed: (!is_well).into(),
-                    failed_first: !is_well,
+                    against: against.map(u16::from),
+                    failed_first: against,
                     known,
                     again,
                     place,
@@ -156,7 +176,7 @@ impl Layer {
             for node in edge.nodes {
                 self.is_tried[node as usize] = true;
             }
-            if !edge.is_bad() {
+            if edge.joins() {
                 let [a, b] = edge.nodes.map(|node| self.root(node));
                 if a != b {
                     let (small, large) =
@@ -174,7 +194,7 @@ impl Layer {
     /// Splits islands whose groups reach each other only through one or two nodes.
     fn part(&mut self) {
         let mut bad: BTreeMap<u32, Vec<[u32; 2]>> = BTreeMap::new();
-        for edge in self.bad_edges() {
+        for edge in self.bad_edges().filter(|edge| !edge.joins()) {
             let [a, b] = edge.nodes.map(|node| self.island(node));
             if a == b {
                 bad.entry(a).or_default().push(edge.nodes);
@@ -184,7 +204,7 @@ impl Layer {
             return;
         }
         let mut good: Vec<Vec<u32>> = vec![Vec::new(); self.island.len()];
-        for edge in self.edges.iter().filter(|edge| !edge.is_bad()) {
+        for edge in self.edges.iter().filter(|edge| edge.joins()) {
             let [a, b] = edge.nodes;
             good[a as usize].push(b);
             good[b as usize].push(a);
@@ -257,6 +277,10 @@ impl Layer {
 
     pub(super) fn main(&self) -> Option<u32> {
         self.main
+    }
+
+    pub(super) fn nodes(&self) -> u32 {
+        self.island.len() as u32
     }
 
     /// Returns how many nodes were tested.
@@ -355,6 +379,11 @@ fn outcome_of(one: &Try, rail: Option<usize>) -> Option<TryOutcome<'_>> {
 /// end that knows more to one that only waited for the other.
 pub(super) fn why(evidence: &Evidence, edge: &Edge, rail: Option<usize>, about: u32) -> String {
     let one = &evidence.tries()[edge.place];
+    if let Some(end) = (0..2).find(|end| one.has_passed(*end, rail)) {
+        let Some(TryOutcome::Failed(_, why)) = outcome_of(one, rail) else { return String::new() };
+        let [passed, failed] = [end, 1 - end].map(|end| evidence.name(one.nodes[end]));
+        return format!("{failed} reports a failure, but {passed} reports that it passed: {why}");
+    }
     let Some(rail) = rail else {
         // A node that cannot be reached reports nothing, or the same about the other node.
         let Some(TryOutcome::Failed(_, why)) = one.meeting() else { return String::new() };

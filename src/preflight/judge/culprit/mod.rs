@@ -6,14 +6,17 @@
 //! than half of the nodes. A node is faulty if it is an island by itself and has failed with several
 //! nodes of the main island. An island of several nodes is cut off, for example by a switch. Within an
 //! island, a node is faulty if it fails far more often than its peers ([`odd`]), unless chance explains
-//! that ([`chance`]). Otherwise the path between two nodes is faulty, or something that carries many
-//! paths. So a node is not blamed for being paired with a faulty one.
+//! that ([`chance`]), or a group of nodes that reach the others only in part does so about as well
+//! ([`partial`](super::partial)). Otherwise the path between two nodes is faulty, or something that
+//! carries many paths. So a node is not blamed for being paired with a faulty one. A failure that the
+//! other end denies is no evidence against that end.
 
 mod again;
 mod bridge;
-mod chance;
+pub(super) mod chance;
 mod found;
 mod layer;
+mod mixed;
 mod odd;
 mod uneven;
 mod unreached;
@@ -24,6 +27,7 @@ use std::collections::BTreeMap;
 pub use again::{MOST_TIMES, rounds as next_rounds};
 use found::{At, Count, Found};
 use layer::layers;
+pub use mixed::is_mixed;
 
 use crate::preflight::judge::evidence::{Evidence, Gone};
 use crate::preflight::who::addresses::{Duplicate, Loopback};
@@ -62,6 +66,13 @@ pub enum What {
     /// The node fails in some tries and passes in others with the same nodes: it fails with `failed` of
     /// `tried`.
     Flapping { node: u32, failed: usize, tried: usize },
+    /// NCCL will use verbs on some nodes, and sockets on others.
+    Mixed {
+        verbs: Vec<u32>,
+        sockets: Vec<u32>,
+        /// How many other nodes there are whose network is not known.
+        unknown: usize,
+    },
     /// Nodes have different numbers of rails: the nodes for each number, and the number that more than
     /// half of the nodes with a rail have.
     Uneven { groups: BTreeMap<usize, Vec<u32>>, usual: Option<usize> },
@@ -69,6 +80,9 @@ pub enum What {
     Link { nodes: [u32; 2] },
     /// These nodes reach each other, but none of the others.
     Cut { nodes: Vec<u32>, others: usize },
+    /// These neighbors in index reach the others only in part: `failed` of the `tried` pairs between the
+    /// two sides fail. The nodes themselves are sound.
+    Partial { nodes: Vec<u32>, others: usize, failed: usize, tried: usize },
     /// The job is split into parts, and none is the main one: the nodes of the larger parts, how many
     /// nodes reach no other node, and the nodes that alone connect some of the parts.
     Apart { parts: Vec<Vec<u32>>, alone: usize, through: Vec<u32> },
@@ -102,6 +116,10 @@ impl Fault {
             | What::Unfit { node }
             | What::Node { node, .. }
             | What::Flapping { node, .. } => vec![*node],
+            // Only what most nodes have can be what the others lack.
+            What::Mixed { verbs, sockets, unknown } if verbs.len() > sockets.len() + unknown => {
+                sockets.clone()
+            }
             What::Cut { nodes, .. } | What::Loopback(Loopback { nodes, .. }) => nodes.clone(),
             What::Uneven { groups, usual: Some(usual) } => groups
                 .iter()
@@ -109,11 +127,13 @@ impl Fault {
                 .flat_map(|(_, nodes)| nodes.clone())
                 .collect(),
             What::Uneven { groups, usual: None } => groups.get(&0).cloned().unwrap_or_default(),
-            What::Unfinished { .. }
+            What::Mixed { .. }
+            | What::Unfinished { .. }
             | What::Unreached { .. }
             | What::Contested { .. }
             | What::Duplicate(_)
             | What::Link { .. }
+            | What::Partial { .. }
             | What::Apart { .. }
             | What::Scattered { .. }
             | What::Unsteady { .. } => Vec::new(),
@@ -125,19 +145,20 @@ impl Fault {
     fn rank(&self) -> usize {
         match &self.what {
             What::Unreached { .. } => 0,
-            What::Gone { .. } => 1,
+            What::Gone { .. } | What::Contested { .. } => 1,
             What::Owes { .. } => 2,
             What::Unfinished { .. } => 3,
             What::Unfit { .. } => 4,
-            What::Uneven { .. } => 5,
-            What::Duplicate(_) | What::Loopback(_) | What::Contested { .. } => 6,
+            What::Mixed { .. } | What::Uneven { .. } => 5,
+            What::Duplicate(_) | What::Loopback(_) => 6,
             What::Node { .. } => 7,
             What::Flapping { .. } => 8,
             What::Cut { .. } => 9,
             What::Apart { .. } => 10,
-            What::Scattered { .. } => 11,
-            What::Link { .. } => 12,
-            What::Unsteady { .. } => 13,
+            What::Partial { .. } => 11,
+            What::Scattered { .. } => 12,
+            What::Link { .. } => 13,
+            What::Unsteady { .. } => 14,
         }
     }
 }
@@ -177,14 +198,16 @@ pub fn faults(evidence: &Evidence, unfit: &[(u32, String)]) -> Vec<Fault> {
     for layer in layers(evidence) {
         found.layer(evidence, &layer);
     }
-    let mut all: Vec<Fault> = gone
+    // The node whose index another one has is among the missing ones.
+    let mut all: Vec<Fault> = contested
+        .chain(gone)
         .chain(unreached.clone())
         .chain(owing)
         .chain(own)
-        .chain(contested)
         .chain(duplicates)
         .chain(loopbacks)
-        .chain(uneven::fault(evidence))
+        // Different networks have different rails.
+        .chain(mixed::fault(evidence).or_else(|| uneven::fault(evidence)))
         .chain(found.faults(evidence))
         .collect();
     all.sort_by_key(Fault::rank);

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::chance::{BY_PAIRS, BY_TRIES, Background};
 use super::layer::{Edge, Layer};
+use super::within::are_scattered;
+use crate::preflight::judge::partial::{self, Other, Part};
 
 /// If a node fails with fewer others, it may just be one end of dead links.
 const LEAST: usize = 3;
@@ -36,11 +38,18 @@ pub(super) struct Odd {
 }
 
 /// The pairs within the islands of one layer.
+#[derive(Default)]
 pub(super) struct Within<'a> {
     pub odd: Vec<Odd>,
+    /// The pairs of each of these nodes, without those of the nodes before it.
+    own: Vec<Background>,
     /// The pairs with a failure that the odd nodes do not explain.
     pub rest: Vec<&'a Edge>,
     pub background: Background,
+    /// The group whose pairs with the others explain the failures better than any single nodes do, and
+    /// one that may turn out to do so.
+    pub part: Option<Part>,
+    pub perhaps: Option<Part>,
 }
 
 /// How many pairs, and how many of their tries, failed.
@@ -52,12 +61,20 @@ struct Tally {
 
 impl Tally {
     fn of(edge: &Edge) -> Tally {
+        let has_failed_first = edge.failed_first.iter().any(|has_failed| *has_failed);
+        Tally::new(edge, has_failed_first, edge.failed)
+    }
+
+    fn against(edge: &Edge, node: u32) -> Tally {
+        let end = edge.end(node);
+        Tally::new(edge, edge.failed_first[end], edge.against[end])
+    }
+
+    fn new(edge: &Edge, has_failed_first: bool, failed: u16) -> Tally {
+        let tried = usize::from(edge.failed) + usize::from(edge.passed);
         Tally {
-            pairs: Background { failed: edge.failed_first.into(), tried: 1 },
-            tries: Background {
-                failed: edge.failed.into(),
-                tried: usize::from(edge.failed) + usize::from(edge.passed),
-            },
+            pairs: Background { failed: has_failed_first.into(), tried: 1 },
+            tries: Background { failed: failed.into(), tried },
         }
     }
 
@@ -70,8 +87,7 @@ impl Tally {
 
     fn take(&mut self, other: Tally) {
         for (own, other) in [(&mut self.pairs, other.pairs), (&mut self.tries, other.tries)] {
-            own.failed -= other.failed;
-            own.tried -= other.tried;
+            own.take(other);
         }
     }
 }
@@ -94,26 +110,81 @@ struct Graph<'a> {
 
 impl<'a> Within<'a> {
     pub(super) fn of(layer: &'a Layer) -> Within<'a> {
-        let edges: Vec<&Edge> = layer.edges.iter().filter(|edge| layer.is_within(edge)).collect();
+        let mut edges: Vec<&Edge> = layer.edges.iter().filter(|edge| layer.is_within(edge)).collect();
         let ill = edges.iter().filter(|edge| edge.is_ill()).count();
         let mut tally = Tally::default();
         edges.iter().for_each(|edge| tally.add(Tally::of(edge)));
         let all = tally.pairs;
         if ill == 0 {
-            return Within { odd: Vec::new(), rest: Vec::new(), background: all };
+            return Within { background: all, ..Within::default() };
         }
+        let nodes = layer.tried();
+        let within = Within::without_part(edges.clone(), tally, nodes);
+        if within.odd.is_empty() && !are_scattered(&within.rest) {
+            return within;
+        }
+        // Nodes of a group may pass with few of the others, or with none.
+        let pairs: Vec<([u32; 2], bool)> =
+            layer.edges.iter().map(|edge| (edge.nodes, edge.failed_first.contains(&true))).collect();
+        let mut left = Background::default();
+        pairs.iter().for_each(|(_, has_failed)| left.add(*has_failed));
+        within.own.iter().for_each(|own| left.take(*own));
+        let mut other = Other { nodes: within.own.clone(), left };
+        // A node that passes with no other node explains its own pairs.
+        let mut alone: BTreeMap<u32, Background> = BTreeMap::new();
+        for (ends, has_failed) in &pairs {
+            if let Some(node) = ends.iter().find(|node| layer.is_alone(**node)) {
+                alone.entry(*node).or_default().add(*has_failed);
+            }
+        }
+        for own in alone.into_values() {
+            other.left.take(own);
+            other.nodes.push(own);
+        }
+        let count = layer.nodes();
+        let Some(part) = partial::find(count, &pairs).filter(|part| part.between.failed < part.between.tried)
+        else {
+            return within;
+        };
+        if !part.is_better(&other, count) {
+            let perhaps = Some(part).filter(|part| part.is_open(&other, count));
+            if part.is_close(&other, count) {
+                let rest = edges.into_iter().filter(|edge| edge.is_ill()).collect();
+                return Within { rest, background: all, perhaps, ..Within::default() };
+            }
+            return Within { perhaps, ..within };
+        }
+        edges.retain(|edge| !part.group.parts(edge.nodes));
+        let mut tally = Tally::default();
+        edges.iter().for_each(|edge| tally.add(Tally::of(edge)));
+        let rest = Within::without_part(edges, tally, nodes);
+        // Other nodes may have lost as many paths.
+        Within { background: all, part: Some(part), ..rest }
+    }
+
+    /// Returns how many tries of this node must fail, with none passing, until chance no longer explains
+    /// that; `least` if nothing else fails.
+    pub(super) fn needed(&self, node: u32, least: usize, nodes: usize) -> usize {
+        let part = self.part.filter(|part| part.group.has(node));
+        part.map_or(self.background, |part| part.between).needed(least, nodes)
+    }
+
+    fn without_part(edges: Vec<&'a Edge>, tally: Tally, nodes: usize) -> Within<'a> {
         let mut graph = Graph { edges, of: HashMap::new() };
         for (place, edge) in graph.edges.iter().enumerate() {
             edge.nodes.iter().for_each(|node| graph.of.entry(*node).or_default().push(place));
         }
-        let nodes = layer.tried();
         let suspects = graph.suspects(tally, 1 + nodes / ONE_IN);
         let count = graph.proven(&suspects, nodes);
         let odd: Vec<Odd> = suspects[..count].iter().map(|suspect| suspect.odd).collect();
-        let background = count.checked_sub(1).map_or(all, |last| suspects[last].left.pairs);
+        let background = count.checked_sub(1).map_or(tally.pairs, |last| suspects[last].left.pairs);
         let explained: BTreeSet<u32> = odd.iter().map(|odd| odd.node).collect();
-        let is_left = |edge: &&Edge| edge.is_ill() && !edge.nodes.iter().any(|node| explained.contains(node));
-        Within { rest: graph.edges.iter().copied().filter(is_left).collect(), odd, background }
+        let is_left = |edge: &&Edge| {
+            edge.is_ill() && !edge.nodes.iter().any(|node| explained.contains(node) && edge.is_against(*node))
+        };
+        let own = suspects[..count].iter().map(|suspect| suspect.own.pairs).collect();
+        let rest = graph.edges.iter().copied().filter(is_left).collect();
+        Within { odd, own, rest, background, ..Within::default() }
     }
 }
 
@@ -125,7 +196,8 @@ impl Graph<'_> {
         let mut is_tried = vec![true; self.edges.len()];
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         for edge in self.edges.iter().filter(|edge| edge.is_ill()) {
-            edge.nodes.iter().for_each(|node| *counts.entry(*node).or_default() += 1);
+            let accused = edge.nodes.iter().filter(|node| edge.is_against(**node));
+            accused.for_each(|node| *counts.entry(*node).or_default() += 1);
         }
         let mut queue: BTreeSet<(usize, Reverse<u32>)> =
             counts.iter().map(|(node, count)| (*count, Reverse(*node))).collect();
@@ -135,17 +207,20 @@ impl Graph<'_> {
                 return Vec::new();
             }
             let own = &self.of[&node];
+            let is_flapping = |edge: &Edge| edge.is_against(node) && !edge.is_bad();
             let flapping =
-                own.iter().filter(|place| is_left[**place] && !self.edges[**place].is_bad()).count();
-            let mut tally = Tally::default();
+                own.iter().filter(|place| is_left[**place] && is_flapping(self.edges[**place])).count();
+            let (mut tally, mut all_tries) = (Tally::default(), Tally::default());
             for &place in own {
                 if is_tried[place] {
-                    tally.add(Tally::of(self.edges[place]));
+                    tally.add(Tally::against(self.edges[place], node));
+                    all_tries.add(Tally::of(self.edges[place]));
                 }
-                if is_left[place] {
+                if is_left[place] && self.edges[place].is_against(node) {
                     is_left[place] = false;
                     let other = self.edges[place].other(node);
-                    if let Some(count) = counts.get_mut(&other)
+                    if self.edges[place].is_against(other)
+                        && let Some(count) = counts.get_mut(&other)
                         && queue.remove(&(*count, Reverse(other)))
                     {
                         *count -= 1;
@@ -154,7 +229,7 @@ impl Graph<'_> {
                 }
                 is_tried[place] = false;
             }
-            left.take(tally);
+            left.take(all_tries);
             let odd = Odd { node, failed, tried: own.len(), flaps: flapping * 4 >= failed };
             let known = self.known(node);
             all.push(Suspect { odd, known, own: tally, left });
@@ -197,10 +272,10 @@ impl Graph<'_> {
     fn peers_fail_as_often(&self, odd: &Odd, suspects: &BTreeSet<u32>) -> bool {
         let (mut failed, mut tried) = (0, 0);
         let partners = self.of[&odd.node].iter().map(|place| self.edges[*place]);
-        for partner in partners.filter(|edge| edge.is_ill()).map(|edge| edge.other(odd.node)) {
+        for partner in partners.filter(|edge| edge.is_against(odd.node)).map(|edge| edge.other(odd.node)) {
             for edge in self.of[&partner].iter().map(|place| self.edges[*place]) {
                 if !suspects.contains(&edge.other(partner)) {
-                    failed += usize::from(edge.is_ill());
+                    failed += usize::from(edge.is_against(partner));
                     tried += 1;
                 }
             }

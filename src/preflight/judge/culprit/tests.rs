@@ -178,12 +178,14 @@ fn short(fault: &Fault, rails: usize) -> String {
         What::Unfinished { tried, scheduled } => format!("unfinished {tried} of {scheduled}"),
         What::Contested { node, .. } => format!("contested {node}"),
         What::Unfit { node } => format!("unfit {node}"),
+        What::Mixed { .. } => "mixed".to_owned(),
         What::Uneven { groups, .. } => format!("uneven {groups:?}"),
         What::Duplicate(shared) => format!("duplicate {:?} {at}", shared.nodes),
         What::Loopback(own) => format!("loopback {:?} {at}", own.nodes),
         What::Node { node, .. } => format!("node {node} {at}"),
         What::Link { nodes } => format!("link {nodes:?} {at}"),
         What::Cut { nodes, .. } => format!("cut {:?} {at}", nodes.iter().collect::<BTreeSet<_>>()),
+        What::Partial { nodes, .. } => format!("partial {nodes:?} {at}"),
         What::Apart { parts, alone, through } if through.is_empty() => {
             format!("apart {parts:?} {alone} {at}")
         }

@@ -36,9 +36,14 @@ impl Scattered {
 /// node that does not reach others is known to be faulty. Failures that all belong to one node are that
 /// node's links, however many there are.
 pub(super) fn is_scattered(within: &Within) -> bool {
-    let Some(first) = within.rest.first() else { return false };
-    let is_of_all = |node: &u32| within.rest.iter().all(|edge| edge.nodes.contains(node));
-    within.rest.len() >= MANY && !first.nodes.iter().any(is_of_all)
+    within.part.is_some() || are_scattered(&within.rest)
+}
+
+/// Returns whether these are too many failed pairs for single links.
+pub(super) fn are_scattered(rest: &[&Edge]) -> bool {
+    let Some(first) = rest.first() else { return false };
+    let is_of_all = |node: &u32| rest.iter().all(|edge| edge.nodes.contains(node));
+    rest.len() >= MANY && !first.nodes.iter().any(is_of_all)
 }
 
 /// Adds the failures between nodes that pass with others.
@@ -47,14 +52,19 @@ pub(super) fn find(found: &mut Found, evidence: &Evidence, layer: &Layer, within
     // If nodes reach each other only through a few others, a node behind one of these fails with all
     // others.
     for odd in within.odd.iter().filter(|_| !layer.is_torn()) {
-        let has = |edge: &&Edge| edge.is_ill() && layer.is_within(edge) && edge.nodes.contains(&odd.node);
+        let has = |edge: &&Edge| {
+            edge.nodes.contains(&odd.node) && edge.is_against(odd.node) && layer.is_within(edge)
+        };
         let why =
             layer.edges.iter().find(has).map_or_else(String::new, |edge| why(evidence, edge, rail, odd.node));
         let count = Count { failed: odd.failed, tried: odd.tried };
         let nodes = if odd.flaps { &mut found.flapping } else { &mut found.nodes };
         nodes.entry(odd.node).or_default().push((count, At { rail, why }));
     }
-    if is_scattered(within) {
+    if let Some(part) = &within.part {
+        found.part(evidence, layer, part);
+    }
+    if are_scattered(&within.rest) {
         let first = within.rest.iter().find(|edge| edge.is_bad()).or(within.rest.first());
         let why = first.map_or_else(String::new, |edge| why(evidence, edge, rail, edge.nodes[0]));
         found.scattered.failed.extend(within.rest.iter().map(|edge| edge.nodes));

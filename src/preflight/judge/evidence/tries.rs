@@ -65,6 +65,16 @@ impl Try {
         Some(self.report(end, rail)?.result.as_ref().copied().map_err(String::as_str))
     }
 
+    /// Returns whether an end says that a rail passed, or that the two nodes connected. If the other end
+    /// says that it failed, the pair has failed, but that is no evidence against this end.
+    pub fn has_passed(&self, end: usize, rail: Option<usize>) -> bool {
+        match (rail, &self.said[end]) {
+            (Some(rail), _) => self.said_of(end, rail).is_some_and(|said| said.is_ok()),
+            (None, Some(PairOutcome::Rails(rails))) => rails.iter().any(|report| report.result.is_ok()),
+            (None, _) => false,
+        }
+    }
+
     /// Returns whether one end only waited for the other one, which knows more.
     pub fn waited(&self, end: usize, rail: usize) -> bool {
         self.report(end, rail).is_some_and(|report| report.seen.cause == Some(Cause::Waited))

@@ -4,6 +4,7 @@
 //!   those are least likely to be slower by design. It is also measured once with another suspect.
 //! * A pair that seems slow is measured again itself. If one of its ends has no other pair, that end is
 //!   measured with another node, because its peer may be faulty.
+//! * A group whose pairs with the others seem slow is measured again with a few of them.
 //! * A rail that seems slow on most nodes is measured again with a few pairs. In a small job, these are
 //!   all pairs that were not tested yet, because two slow nodes can make all of four nodes seem slow.
 
@@ -12,6 +13,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::figures::{self, Rail};
 use super::{Slow, Who};
 use crate::preflight::judge::evidence::Evidence;
+use crate::preflight::judge::partial::Group;
 
 /// How often a suspect is measured again before it is reported as slow: at first, and in all. Most
 /// suspects that were only busy pass at first.
@@ -30,6 +32,10 @@ const SAMPLE: usize = 8;
 /// How many nodes next to a suspect are considered on either side, and how many of them may become its
 /// peers.
 const NEXT: usize = 128;
+
+/// How far away another suspect may be. If a job was placed round-robin, the next node of a leaf is as far away as
+/// there are leaves.
+const FAR: u32 = 512;
 const NEAREST: usize = 12;
 
 type Pair = (u32, u32);
@@ -49,6 +55,7 @@ pub(crate) fn pairs(evidence: &Evidence, suspects: &[Slow], well: &[u32]) -> Vec
         match who {
             Who::Node { node, rail } => wanted.node(node, rail),
             Who::Link { nodes, rail } => wanted.link(nodes, rail),
+            Who::Group { group, rail } => wanted.group(group, rail),
             Who::Rail { rail } => wanted.rail(rail),
         }
     }
@@ -75,7 +82,7 @@ impl<'a> Wanted<'a> {
                 let is_only = |node: &u32| rails.get(rail).is_some_and(|of| of.places(*node).len() == 1);
                 nodes.into_iter().filter(is_only).map(|node| (node, rail)).collect()
             }
-            Who::Rail { .. } => Vec::new(),
+            Who::Group { .. } | Who::Rail { .. } => Vec::new(),
         };
         Wanted {
             rails,
@@ -166,7 +173,7 @@ impl<'a> Wanted<'a> {
                 && self.is_fit(*other)
                 && self.is_new(node, *other)
         };
-        let next = (1..=NEXT as u32).flat_map(|step| [node.checked_sub(step), node.checked_add(step)]);
+        let next = (1..=FAR).flat_map(|step| [node.checked_sub(step), node.checked_add(step)]);
         if let Some(peer) = next.flatten().find(is_peer) {
             self.add(node, peer);
         }
@@ -200,19 +207,32 @@ impl<'a> Wanted<'a> {
             new = all.filter(|(a, b)| self.is_new(*a, *b)).collect();
         }
         if new.is_empty() && have < CERTAIN {
-            let mut taken: HashSet<u32> = HashSet::new();
-            let known = of.pairs.iter().map(|pair| (pair.nodes[0], pair.nodes[1]));
-            let known = known.filter(|(a, b)| self.is_fit(*a) && self.is_fit(*b));
-            for (a, b) in known {
-                if new.len() < SAMPLE && !taken.contains(&a) && !taken.contains(&b) {
-                    taken.extend([a, b]);
-                    new.push((a, b));
-                }
-            }
-            // If there are few pairs, each is measured several times.
-            let times = CERTAIN.div_ceil(new.len().max(1));
-            new = new.iter().copied().cycle().take(new.len() * times).collect();
+            new = self.sample(of.pairs.iter());
         }
         new.into_iter().for_each(|(a, b)| self.add(a, b));
+    }
+
+    fn group(&mut self, group: Group, rail: usize) {
+        let Some(of) = self.rails.get(rail) else { return };
+        let between = || of.pairs.iter().filter(|pair| group.parts(pair.nodes));
+        if between().map(|pair| pair.second.len()).sum::<usize>() < CERTAIN {
+            self.sample(between()).into_iter().for_each(|(a, b)| self.add(a, b));
+        }
+    }
+
+    /// Returns a few of these pairs, each with different nodes.
+    fn sample<'p>(&self, pairs: impl Iterator<Item = &'p figures::Pair>) -> Vec<Pair> {
+        let mut taken: HashSet<u32> = HashSet::new();
+        let mut new: Vec<Pair> = Vec::new();
+        let known = pairs.map(|pair| (pair.nodes[0], pair.nodes[1]));
+        for (a, b) in known.filter(|(a, b)| self.is_fit(*a) && self.is_fit(*b)) {
+            if new.len() < SAMPLE && !taken.contains(&a) && !taken.contains(&b) {
+                taken.extend([a, b]);
+                new.push((a, b));
+            }
+        }
+        // If there are few pairs, each is measured several times.
+        let times = CERTAIN.div_ceil(new.len().max(1));
+        new.iter().copied().cycle().take(new.len() * times).collect()
     }
 }

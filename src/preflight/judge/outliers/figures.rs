@@ -137,6 +137,10 @@ impl Rail {
         Rail { index, pairs, of_node }
     }
 
+    pub(super) fn count(&self) -> u32 {
+        self.of_node.len() as u32
+    }
+
     /// Returns the nodes that were measured on this rail.
     pub(super) fn nodes(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.of_node).filter(|(_, places)| !places.is_empty()).map(|(node, _)| node)

@@ -3,12 +3,17 @@
 use super::figures::{Measures, Pair, Rail, best};
 use super::usual::{BANDWIDTH_OF_FEW, Baseline, is_worse, median};
 use super::{Basis, Figure, Slow, Who, again, cover};
+use crate::preflight::judge::culprit::chance::Background;
 use crate::preflight::judge::evidence::Member;
+use crate::preflight::judge::partial::{self, Other, Part};
 
 /// Up to this many pairs, or one in this many, can be outliers. If more are slow, that may be by
 /// design.
 const FEW: usize = 3;
 const ONE_IN: usize = 50;
+
+/// With fewer slow pairs, these are single links.
+const MANY: usize = 4;
 
 /// Values that differ by less than this factor are equally slow.
 const ALIKE: f32 = 1.1;
@@ -67,6 +72,11 @@ impl<'a> Test<'a> {
         Test { sure: Some(sure), ..self }
     }
 
+    /// Returns whether a fabric may be built that way: slower between distant nodes.
+    fn is_by_design(&self) -> bool {
+        self.basis == Basis::Others && self.figure != Figure::Resent
+    }
+
     /// Returns whether a pair is beyond a limit; `None` if that is not known.
     fn is_beyond(&self, pair: &Pair, limit: &Limit, rail: usize) -> Option<bool> {
         let [_, limit] = limit.of(pair.nodes, rail)?;
@@ -108,11 +118,11 @@ impl<'a> Test<'a> {
         is_certain: bool,
     ) -> Option<Slow> {
         let (rail, limit) = match who {
-            Who::Link { rail, .. } => (rail, &self.of_pairs),
+            Who::Link { rail, .. } | Who::Group { rail, .. } => (rail, &self.of_pairs),
             Who::Node { rail, .. } | Who::Rail { rail } => (rail, &self.of_nodes),
         };
         let of = |measures: fn(&Pair) -> Measures| match who {
-            Who::Rail { .. } => median(
+            Who::Group { .. } | Who::Rail { .. } => median(
                 &mut pairs.clone().filter_map(|pair| measures(pair).of(self.figure)).collect::<Vec<_>>(),
             ),
             _ => best(self.figure, pairs.clone().map(measures)),
@@ -170,6 +180,9 @@ impl Rail {
             // A node with only one pair may be slow because of its peer.
             let is_slow = |[bad, known]: [usize; 2]| bad == known && known > 1;
             slow = known.iter().filter(|(_, counts)| is_slow(*counts)).map(|(node, _)| *node).collect();
+            if !slow.is_empty() {
+                self.take_out_group(test, beyond(&test.of_pairs), &mut slow);
+            }
             let is_well = |peer: u32| {
                 let [bad, known] = counts(self, &of_nodes, peer);
                 bad < known
@@ -181,24 +194,85 @@ impl Rail {
         self.links(test, of_pairs, &slow, all);
     }
 
-    /// Finds pairs that are slow although neither of their nodes is, and nodes whose pairs are mostly
-    /// among these.
-    fn links(&self, test: &Test, mut of_pairs: Vec<Option<bool>>, slow: &[u32], all: &mut Vec<Slow>) {
-        for (pair, is_bad) in self.pairs.iter().zip(&mut of_pairs) {
-            if pair.nodes.iter().any(|node| slow.binary_search(node).is_ok()) {
+    /// Removes nodes of a group whose pairs with the others are slow, if they have no other pairs.
+    fn take_out_group(&self, test: &Test, mut of_pairs: Vec<Option<bool>>, slow: &mut Vec<u32>) {
+        self.leave_out(&mut of_pairs, slow);
+        let Some(part) = self.part(&of_pairs, &cover::nodes(self, &of_pairs, self.most(test))) else {
+            return;
+        };
+        let is_within = |node: u32| self.pairs_of(node).any(|pair| !part.group.parts(pair.nodes));
+        slow.retain(|node| !part.group.has(*node) || is_within(*node));
+    }
+
+    /// Leaves out the pairs of these nodes, which are sorted.
+    fn leave_out(&self, of_pairs: &mut [Option<bool>], nodes: &[u32]) {
+        for (pair, is_bad) in self.pairs.iter().zip(of_pairs) {
+            if pair.nodes.iter().any(|node| nodes.binary_search(node).is_ok()) {
                 *is_bad = None;
             }
         }
-        // A fabric may be slower between distant nodes by design.
-        let by_design = test.basis == Basis::Others && test.figure != Figure::Resent;
+    }
+
+    /// Returns how many nodes may have mostly slow pairs before the fabric is slow.
+    fn most(&self, test: &Test) -> usize {
         let eighth = self.nodes().count() / 8;
-        let most = match test.figure {
+        match test.figure {
             Figure::Resent => usize::MAX,
             // With fewer than eight nodes, each may be one of two that are far from the others.
-            Figure::Bandwidth | Figure::Latency if by_design => eighth,
+            Figure::Bandwidth | Figure::Latency if test.is_by_design() => eighth,
             Figure::Bandwidth | Figure::Latency => eighth.max(1),
-        };
-        let covers = cover::nodes(self, &of_pairs, most);
+        }
+    }
+
+    /// Returns the group whose pairs with the others are slow, if that explains the slow pairs better
+    /// than these nodes do.
+    fn part(&self, of_pairs: &[Option<bool>], covers: &[u32]) -> Option<Part> {
+        let known = |place: usize| Some((self.pairs[place].nodes, of_pairs[place]?));
+        let pairs: Vec<([u32; 2], bool)> = (0..self.pairs.len()).filter_map(known).collect();
+        if pairs.iter().filter(|(_, is_bad)| *is_bad).count() < MANY {
+            return None;
+        }
+        let mut other = Other::default();
+        pairs.iter().for_each(|(_, is_bad)| other.left.add(*is_bad));
+        let mut taken = vec![false; self.pairs.len()];
+        for node in covers {
+            let mut own = Background::default();
+            for &place in self.places(*node).iter().filter(|place| !taken[**place]) {
+                of_pairs[place].into_iter().for_each(|is_bad| own.add(is_bad));
+            }
+            self.places(*node).iter().for_each(|place| taken[*place] = true);
+            other.left.take(own);
+            other.nodes.push(own);
+        }
+        let nodes = self.count();
+        partial::find(nodes, &pairs).filter(|part| part.is_better(&other, nodes))
+    }
+
+    /// Finds pairs that are slow although neither of their nodes is, and nodes whose pairs are mostly
+    /// among these.
+    fn links(&self, test: &Test, mut of_pairs: Vec<Option<bool>>, slow: &[u32], all: &mut Vec<Slow>) {
+        self.leave_out(&mut of_pairs, slow);
+        let (by_design, most) = (test.is_by_design(), self.most(test));
+        let before = of_pairs.clone();
+        let mut covers = cover::nodes(self, &of_pairs, most);
+        if let Some(part) = self.part(&of_pairs, &covers) {
+            let between =
+                || self.pairs.iter().zip(&of_pairs).filter(|(pair, _)| part.group.parts(pair.nodes));
+            let known = between().filter(|(_, is_bad)| is_bad.is_some()).count();
+            let slow = || between().filter(|(_, is_bad)| **is_bad == Some(true)).map(|(pair, _)| pair);
+            // A fabric may have fewer links between its leaves than within them.
+            if !by_design {
+                let who = Who::Group { group: part.group, rail: self.index };
+                let is_certain = test.is_certain(slow(), 1, &test.of_pairs, self.index);
+                all.extend(test.slow(who, slow(), [slow().count(), known], is_certain));
+            }
+            for (pair, is_bad) in self.pairs.iter().zip(&mut of_pairs) {
+                if part.group.parts(pair.nodes) {
+                    *is_bad = None;
+                }
+            }
+            covers = cover::nodes(self, &of_pairs, most);
+        }
         let mut others = of_pairs.clone();
         let places = || covers.iter().flat_map(|node| self.places(*node));
         places().for_each(|place| others[*place] = None);
@@ -213,8 +287,9 @@ impl Rail {
         places().for_each(|place| of_pairs[*place] = None);
         let links = || self.pairs.iter().zip(&of_pairs).filter(|(_, is_bad)| **is_bad == Some(true));
         // If the fabric may be slower by design, a pair is an outlier only if few are as slow as it is.
+        let slow = || self.pairs.iter().zip(&before).filter(|(_, is_bad)| **is_bad == Some(true));
         let mut values: Vec<f32> = match by_design {
-            true => links().filter_map(|(pair, _)| pair.all().of(test.figure)).collect(),
+            true => slow().filter_map(|(pair, _)| pair.all().of(test.figure)).collect(),
             false => Vec::new(),
         };
         values.sort_by(f32::total_cmp);

@@ -297,6 +297,30 @@ fn half_of_the_rate_of_its_port_is_slow_whatever_the_others_have() {
     assert_eq!(found[0].basis, Basis::Others, "{found:?}");
 }
 
+/// There may be no time to measure all ports of a slow leaf again. What they have beside the others is
+/// not certain then, and is not reported.
+#[test]
+fn a_port_below_half_of_its_rate_is_named_without_a_second_measurement() {
+    let of = |_: u32, node: u32, _: u32, _: usize| if (30..46).contains(&node) { slow(97.0) } else { SOUND };
+    let found = find(&Job::new(verbs(128, 1, 400.0), 1, &of).evidence, None);
+    let slow: Vec<(Who, Basis, bool)> =
+        found.into_iter().map(|slow| (slow.who, slow.basis, slow.is_certain)).collect();
+    let wanted: Vec<_> = (30..46).map(|node| (Who::Node { node, rail: 0 }, Basis::Rate, false)).collect();
+    assert_eq!(slow, wanted);
+}
+
+#[test]
+fn a_leaf_with_slow_uplinks_is_named_and_not_its_nodes() {
+    let of = |node: u32, peer: u32, _: usize| match (8..16).contains(&node) == (8..16).contains(&peer) {
+        true => SOUND,
+        false => slow(97.0),
+    };
+    let group = Group { first: 8, step: 1, count: 8, nodes: 40 };
+    let wanted = [(Who::Group { group, rail: 0 }, Figure::Bandwidth)];
+    assert_eq!(found(verbs(40, 1, 400.0), 1, None, &of), wanted);
+    assert_eq!(found(verbs(40, 1, 0.0), 1, None, &of), [], "a fabric may be built that way");
+}
+
 #[test]
 fn what_the_user_wants_is_a_limit() {
     let of = |least: f32, of: &dyn Fn(u32, u32, usize) -> Said| found(verbs(3, 1, 0.0), 1, Some(least), of);

@@ -72,6 +72,8 @@ pub(super) enum RailFailure {
     Between,
     /// Over TCP, the other node cannot connect to this node.
     NotReached(u32),
+    /// This node says that the rail fails, and the other one that it passes.
+    Claimed(u32),
 }
 
 type Fails = Box<dyn Fn(&Attempt) -> Option<RailFailure>>;
@@ -151,6 +153,10 @@ impl Case {
         self
     }
 
+    pub(super) fn that_may_hide(self) -> Case {
+        Case { may_hide: true, ..self }
+    }
+
     pub(super) fn nodes(&self) -> u32 {
         self.members.len() as u32
     }
@@ -193,6 +199,7 @@ impl Case {
             }
             let attempt = Attempt { round, nodes, rail, seed: self.seed };
             match (self.fails)(&attempt) {
+                Some(RailFailure::Claimed(by)) if by != node => self.passed(&attempt, node),
                 Some(ill) => told(ill, rail_number, node),
                 None => self.passed(&attempt, node),
             }
@@ -219,7 +226,9 @@ fn told(ill: RailFailure, rail: u16, node: u32) -> RailReport {
         RailFailure::At(_) => {
             ("wait for the other end failed: no completion came in time", Some(Cause::Waited))
         }
-        RailFailure::Between => ("send failed: transport retry counter exceeded", None),
+        RailFailure::Between | RailFailure::Claimed(_) => {
+            ("send failed: transport retry counter exceeded", None)
+        }
         RailFailure::NotReached(at) if at == node => {
             ("the partner does not connect", Some(Cause::NoConnection(Ways::FromPartner)))
         }

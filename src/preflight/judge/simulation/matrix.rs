@@ -10,6 +10,7 @@ use crate::preflight::judge::words;
 /// The jobs of one kind.
 pub(super) struct Row {
     name: &'static str,
+    pub bounds: [usize; 2],
     pub cases: usize,
     pub named: usize,
     /// The jobs in which a sound node is blamed: seeds and numbers of nodes.
@@ -22,8 +23,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(name: &'static str) -> Row {
-        Row { name, cases: 0, named: 0, innocents: Vec::new(), wrong: Vec::new(), said: BTreeMap::new() }
+    pub(super) fn new(name: &'static str, bounds: [usize; 2]) -> Row {
+        let (innocents, wrong, said) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Row { name, bounds, cases: 0, named: 0, innocents, wrong, said }
     }
 
     pub(super) fn add(&mut self, seed: u64, nodes: u32, verdict: &Verdict, is_named: bool, innocents: usize) {
@@ -64,9 +66,11 @@ fn kind(fault: &Fault) -> &'static str {
         What::Duplicate(_) => "duplicate",
         What::Loopback(_) => "loopback",
         What::Node { .. } => "node",
+        What::Mixed { .. } => "mixed",
         What::Uneven { .. } => "uneven",
         What::Link { .. } => "link",
         What::Cut { .. } => "cut",
+        What::Partial { .. } => "partial",
         What::Apart { .. } => "apart",
         What::Unreached { .. } => "unreached",
         What::Flapping { .. } => "flapping",

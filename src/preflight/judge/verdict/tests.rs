@@ -67,6 +67,10 @@ fn a_sound_job_passes_with_one_line() {
     let verdict = judge(&evidence, &Asked { seconds: 14.25, ..Asked::default() });
     assert_eq!(verdict.line_of(2), "preflight passed: 4 nodes, 2 rails, 4 pairs in 14.2 s");
     assert_eq!(verdict.reason(), None);
+    let over_tcp =
+        judge(&evidence, &Asked { seconds: 14.25, transport: "sockets".into(), ..Asked::default() });
+    let line = "preflight passed: 4 nodes, 2 rails over TCP (mlx5_0, mlx5_1), 4 pairs in 14.2 s";
+    assert_eq!(over_tcp.line_of(2), line);
     let alone = Evidence::new(vec![Member::default()], 0);
     let line = judge(&alone, &Asked::default()).line_of(0);
     assert_eq!(line, "preflight passed: 1 node, so there is no path between nodes to test");
@@ -105,6 +109,27 @@ fn sentences_of_all_kinds() {
         reason(&cut),
         "gpu-00..gpu-03 (4 nodes) reach each other on rail 0 (mlx5_0), but none of the other 12: send failed"
     );
+    // Half of the paths of a leaf are dead.
+    let partial = job(32, &|node, partner, rail| {
+        let is_dead = (node.min(partner) * 5 + node.max(partner) * 3) % 7 < 4;
+        match (8..16).contains(&node) != (8..16).contains(&partner) && rail == 0 && is_dead {
+            true => Err("send failed"),
+            false => Ok(390.0),
+        }
+    });
+    assert_eq!(
+        reason(&partial),
+        "gpu-08..gpu-15 (8 nodes) reach the other 24 only in part on rail 0 (mlx5_0): 14 of the 26 pairs between them fail: send failed"
+    );
+    assert!(judge(&partial, &Asked::default()).accused().is_empty());
+    let denied = job(8, &|node, partner, rail| match (node, partner, rail) {
+        (5, 4, 1) => Err("send failed"),
+        _ => Ok(390.0),
+    });
+    assert_eq!(
+        reason(&denied),
+        "between gpu-04 and gpu-05 on rail 1 (mlx5_1): both pass with other peers: gpu-05 reports a failure, but gpu-04 reports that it passed: send failed"
+    );
     let none = job(8, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
     assert_eq!(reason(&none), "no node reaches another on rail 0 (mlx5_0) (8 nodes): send failed");
     let two = job(2, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
@@ -120,7 +145,7 @@ fn missing_and_unfit_nodes_are_named_by_their_index() {
     evidence.lose(2, Gone::NeverJoined("10m".into()));
     evidence.lose(3, Gone::Silent("nothing for 20 s".into()));
     let unfit = [(1, "limits: memlock".to_owned())];
-    let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+    let verdict = judge(&evidence, &Asked { unfit: unfit.into(), ..Asked::default() });
     assert_eq!(
         verdict.reason().unwrap(),
         "node 2 did not join within 10m; node 3 does not answer: nothing for 20 s; node 1 failed its own self-test: limits: memlock"
@@ -174,7 +199,7 @@ fn the_document_has_every_pair() {
     let mut evidence = job(8, &|node, partner, rail| bad(node, partner, rail == 1));
     let outcome = PairOutcome::Failed(PairFailure::Silent);
     evidence.add(PairReport { round: 9, node: 5, partner: 0, seconds: 20.0, outcome });
-    let verdict = judge(&evidence, &Asked { seconds: 3.0, transport: "verbs", ..Asked::default() });
+    let verdict = judge(&evidence, &Asked { seconds: 3.0, transport: "verbs".into(), ..Asked::default() });
     let text = serde_json::to_string(&verdict).unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["schema"], SCHEMA);
@@ -227,7 +252,7 @@ fn only_names_of_hosts_are_left_out_and_each_once() {
     let others = std::iter::repeat_n(Member::default(), 10);
     let evidence = Evidence::new(names.map(member).into_iter().chain(others).collect(), 1);
     let unfit: Vec<_> = (0..9).map(|node| (node, "x".to_owned())).collect();
-    let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+    let verdict = judge(&evidence, &Asked { unfit, ..Asked::default() });
     assert_eq!(verdict.exclude(), ["gpu-07", "n.example"]);
 }
 
@@ -240,7 +265,7 @@ fn a_scheduler_is_told_its_own_name_of_a_node() {
             evidence.contest(0, ["gpu-01 at 10.0.0.1:5".to_owned(), "gpu-07 at 10.0.0.7:6".to_owned()]);
         }
         let unfit = [(0, "x".to_owned())];
-        let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+        let verdict = judge(&evidence, &Asked { unfit: unfit.into(), ..Asked::default() });
         let why = verdict.gap().map(|gap| gap.rsplit(": ").next().unwrap_or_default().to_owned());
         (verdict.exclude(), why, verdict.reason().unwrap_or_default().to_owned())
     };
@@ -268,7 +293,7 @@ fn half_of_the_job_or_more_is_never_in_the_list() {
     let judged = |faulty: u32| {
         let evidence = Evidence::new((0..4).map(member).collect(), 2);
         let unfit: Vec<_> = (0..faulty).map(|node| (node, "x".to_owned())).collect();
-        let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+        let verdict = judge(&evidence, &Asked { unfit, ..Asked::default() });
         (verdict.exclude().len(), verdict.gap())
     };
     assert_eq!(judged(1), (1, None));
@@ -281,7 +306,7 @@ fn half_of_the_job_or_more_is_never_in_the_list() {
 fn a_node_0_that_the_others_do_not_reach_is_named_and_no_node_is_accused() {
     let said = |absent: std::ops::Range<u32>| {
         let mut evidence = Evidence::new(vec![Member::default(); 5], 3);
-        evidence.meet_at("10.0.0.1:18516");
+        evidence.meet_at("10.0.0.1:18516", None);
         absent.for_each(|node| evidence.lose(node, Gone::NeverJoined("10m".into())));
         let verdict = judge(&evidence, &Asked::default());
         (verdict.accused().len(), verdict.reason().unwrap_or_default().to_owned())

@@ -32,13 +32,17 @@ fn brief() -> Brief {
         placement_group: Some(String::new()),
         filled: [("v".to_owned(), String::new())].into(),
         set: [("v".to_owned(), String::new())].into(),
-        checks: vec![crate::compare::brief::CheckVerdict { id: String::new(), outcome: Outcome::Passed }],
+        checks: vec![crate::compare::brief::CheckVerdict {
+            id: String::new(),
+            outcome: Outcome::Passed,
+            message: Some(String::new()),
+        }],
     }
 }
 
 #[test]
 fn messages_with_node_0_have_the_number_of_their_shape() {
-    let join = Join {
+    let join = |network| Join {
         node: 0,
         nodes: 1,
         job: Some(String::new()),
@@ -48,6 +52,7 @@ fn messages_with_node_0_have_the_number_of_their_shape() {
         rates: vec![1.0],
         addresses: Addresses::default(),
         transport: String::new(),
+        network,
         report: brief(),
     };
     let rails = [Cause::NoConnection(Ways::Both), Cause::Size { passed: 1, lost: 2 }, Cause::Waited];
@@ -73,7 +78,10 @@ fn messages_with_node_0_have_the_number_of_their_shape() {
     };
     let order = |work| Order { first: 0, each_ms: 1, pairs: vec![partner(work)] };
     let told = Told { passed: true, line: String::new(), reason: Some(String::new()) };
-    let mut all = vec![shape(ToZero::Join(Box::new(join))), shape(ToZero::Alive)];
+    let networks = [Network::Verbs(String::new()), Network::Sockets(String::new()), Network::Unknown];
+    let mut all: Vec<String> =
+        networks.map(|network| shape(ToZero::Join(Box::new(join(network))))).into_iter().collect();
+    all.push(shape(ToZero::Alive));
     all.extend(rails.map(|rail| shape(ToZero::Proved(vec![report(PairOutcome::Rails(vec![rail]))]))));
     all.extend(failures.map(|failure| shape(report(PairOutcome::Failed(failure)))));
     all.extend([
@@ -88,7 +96,7 @@ fn messages_with_node_0_have_the_number_of_their_shape() {
     );
     assert_eq!(
         (MEETING.schema, all.join("\n").as_str()),
-        ("rdma-init/preflight-meeting/9", include_str!("meeting.txt").trim_end()),
+        ("rdma-init/preflight-meeting/10", include_str!("meeting.txt").trim_end()),
         "raise the number of the protocol, and write the new shapes here"
     );
 }

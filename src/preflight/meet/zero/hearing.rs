@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
-use super::error::Dismissal;
 use super::ledger::Ledger;
-use super::{JobPhase, JoinedNode, Zero, ZeroError};
+use super::{JobPhase, JoinedNode, Zero};
 use crate::preflight::judge::evidence::{Evidence, Gone};
 use crate::preflight::meet::message::{LONGEST, ToNode, ToZero};
 use crate::preflight::meet::node::HUNG;
@@ -28,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 impl Zero<'_> {
     /// Waits for events, at most until this time, and handles them. Returns whether node 0's own
     /// process has ended.
-    pub(super) fn hear(&mut self, until: Instant, own: BorrowedFd) -> Result<bool, ZeroError> {
+    pub(super) fn hear(&mut self, until: Instant, own: BorrowedFd) -> anyhow::Result<bool> {
         let [has_ended, has_guests] = self.sleep(until.min(self.next_word).min(self.next_line), own);
         let (strangers, refused) = (&mut self.strangers, &mut self.heard.refused);
         let tell = &mut |stranger| {
@@ -41,7 +40,7 @@ impl Zero<'_> {
                 // There are no descriptors left, but the oldest unidentified node has one that can be
                 // freed.
                 Err(_) if self.newcomers.drop_oldest(&mut self.budget) => {}
-                Err(why) => return Err(why.into()),
+                Err(why) => return Err(why),
             }
         }
         let key = one_key(self.terms.token.as_bytes());
@@ -97,7 +96,7 @@ impl Zero<'_> {
         let heard = member.hear(node, &mut self.ledger, &mut self.heard.evidence, MOST_AT_ONCE);
         self.budget.change(before, member.channel.connection().held());
         if let Err(why) = heard {
-            self.leaves(node, Gone::Left(why.to_string()));
+            self.leaves(node, Gone::Left(why));
         }
     }
 
@@ -172,17 +171,17 @@ impl JoinedNode {
     /// Receives all that the node has sent so far, and sends it more of what it has not accepted yet.
     ///
     /// # Errors
-    /// The node is no longer part of the job.
+    /// Why the node is no longer part of the job, as a clause.
     pub(super) fn hear(
         &mut self,
         node: u32,
         ledger: &mut Ledger,
         evidence: &mut Evidence,
         most: usize,
-    ) -> Result<(), Dismissal> {
-        self.channel.flush().map_err(|_| Dismissal::NotAcceptingMessages)?;
+    ) -> Result<(), String> {
+        self.channel.flush().map_err(|_| "it no longer accepts messages")?;
         for _ in 0..most {
-            match self.channel.receive_if_there(LONGEST)? {
+            match self.channel.receive_if_there(LONGEST).map_err(|why| why.to_string())? {
                 None => return Ok(()),
                 Some(ToZero::Alive) => self.heard = Instant::now(),
                 Some(ToZero::Proved(reports)) => {
@@ -190,16 +189,16 @@ impl JoinedNode {
                     // A node may report only for itself, and only about pairs that were assigned to it.
                     for report in reports {
                         if let Some(what) = report.impossible() {
-                            return Err(Dismissal::Impossible(what));
+                            return Err(format!("it reports something impossible: {what}"));
                         }
                         if report.node == node && ledger.settle(node, (report.round, report.partner)) {
                             evidence.add(report);
                         }
                     }
                 }
-                Some(ToZero::Join(_)) => return Err(Dismissal::Protocol),
+                Some(ToZero::Join(_)) => return Err("it violates the protocol".to_owned()),
             }
         }
-        Err(Dismissal::Endless)
+        Err("it does not stop sending messages".to_owned())
     }
 }

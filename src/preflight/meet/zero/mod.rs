@@ -2,7 +2,6 @@
 //! process receives from all of them at once, and never blocks on any of them.
 
 mod budget;
-mod error;
 mod hearing;
 mod ledger;
 mod meeting;
@@ -16,8 +15,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use budget::BufferBudget;
-pub use error::ZeroError;
 use ledger::Ledger;
 use newcomers::Newcomers;
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
@@ -25,13 +24,12 @@ use refusals::Refusals;
 use secrets::Secrets;
 
 use crate::compare::comparison::ComparedNodes;
-use crate::preflight::judge::evidence::{Evidence, Gone};
+use crate::preflight::judge::evidence::{Evidence, Gone, Member};
 use crate::preflight::meet::message::MEETING;
 use crate::preflight::meet::node::ALIVE;
 use crate::preflight::meet::progress::Progress;
 use crate::preflight::meet::schedule::Extent;
 use crate::preflight::meet::times::Times;
-use crate::preflight::who::addresses::Addresses;
 use crate::text::{shortened, visible};
 use crate::wire::Channel;
 use crate::wire::guests::PendingConnections;
@@ -47,6 +45,8 @@ pub struct Terms<'a> {
     pub job: Option<String>,
     /// The address of node 0, as the other nodes were told: `10.0.0.1:18516`.
     pub meet: String,
+    /// Why node 0 cannot resolve this name, as a clause, if it cannot.
+    pub unresolved: Option<&'a str>,
     /// How long node 0 waits for nodes, and until when.
     pub wait: Duration,
     pub until: Instant,
@@ -67,23 +67,10 @@ pub struct Terms<'a> {
     pub show: Option<&'a dyn Fn(&Progress)>,
 }
 
-/// What node 0 knows about a node.
-#[derive(Debug, Clone, Default)]
-pub struct Known {
-    pub name: String,
-    /// The names of its rails.
-    pub rails: Vec<String>,
-    /// The rates of its rails in Gbit/s; 0 if a rate is not known.
-    pub rates: Vec<f32>,
-    pub addresses: Addresses,
-    /// `verbs` or `sockets`.
-    pub transport: String,
-}
-
 /// Everything that was reported, for the verdict.
 pub struct Heard {
     /// By index; `None` for a node that never joined.
-    pub nodes: Vec<Option<Known>>,
+    pub nodes: Vec<Option<Member>>,
     /// The pairs, and the nodes that have disconnected.
     pub evidence: Evidence,
     pub compared: ComparedNodes,
@@ -148,7 +135,7 @@ pub struct Zero<'a> {
     secrets: Secrets,
     heard: Heard,
     /// The nodes that joined and left while node 0 was waiting for others, and why; they may rejoin.
-    away: BTreeMap<u32, (Known, Gone)>,
+    away: BTreeMap<u32, (Member, Gone)>,
     /// The phase of the job. Once the verdict is on its way, nodes may disconnect.
     phase: JobPhase,
     series: Series,
@@ -164,20 +151,23 @@ pub struct Zero<'a> {
     missing: Option<(Instant, String)>,
 }
 
+const OWN_PROCESS_EXITED: &str = "the process that takes part for node 0 itself has exited";
+
 impl<'a> Zero<'a> {
     /// # Errors
     /// The kernel gives no random number, or no descriptor.
-    pub fn new(terms: &'a Terms<'a>, listener: &'a Listener) -> Result<Zero<'a>, ZeroError> {
-        let secrets = Secrets::new().map_err(ZeroError::NoRandom)?;
+    pub fn new(terms: &'a Terms<'a>, listener: &'a Listener) -> anyhow::Result<Zero<'a>> {
+        let secrets =
+            Secrets::new().map_err(|error| anyhow!("cannot get a random number for the job: {error}"))?;
         let now = Instant::now();
         let nodes = usize::try_from(terms.nodes).unwrap_or_default();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
-        let epoll = epoll.map_err(ZeroError::NoEpoll)?;
+        let epoll = epoll.map_err(|errno| anyhow!("cannot create an epoll instance: {errno}"))?;
         Ok(Zero {
             terms,
             listener,
             guests: PendingConnections::new(&MEETING, ALIVE, MOST_GUESTS),
-            strangers: Strangers::new(terms.say, "preflight: "),
+            strangers: Strangers::new(terms.say, "preflight: node 0"),
             newcomers: Newcomers::default(),
             members: BTreeMap::new(),
             ledger: Ledger::default(),

@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
+
 use super::ledger::Half;
 use super::telling::NAMED;
-use super::{Known, Series, Zero, ZeroError};
+use super::{OWN_PROCESS_EXITED, Series, Zero};
 use crate::preflight::judge::bisection;
 use crate::preflight::judge::cross::{self, Cross};
-use crate::preflight::judge::evidence::{Evidence, Gone, Member as Brought};
+use crate::preflight::judge::culprit;
+use crate::preflight::judge::evidence::{Evidence, Gone, Member};
 use crate::preflight::judge::words;
 use crate::preflight::meet::message::{Order, PARTNERS_AT_ONCE, Partner, Secret, ToNode, Work};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::who::names;
-use crate::preflight::who::own::VERBS;
 use crate::preflight::who::scheduler;
 use crate::text::{condensed_to, counted, duration};
 
@@ -23,7 +25,7 @@ impl Zero<'_> {
     ///
     /// # Errors
     /// As for [`Zero::meet`].
-    pub fn prove(&mut self, own: BorrowedFd) -> Result<(), ZeroError> {
+    pub fn prove(&mut self, own: BorrowedFd) -> anyhow::Result<()> {
         // The names of missing nodes are no longer needed.
         self.missing = None;
         self.disambiguate_names();
@@ -32,6 +34,10 @@ impl Zero<'_> {
         let count = schedule.rounds().try_into().unwrap_or(u16::MAX);
         self.heard.evidence = self.evidence(count);
         let evidence = &self.heard.evidence;
+        // No rail of one kind reaches one of the other kind, and its node would be blamed.
+        if culprit::is_mixed(evidence) {
+            return Ok(());
+        }
         let wrong = evidence.wrong_addresses();
         let duplicates = wrong.duplicates().iter().map(|shared| words::duplicate(evidence, shared));
         let loopbacks = wrong.loopbacks().iter().map(|own| words::loopback(evidence, own));
@@ -79,40 +85,35 @@ impl Zero<'_> {
             self.heard.nodes.iter().map(|known| Some(names::host(&known.as_ref()?.name))).collect();
         let mut of_launcher =
             scheduler::names(self.terms.names, self.terms.are_names_certain, &claims).into_iter();
-        let brought = |(place, known): (usize, &Option<Known>)| {
+        let brought = |(place, known): (usize, &Option<Member>)| {
             let shown = self.terms.names.get(place).filter(|name| !name.is_empty());
             let of_launcher = of_launcher.next().unwrap_or_default();
             match known {
-                Some(Known { name, rails, rates, addresses, transport }) => Brought {
-                    name: name.clone(),
-                    of_launcher,
-                    rails: rails.clone(),
-                    rates: rates.clone(),
-                    addresses: addresses.clone(),
-                    is_verbs: transport == VERBS,
-                    is_soft: transport == VERBS && rates.iter().all(|rate| *rate <= 0.0),
-                },
+                Some(known) => Member { of_launcher, ..known.clone() },
                 None => {
                     let away = u32::try_from(place).ok().and_then(|node| self.away.get(&node));
                     let name = away.map(|(known, _)| known.name.clone()).or_else(|| shown.cloned());
-                    Brought { name: name.unwrap_or_default(), of_launcher, ..Brought::default() }
+                    Member { name: name.unwrap_or_default(), of_launcher, ..Member::default() }
                 }
             }
         };
         let members = self.heard.nodes.iter().enumerate().map(brought).collect();
         let mut evidence = Evidence::new(members, rounds);
-        evidence.meet_at(&self.terms.meet);
+        evidence.meet_at(&self.terms.meet, self.terms.unresolved);
         for (node, nodes) in &self.heard.contested {
             evidence.contest(*node, nodes.clone());
         }
         let within = duration(self.terms.wait);
         let missing = self.missing().count();
         for node in self.missing() {
+            if let Some((_, how)) = self.away.get(&node) {
+                evidence.lose(node, how.clone());
+                continue;
+            }
             if let Some(why) = self.heard.refused.explain(node, missing) {
                 evidence.explain(node, why);
             }
-            let away = self.away.get(&node).map(|(_, how)| how.clone());
-            evidence.lose(node, away.unwrap_or_else(|| Gone::NeverJoined(within.clone())));
+            evidence.lose(node, Gone::NeverJoined(within.clone()));
         }
         evidence
     }
@@ -127,7 +128,7 @@ impl Zero<'_> {
         first: u16,
         rounds: &[Vec<(u32, u32)>],
         own: BorrowedFd,
-    ) -> Result<usize, ZeroError> {
+    ) -> anyhow::Result<usize> {
         let times = self.terms.times;
         let until = *self.again_until.get_or_insert_with(|| Instant::now() + times.again());
         let count = times.rounds_in(until.saturating_duration_since(Instant::now())).min(rounds.len());
@@ -142,7 +143,7 @@ impl Zero<'_> {
         rounds: &[Vec<(u32, u32)>],
         time: Duration,
         own: BorrowedFd,
-    ) -> Result<(), ZeroError> {
+    ) -> anyhow::Result<()> {
         let numbered = rounds.iter().enumerate().flat_map(|(number, pairs)| {
             let round = first.saturating_add(number.try_into().unwrap_or(u16::MAX));
             pairs.iter().map(move |(low, high)| (round, *low, *high))
@@ -157,9 +158,8 @@ impl Zero<'_> {
     ///
     /// # Errors
     /// As for [`Zero::meet`].
-    pub fn cross(&mut self, round: u16, own: BorrowedFd) -> Result<(), ZeroError> {
-        let is_verbs = |known: &Known| known.transport == VERBS;
-        if !self.heard.nodes.iter().flatten().all(is_verbs) {
+    pub fn cross(&mut self, round: u16, own: BorrowedFd) -> anyhow::Result<()> {
+        if !self.heard.nodes.iter().flatten().all(|known| known.is_verbs) {
             return Ok(());
         }
         let pairs = cross::pairs(&self.heard.evidence);
@@ -178,7 +178,7 @@ impl Zero<'_> {
     ///
     /// # Errors
     /// As for [`Zero::meet`].
-    pub fn together(&mut self, own: BorrowedFd) -> Result<(), ZeroError> {
+    pub fn together(&mut self, own: BorrowedFd) -> anyhow::Result<()> {
         let pairs = bisection::pairs(&self.heard.evidence);
         let round = bisection::ROUND;
         let orders = self.ledger.order(pairs.iter().map(|(low, high)| (round, *low, *high)));
@@ -196,7 +196,7 @@ impl Zero<'_> {
         work: impl Fn(u32, u32) -> Work,
         time: Duration,
         own: BorrowedFd,
-    ) -> Result<(), ZeroError> {
+    ) -> anyhow::Result<()> {
         let started = Instant::now();
         self.series = Series { first, rounds, pairs: self.ledger.open() };
         self.show_progress_soon();
@@ -218,7 +218,7 @@ impl Zero<'_> {
         let end = started.checked_add(time);
         while self.ledger.is_waiting() && end.is_none_or(|end| Instant::now() < end) {
             if self.hear(end.unwrap_or(self.next_word), own)? {
-                return Err(ZeroError::OwnProcess);
+                bail!(OWN_PROCESS_EXITED);
             }
             self.update_working_nodes();
         }

@@ -3,66 +3,109 @@
 
 use std::collections::BTreeMap;
 
-use crate::text::counted;
+use crate::preflight::judge::evidence::Explanation;
+use crate::text::{condensed_to, counted, grouped};
+use crate::wire::handshake::OTHER_TOKEN;
 use crate::wire::stranger::{Fault, Stranger};
 
 /// The most sentences. A peer that connects again and again needs no more.
 const MOST: usize = 64;
 
+/// The most addresses in one of them.
+const NAMED: usize = 8;
+
 /// All connections that were rejected for a reason that may apply to a node of this job.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    sentences: Vec<String>,
-    /// How many rejections are not in the sentences.
+    /// Why each was rejected, and its address, which is empty if the reason contains it.
+    reasons: Vec<(String, String)>,
+    /// How many rejections are not in this list.
     more: usize,
     /// Why a node that claimed this index was rejected.
-    of: BTreeMap<u32, String>,
-    /// The rejections without a known index: how many there were, and the sentence about the last one.
+    of: BTreeMap<u32, Explanation>,
+    /// The rejections without a known index: how many there were, and why the last one may be missing.
     unknown: usize,
-    last: String,
+    last: Option<Explanation>,
+    /// The same without the address, for several nodes that are missing.
+    last_of_many: Option<Explanation>,
 }
+
+/// How to fix another token, an index that two nodes have, and another version.
+const TOKEN: &str = "Set the same RDMA_INIT_TOKEN on all nodes of the job, or none.";
+const INDEX: &str = "Give each node its own index.";
+const VERSION: &str = "Use one release of rdma-init on all nodes.";
 
 impl Refusals {
     /// Records that a node was rejected, with the index that it claimed, if that is known. Returns
     /// whether to log it.
-    pub fn add(&mut self, index: Option<u32>, why: String) -> bool {
+    pub fn add(&mut self, index: Option<u32>, address: &str, why: &str, fix: &'static str) -> bool {
+        let said = sentence(&[address], why);
         match index {
             Some(index) => {
                 // The indices of a job are limited, and so are these sentences.
-                self.of.insert(index, why.clone());
+                self.of.insert(index, Explanation { why: format!("it was rejected: {said}"), fix });
             }
             None => {
                 self.unknown += 1;
-                self.last.clone_from(&why);
+                let of_many = format!("it may be one of the {} that were rejected: {why}", self.unknown);
+                self.last_of_many = Some(Explanation { why: of_many, fix });
+                let why = format!("it may be the one that was rejected: {said}");
+                self.last = Some(Explanation { why, fix });
             }
         }
-        let is_kept = self.sentences.len() < MOST;
+        let is_kept = self.reasons.len() < MOST;
         match is_kept {
-            true => self.sentences.push(why),
+            true => self.reasons.push((why.to_owned(), address.to_owned())),
             false => self.more += 1,
         }
         is_kept
     }
 
+    /// Records that a node was rejected because another one has joined with its index, which the verdict reports. Returns
+    /// whether to log it.
+    pub fn add_second(&mut self, index: u32) -> bool {
+        self.unknown += 1;
+        let why = format!("it may be one of the two nodes that joined with the index {index}");
+        self.last = Some(Explanation { why, fix: INDEX });
+        self.last_of_many.clone_from(&self.last);
+        self.unknown <= MOST
+    }
+
     /// Records a peer that failed to authenticate. It may be a node of the job with another token or
     /// another version. Anything else that connects to a port is not a node.
     pub fn add_stranger(&mut self, stranger: &Stranger) {
-        if matches!(stranger.fault, Fault::Token | Fault::Version) {
-            self.add(None, stranger.why.clone());
-        }
+        let fix = match stranger.fault {
+            Fault::Token => TOKEN,
+            Fault::Version => VERSION,
+            Fault::Gone | Fault::Evicted | Fault::Silent | Fault::NotOurs | Fault::Unknown => return,
+        };
+        match stranger.why.split_once(OTHER_TOKEN) {
+            Some((address, _)) => self.add(None, address, "it does not have the token of node 0", fix),
+            None => self.add(None, "", &stranger.why, fix),
+        };
     }
 
-    /// Returns the sentences about them for the verdict.
-    pub fn sentences(&self) -> impl Iterator<Item = String> {
+    /// Returns the sentences for the verdict: one for each reason that no fault reports.
+    pub fn sentences(&self, is_reported: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
         let more = (self.more > 0).then(|| format!("{} more", counted(self.more, "connection")));
-        self.sentences.iter().cloned().chain(more).map(|why| format!("rejected: {why}"))
+        let untold = grouped(self.reasons.iter().filter(|(why, _)| !is_reported(why)).cloned());
+        let untold = untold.into_iter().map(|(why, addresses)| sentence(&addresses, &why));
+        untold.chain(more).map(|why| format!("rejected: {why}"))
     }
 
-    /// Returns why a node did not join, as a clause. `missing` is the number of nodes that did not.
-    pub fn explain(&self, node: u32, missing: usize) -> Option<String> {
-        let unknown = (1..=self.unknown).contains(&missing);
-        let perhaps = || unknown.then(|| format!("it may be the one that was rejected: {}", self.last));
-        self.of.get(&node).map(|why| format!("it was rejected: {why}")).or_else(perhaps)
+    /// Returns why a node did not join. `missing` is the number of nodes that did not.
+    pub fn explain(&self, node: u32, missing: usize) -> Option<Explanation> {
+        let last = if missing > 1 { &self.last_of_many } else { &self.last };
+        let perhaps = || last.as_ref().filter(|_| (1..=self.unknown).contains(&missing));
+        self.of.get(&node).or_else(perhaps).cloned()
+    }
+}
+
+/// Returns a clause such as `10.0.0.7:40312, 10.0.0.9:51044 and 5 more: it expects 3 nodes, but node 0 expects 2`.
+fn sentence(addresses: &[impl AsRef<str>], why: &str) -> String {
+    match condensed_to(addresses, NAMED).as_str() {
+        "" => why.to_owned(),
+        names => format!("{names}: {why}"),
     }
 }
 
@@ -74,26 +117,35 @@ mod tests {
     fn a_node_that_was_sent_away_is_missing_for_that_reason() {
         let mut refusals = Refusals::default();
         assert_eq!(refusals.explain(3, 1), None);
-        refusals.add(Some(3), "it expects 2 nodes".to_owned());
-        assert_eq!(refusals.explain(3, 2).as_deref(), Some("it was rejected: it expects 2 nodes"));
+        refusals.add(Some(3), "a:1", "it expects 2 nodes", "Compare.");
+        let known = |why: &str, fix| Some(Explanation { why: why.to_owned(), fix });
+        assert_eq!(refusals.explain(3, 2), known("it was rejected: a:1: it expects 2 nodes", "Compare."));
         assert_eq!(refusals.explain(4, 1), None);
         let stranger = |fault| Stranger { fault, why: "b has another token".to_owned() };
         refusals.add_stranger(&stranger(Fault::NotOurs));
         assert_eq!(refusals.explain(4, 1), None);
         refusals.add_stranger(&stranger(Fault::Token));
         let perhaps = "it may be the one that was rejected: b has another token";
-        assert_eq!(refusals.explain(4, 1).as_deref(), Some(perhaps));
+        assert_eq!(refusals.explain(4, 1), known(perhaps, TOKEN));
         assert_eq!(refusals.explain(4, 2), None, "more are missing than were rejected");
-        let said: Vec<String> = refusals.sentences().collect();
-        assert_eq!(said, ["rejected: it expects 2 nodes", "rejected: b has another token"]);
+        let said: Vec<String> = refusals.sentences(|_| false).collect();
+        assert_eq!(said, ["rejected: a:1: it expects 2 nodes", "rejected: b has another token"]);
+        assert!(refusals.add_second(2));
+        let second = known("it may be one of the two nodes that joined with the index 2", INDEX);
+        assert_eq!([1, 2, 3].map(|missing| refusals.explain(4, missing)), [second.clone(), second, None]);
+        let said: Vec<String> = refusals.sentences(|why| why.starts_with("it")).collect();
+        assert_eq!(said, ["rejected: b has another token"], "the second node of an index is a fault");
     }
 
     #[test]
     fn many_take_a_bounded_number_of_lines() {
         let mut refusals = Refusals::default();
-        let said = (0..1000).filter(|_| refusals.add(None, "x".to_owned())).count();
-        let sentences: Vec<String> = refusals.sentences().collect();
-        assert_eq!((said, sentences.len()), (MOST, MOST + 1));
-        assert_eq!(sentences[MOST], "rejected: 936 connections more");
+        let said = (0..500).filter(|node| refusals.add(None, &format!("10.0.0.7:{node}x"), "x", "")).count();
+        let more = (0..500).filter(|node| refusals.add(None, "", &format!("y{node}"), "")).count();
+        let sentences: Vec<String> = refusals.sentences(|_| false).collect();
+        assert_eq!((said, more), (MOST, 0));
+        let first: Vec<String> = (0..NAMED).map(|node| format!("10.0.0.7:{node}x")).collect();
+        let one = format!("rejected: {} and 56 more: x", first.join(", "));
+        assert_eq!(sentences, [one.as_str(), "rejected: 936 connections more"]);
     }
 }

@@ -127,12 +127,13 @@ impl Zero<'_> {
     }
 
     fn meeting(&self) -> Progress {
-        Progress {
-            done: self.members.len(),
-            all: self.heard.nodes.len(),
-            thing: "node",
-            stage: format!("have joined; node 0 is waiting for {}", self.shown_missing()),
+        let mut stage = format!("have joined; node 0 is waiting for {}", self.shown_missing());
+        // A node that has joined has resolved the name.
+        if let Some(why) = self.terms.unresolved.filter(|_| self.members.len() < 2) {
+            let meet = &self.terms.meet;
+            stage.push_str(&format!("; node 0 cannot resolve its own name ({meet}): {why}"));
         }
+        Progress { done: self.members.len(), all: self.heard.nodes.len(), thing: "node", stage }
     }
 
     fn working(&self) -> Progress {

@@ -9,6 +9,7 @@ use crate::preflight::judge::evidence::Debt;
 use crate::preflight::meet::message::{self, Join, ToZero};
 use crate::preflight::prove::pair::{PairFailure, PairOutcome, PairReport};
 use crate::preflight::who::addresses::Addresses;
+use crate::preflight::who::own::Network;
 
 /// Returns node 0's end of a connection, and the node's end.
 pub(super) fn channels() -> [Channel; 2] {
@@ -29,7 +30,7 @@ fn ledger() -> Ledger {
 }
 
 fn evidence() -> Evidence {
-    Evidence::new(vec![crate::preflight::judge::evidence::Member::default(); 3], 2)
+    Evidence::new(vec![Member::default(); 3], 2)
 }
 
 #[test]
@@ -42,7 +43,7 @@ fn a_node_that_never_stops_sending_is_dismissed() {
     };
     assert_eq!(hear(&mut its, 9), Ok(()));
     assert_eq!(hear(&mut its, 0), Ok(()));
-    assert_eq!(hear(&mut its, 11), Err(error::Dismissal::Endless));
+    assert_eq!(hear(&mut its, 11), Err("it does not stop sending messages".to_owned()));
 }
 
 #[test]
@@ -65,6 +66,7 @@ fn terms() -> Terms<'static> {
         nodes: 4,
         job: None,
         meet: String::new(),
+        unresolved: None,
         wait,
         alone_after: None,
         until: Instant::now() + wait,
@@ -97,6 +99,31 @@ fn second_tries_with_a_node_that_has_gone_are_over_at_once() {
     zero.phase = JobPhase::Proving;
     zero.leaves(2, Gone::Left("it was killed".to_owned()));
     assert_eq!(zero.again(2, &[vec![(0, 2)], vec![(1, 2)]], own.as_fd()).unwrap(), 2);
+}
+
+/// One rail of each node carries verbs, and the others of this job carry TCP, so each pair would fail.
+#[test]
+fn nodes_with_different_networks_test_no_pair() {
+    let (listener, terms) = (Listener::on_port(0).unwrap(), terms());
+    let own = UnixStream::pair().unwrap().0;
+    let orders = |networks: [Network; 3]| {
+        let mut zero = Zero::new(&terms, &listener).unwrap();
+        let mut others = Vec::new();
+        for (node, network) in (0..).zip(networks) {
+            let [ours, its] = channels();
+            zero.members.insert(node, member(ours));
+            zero.ledger.join(node);
+            zero.heard.nodes[node as usize] = Some(Member { network, ..Member::default() });
+            others.push(its);
+        }
+        zero.phase = JobPhase::Proving;
+        // Node 0's own process has ended, which is an error once node 0 waits for a pair.
+        zero.prove(own.as_fd()).is_err()
+    };
+    let (verbs, sockets) = (Network::Verbs("mlx5_0:1".to_owned()), Network::Sockets("x".to_owned()));
+    assert!(!orders([verbs.clone(), sockets.clone(), sockets.clone()]));
+    assert!(orders([sockets.clone(), Network::Unknown, sockets]));
+    assert!(orders([verbs.clone(), Network::Unknown, verbs]));
 }
 
 #[test]
@@ -158,6 +185,7 @@ fn what_a_newcomer_has_sent_counts_until_it_is_sent_away() {
         rates: Vec::new(),
         addresses: Addresses::default(),
         transport: String::new(),
+        network: Network::default(),
         report: Brief {
             schema: String::new(),
             host: "late".to_owned(),

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use nix::poll::PollFd;
 
-use super::{Listening, Made, NotConnected, fill, readable};
+use super::{Listening, Made, fill, readable};
 
 /// The most connections to one listener whose other ends have not sent the whole cookie yet.
 const MOST: usize = 8;
@@ -14,11 +14,11 @@ const MOST: usize = 8;
 pub(super) enum Incoming {
     /// The connections in the list have not sent the whole cookie yet.
     Waiting(Listening, Vec<(TcpStream, Vec<u8>)>),
-    Over(Result<Made, NotConnected>),
+    Over(Result<Made, String>),
 }
 
 impl Incoming {
-    pub(super) fn of(listening: Result<Listening, NotConnected>) -> Incoming {
+    pub(super) fn of(listening: Result<Listening, String>) -> Incoming {
         match listening {
             Ok(listening) => Incoming::Waiting(listening, Vec::new()),
             Err(why) => Incoming::Over(Err(why)),
@@ -40,7 +40,7 @@ impl Incoming {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break None,
-                Err(error) => break Some(Err(NotConnected::ListenerLost { at: *at, error })),
+                Err(error) => break Some(Err(format!("cannot listen on {at} any longer: {error}"))),
             }
         };
         let mut index = 0;
@@ -75,12 +75,14 @@ impl Incoming {
     }
 
     /// Returns the result, once the other end has reported that it connected, or why it could not.
-    pub(super) fn end(self, why: Option<NotConnected>) -> Result<Made, NotConnected> {
+    pub(super) fn end(self, why: Option<String>) -> Result<Made, String> {
         match (self, why) {
             (Incoming::Over(Ok(_)), Some(why)) => Err(why),
             (Incoming::Over(result), _) => result,
             (Incoming::Waiting(..), Some(why)) => Err(why),
-            (Incoming::Waiting(Listening { at, .. }, _), None) => Err(NotConnected::NoneArrived { at }),
+            (Incoming::Waiting(Listening { at, .. }, _), None) => {
+                Err(format!("no connection arrived at {at}"))
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A connection that this end makes.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,8 +9,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
-use super::error::Unanswered;
-use super::{Cookie, Made, NotConnected, fill, readable};
+use super::{Cookie, Made, TRY, fill, readable};
 use crate::libraries::nccl::interfaces::Endpoint;
 use crate::preflight::meet::message::RailEndpoint;
 
@@ -26,7 +26,7 @@ pub(super) enum Outgoing {
         to: String,
         received: Vec<u8>,
     },
-    Over(Result<Made, NotConnected>),
+    Over(Result<Made, String>),
 }
 
 impl Outgoing {
@@ -36,7 +36,7 @@ impl Outgoing {
         let to = format!("from {interface} ({address}) to {name} {} at {at}", place.name);
         match start(*address, at) {
             Ok(stream) => Outgoing::Connecting { stream, cookie: place.cookie, to },
-            Err(error) => failed(to, error),
+            Err(error) => failed(to, describe(&error)),
         }
     }
 
@@ -44,19 +44,19 @@ impl Outgoing {
         match self {
             Outgoing::Connecting { mut stream, cookie, to } => match is_connected(&stream) {
                 Ok(false) => Outgoing::Connecting { stream, cookie, to },
-                Err(error) => failed(to, error),
+                Err(error) => failed(to, describe(&error)),
                 // The kernel always accepts so few bytes at once.
                 Ok(true) => match stream.write_all(&cookie) {
                     Ok(()) => Outgoing::Greeting { stream, cookie, to, received: Vec::new() }.advance(),
-                    Err(error) => failed(to, error),
+                    Err(error) => failed(to, describe(&error)),
                 },
             },
             Outgoing::Greeting { mut stream, cookie, to, mut received } => {
                 match fill(&mut stream, &mut received, cookie.len()) {
                     Ok(false) => Outgoing::Greeting { stream, cookie, to, received },
                     Ok(true) if received == cookie => Outgoing::Over(Ok(Made { stream, cookie })),
-                    Ok(true) => failed(to, Unanswered::OtherProgram),
-                    Err(error) => failed(to, error),
+                    Ok(true) => failed(to, "another program answers there"),
+                    Err(error) => failed(to, describe(&error)),
                 }
             }
             over @ Outgoing::Over(_) => over,
@@ -66,8 +66,10 @@ impl Outgoing {
     /// Ends the attempt, because its time is over.
     pub(super) fn give_up(self) -> Outgoing {
         match self {
-            Outgoing::Connecting { to, .. } => failed(to, Unanswered::NoAnswer),
-            Outgoing::Greeting { to, .. } => failed(to, Unanswered::NoData),
+            Outgoing::Connecting { to, .. } => failed(to, no_answer()),
+            Outgoing::Greeting { to, .. } => {
+                failed(to, format!("it was established, but no data arrived for {} s", TRY.as_secs()))
+            }
             over @ Outgoing::Over(_) => over,
         }
     }
@@ -75,7 +77,7 @@ impl Outgoing {
     /// Returns why there is no connection, worded for the other node.
     pub(super) fn error(&self) -> Option<String> {
         match self {
-            Outgoing::Over(Err(why)) => Some(why.to_string()),
+            Outgoing::Over(Err(why)) => Some(why.clone()),
             _ => None,
         }
     }
@@ -89,8 +91,21 @@ impl Outgoing {
     }
 }
 
-fn failed(to: String, why: impl Into<Unanswered>) -> Outgoing {
-    Outgoing::Over(Err(NotConnected::To { to, why: why.into() }))
+/// Ends an attempt; `to` names both ends.
+fn failed(to: String, why: impl Display) -> Outgoing {
+    Outgoing::Over(Err(format!("no connection {to}: {why}")))
+}
+
+fn no_answer() -> String {
+    format!("no answer for {} s", TRY.as_secs())
+}
+
+fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::TimedOut => no_answer(),
+        ErrorKind::AddrNotAvailable => "this node no longer has this address".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// Starts to connect.

@@ -12,7 +12,7 @@ use crate::facts::Reader;
 use crate::libraries::nccl::interfaces::Endpoint;
 use crate::preflight::judge::astray;
 use crate::preflight::meet::message::{Offer, Partner, RailEndpoint, Work};
-use crate::preflight::prove::connections::{self, Connected, Listening, Made, NotConnected};
+use crate::preflight::prove::connections::{self, Connected, Listening, Made};
 use crate::preflight::prove::pair::{Cause, RailReport, Seen, Ways};
 use crate::preflight::prove::task::{Task, TaskError};
 use crate::preflight::prove::tcp;
@@ -82,11 +82,10 @@ pub(super) fn rails(
 
 /// Connects each rail both ways.
 fn connect(met: &mut Met, ends: &[Endpoint], name: &str) -> Result<Vec<Connected>, Stranger> {
-    let own: Vec<Result<Listening, NotConnected>> =
-        ends.iter().map(|end| Listening::on(end.address)).collect();
-    let place = |(end, listening): (&Endpoint, &Result<Listening, NotConnected>)| match listening {
+    let own: Vec<Result<Listening, String>> = ends.iter().map(|end| Listening::on(end.address)).collect();
+    let place = |(end, listening): (&Endpoint, &Result<Listening, String>)| match listening {
         Ok(listening) => Ok(listening.place(&end.interface)),
-        Err(why) => Err(why.to_string()),
+        Err(why) => Err(why.clone()),
     };
     let rails = ends.iter().zip(&own).map(place).collect();
     met.channel().send(&Offer { rails })?;
@@ -95,12 +94,11 @@ fn connect(met: &mut Met, ends: &[Endpoint], name: &str) -> Result<Vec<Connected
         return Err(met.channel().wrong("it offers a different number of rails"));
     }
     let shown = |text: &str| visible(&shortened(text));
-    let places: Vec<Result<RailEndpoint, NotConnected>> = offer
+    let places: Vec<Result<RailEndpoint, String>> = offer
         .rails
         .into_iter()
         .map(|place| {
-            let of_other = |why: String| NotConnected::OfOther { node: name.to_owned(), why: shown(&why) };
-            let place = place.map_err(of_other)?;
+            let place = place.map_err(|why: String| format!("{name} says: {}", shown(&why)))?;
             Ok(RailEndpoint { name: shown(&place.name), ..place })
         })
         .collect();
@@ -120,7 +118,7 @@ fn start(connected: Connected, side: Side, work: Work, end: &Endpoint, name: &st
         Started::Over(RailReport { seen, ..RailReport::new(0, Err(why)) })
     };
     let no = |ways| Some(Cause::NoConnection(ways));
-    let alone = |why: NotConnected| format!("{why}; the connection in the other direction works");
+    let alone = |why: String| format!("{why}; the connection in the other direction works");
     let Made { stream, cookie } = match (connected.to, connected.from) {
         // Both ends must choose the same connection.
         (Ok(to), Ok(from)) => {
@@ -130,7 +128,7 @@ fn start(connected: Connected, side: Side, work: Work, end: &Endpoint, name: &st
                 from
             }
         }
-        (Err(why), Err(_)) => return over(why.to_string(), no(Ways::Both)),
+        (Err(why), Err(_)) => return over(why, no(Ways::Both)),
         (Err(why), Ok(_)) => return over(alone(why), no(Ways::ToPartner)),
         (Ok(_), Err(why)) => return over(alone(why), no(Ways::FromPartner)),
     };

@@ -1,7 +1,6 @@
 //! The most that a node accepts from node 0, so that a node 0 that violates the protocol costs the
 //! other nodes only bounded time and memory. Pure.
 
-use super::error::WrongOrder;
 use crate::preflight::meet::message::Partner;
 use crate::preflight::meet::schedule::{Extent, Schedule};
 
@@ -19,14 +18,20 @@ pub(super) fn most_pairs(nodes: u32) -> usize {
 }
 
 /// Checks that a pair is possible in this job.
-pub(super) fn check(node: u32, nodes: u32, named: usize, with: &Partner) -> Result<(), WrongOrder> {
+///
+/// # Errors
+/// What node 0 claims, as a clause.
+pub(super) fn check(node: u32, nodes: u32, named: usize, with: &Partner) -> Result<(), String> {
     if with.node >= nodes {
-        return Err(WrongOrder::NoSuchNode { node: with.node, nodes });
+        return Err(format!("it names node {} of {nodes}", with.node));
     }
     if with.node == node {
-        return Err(WrongOrder::Itself);
+        return Err("it names this node as its own peer".to_owned());
     }
-    if named >= most_pairs(nodes) { Err(WrongOrder::TooManyPairs(named)) } else { Ok(()) }
+    match named >= most_pairs(nodes) {
+        true => Err(format!("it names more than {named} pairs")),
+        false => Ok(()),
+    }
 }
 
 /// Returns the text, cut if it is too long.

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::bounds;
-use super::error::WrongOrder;
 use crate::preflight::meet::message::{CallId, Partner, Secret, pair_key};
 use crate::wire::handshake::IdentityKey;
 
@@ -24,10 +23,12 @@ impl<'a> PairKeys<'a> {
     ///
     /// # Errors
     /// The pair is impossible in this job, or was assigned before.
-    pub(super) fn add(&mut self, with: &Partner) -> Result<(), WrongOrder> {
+    pub(super) fn add(&mut self, with: &Partner) -> Result<(), String> {
         bounds::check(self.node, self.nodes, self.secrets.len(), with)?;
         match self.secrets.insert((with.round, with.node), with.secret) {
-            Some(_) => Err(WrongOrder::Twice { node: with.node, round: with.round }),
+            Some(_) => {
+                Err(format!("it names the pair with node {} in round {} twice", with.node, with.round))
+            }
             None => Ok(()),
         }
     }

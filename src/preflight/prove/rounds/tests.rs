@@ -11,7 +11,7 @@ fn order(pairs: Vec<Partner>) -> Order {
     Order { first: 0, each_ms: 0, pairs }
 }
 
-fn after(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> Result<Option<Told>, RoundsError> {
+fn after(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> anyhow::Result<Option<Told>> {
     heard(messages, change).0
 }
 
@@ -21,7 +21,7 @@ fn has_more_after(messages: &[ToNode]) -> bool {
 
 /// Returns how node 3 of 4 reacts to these messages from node 0, and whether it must read more of them
 /// right away.
-fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (Result<Option<Told>, RoundsError>, bool) {
+fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (anyhow::Result<Option<Told>>, bool) {
     let node = Node::node_3_of_4();
     let (zero, its) = UnixStream::pair().unwrap();
     let [mut zero, its] = channels([zero, its].map(|stream| TcpStream::from(OwnedFd::from(stream))));

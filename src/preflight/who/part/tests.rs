@@ -11,7 +11,7 @@ struct Host<'a> {
 }
 
 impl Host<'_> {
-    fn asked(&self, asked: &Overrides) -> Result<Part, PartError> {
+    fn asked(&self, asked: &Overrides) -> anyhow::Result<Part> {
         let entries: Vec<std::ffi::CString> = self
             .variables
             .iter()
@@ -131,8 +131,7 @@ fn the_arguments_of_torchrun() {
     assert_eq!(abbreviated, "1 of 4, task 0, at a");
     let unclear = of("torchrun --new-option train.py");
     assert!(
-        unclear
-            .contains("how many nodes the job has: rdma-init does not know torchrun's option --new-option"),
+        unclear.contains("where the nodes meet: rdma-init does not know torchrun's option --new-option"),
         "{unclear}"
     );
 }
@@ -221,7 +220,12 @@ fn processes_that_torchrun_or_ray_has_started() {
     assert_eq!(Host { variables: &ray, ..Host::default() }.found(), "1 of 2, task 6, at 10.0.0.1");
     let kuberay = [("RAY_CLUSTER_NAME", "train"), ("FQ_RAY_IP", "train-head-svc.default.svc.cluster.local")];
     let found = Host { variables: &kuberay, ..Host::default() }.found();
-    assert!(found.contains("how many nodes the job has: Ray does not number its nodes"), "{found}");
+    assert!(
+        found.contains(
+            "how many nodes the job has and which of them this one is: Ray does not number its nodes"
+        ),
+        "{found}"
+    );
 }
 
 #[test]
@@ -351,7 +355,7 @@ fn jobs_of_kubernetes() {
     host.command = "python train.py";
     assert_eq!(
         host.found(),
-        "cannot determine how many nodes the job has (not set by the Indexed Job); set --nodes N"
+        "cannot determine how many nodes the job has and where the nodes meet: the Pods of the Indexed Job have no subdomain, so they cannot resolve each other's names; set --nodes N and --meet HOST, a name or address of node 0"
     );
     let part = host
         .asked(&Overrides { nodes: Some(4), node: None, meet: Some("here:1"), ..Overrides::default() })
@@ -404,7 +408,14 @@ fn numbers_by_hand_win() {
     assert_eq!(ask(Some(1), None, None).unwrap().node, 0);
     assert_eq!(ask(Some(2), Some(0), None).unwrap().meet, None);
     for (nodes, node, meet, why) in [
-        (None, None, None, "no variable of a known launcher is set"),
+        (
+            None,
+            None,
+            None,
+            "how many nodes the job has, which of them this one is and where the nodes meet (no variable of a known launcher is set",
+        ),
+        (Some(2), None, None, "which of the 2 nodes (--nodes=2) this one is and where the nodes meet"),
+        (None, Some(0), None, "how many nodes the job has (no variable"),
         (None, Some(1), Some("a"), "cannot determine how many nodes"),
         (Some(2), None, Some("a"), "which of the 2 nodes (--nodes=2) this one is"),
         (Some(2), Some(1), None, "where the nodes meet"),
@@ -416,7 +427,8 @@ fn numbers_by_hand_win() {
         assert!(error.contains(why), "{error}");
     }
     let asked = Overrides { prefix: "preflight-", ..Overrides::default() };
-    assert!(none.asked(&asked).unwrap_err().to_string().ends_with("; set --preflight-nodes N"));
+    let all = "; set --preflight-nodes N, --preflight-node I and --preflight-meet HOST, a name or address of node 0";
+    assert!(none.asked(&asked).unwrap_err().to_string().ends_with(all));
 }
 
 #[test]

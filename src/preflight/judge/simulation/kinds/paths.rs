@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 
-use super::{Entry, any, grave, is_at, neighbours, only, scheduled};
+use super::{Entry, any, grave, is_alike, is_at, neighbours, only, scheduled};
 use crate::preflight::judge::culprit::{Fault, What};
 use crate::preflight::judge::simulation::case::{Case, RailFailure};
 
@@ -64,8 +64,9 @@ fn half_of(random: &mut Rng, nodes: u32) -> BTreeSet<u32> {
 /// direction, so that only one end knows it; or over verbs, where the end that sends first knows it.
 fn ecmp(random: &mut Rng, nodes: u32, share: f64) -> Case {
     let half = half_of(random, nodes);
+    let group = half.clone();
     let (is_fixed, knows) = (random.bool(), random.usize(0..3));
-    let mut case = Case::sound(random, nodes, 1)
+    Case::sound(random, nodes, 1)
         .failing(move |attempt| {
             let draw = if is_fixed { attempt.of_pair() } else { attempt.of_try() };
             let ill = match knows {
@@ -75,22 +76,29 @@ fn ecmp(random: &mut Rng, nodes: u32, share: f64) -> Case {
             };
             (attempt.crosses(&half) && draw < share).then_some(ill)
         })
-        .named([], |verdict| {
+        .named([], move |verdict| {
             // If there are only a few, they are reported one by one.
             let is_one_by_one =
                 |fault: &Fault| matches!(fault.what, What::Link { .. } | What::Unsteady { .. });
-            only(verdict, |fault| matches!(fault.what, What::Scattered { .. }))
-                || verdict.faults.iter().all(is_one_by_one) && !verdict.faults.is_empty()
-        });
-    case.may_hide = true;
-    case
+            only(verdict, |fault| match &fault.what {
+                What::Scattered { .. } => true,
+                What::Partial { nodes, .. } => {
+                    let rest: BTreeSet<u32> = (0..verdict.evidence.members().len() as u32)
+                        .filter(|node| !group.contains(node))
+                        .collect();
+                    is_alike(nodes, &group) || is_alike(nodes, &rest)
+                }
+                _ => false,
+            }) || verdict.faults.iter().all(is_one_by_one) && !verdict.faults.is_empty()
+        })
+        .that_may_hide()
 }
 
 /// Makes a port that does not reach half of the nodes, always the same ones.
 fn half_port(random: &mut Rng, nodes: u32) -> Case {
     let (bad, rail) = (any(random, nodes), random.usize(0..2));
     let half = half_of(random, nodes);
-    let mut case = Case::sound(random, nodes, 2)
+    Case::sound(random, nodes, 2)
         .failing(move |attempt| {
             let is_missed = attempt.has(bad) && half.contains(&attempt.other(bad));
             (attempt.rail == rail && is_missed).then_some(RailFailure::Between)
@@ -99,15 +107,14 @@ fn half_port(random: &mut Rng, nodes: u32) -> Case {
             only(verdict, |fault| {
                 matches!(fault.what, What::Node { node, .. } if node == bad) && is_at(fault, rail)
             })
-        });
-    case.may_hide = true;
-    case
+        })
+        .that_may_hide()
 }
 
 /// Makes a port that is down for about half of the time.
 fn flapping(random: &mut Rng, nodes: u32) -> Case {
     let (bad, rail, share) = (any(random, nodes), random.usize(0..2), 0.4 + 0.3 * random.f64());
-    let mut case = Case::sound(random, nodes, 2)
+    Case::sound(random, nodes, 2)
         .failing(move |attempt| {
             let is_down = attempt.rail == rail && attempt.has(bad) && attempt.of_try() < share;
             is_down.then_some(RailFailure::At(bad))
@@ -117,7 +124,6 @@ fn flapping(random: &mut Rng, nodes: u32) -> Case {
                 matches!(fault.what, What::Flapping { node, .. } | What::Node { node, .. } if node == bad)
                     && is_at(fault, rail)
             })
-        });
-    case.may_hide = true;
-    case
+        })
+        .that_may_hide()
 }

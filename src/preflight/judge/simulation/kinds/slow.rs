@@ -8,7 +8,7 @@ use super::{Entry, any, scheduled};
 use crate::preflight::judge::outliers::{Basis, Figure, Who};
 use crate::preflight::judge::simulation::case::{Attempt, Case};
 use crate::preflight::judge::verdict::Verdict;
-use crate::preflight::prove::pair::{Seen, Sent};
+use crate::preflight::prove::pair::{Measured, Seen, Sent};
 
 pub(super) const KINDS: &[Entry] = &[
     ("slow rail at a node", 4, |random, nodes| slow_rail(random, nodes, true)),
@@ -152,6 +152,16 @@ fn busy(random: &mut Rng, nodes: u32) -> Case {
     })
 }
 
+/// Makes the processor of one of the two nodes busy in this share of the tries.
+pub(super) fn busy_cpu(attempt: &Attempt, node: u32, share: f64, measured: &mut Measured, seen: &mut Seen) {
+    let draw = attempt.of_try() / share;
+    if draw < 1.0 {
+        measured.latency_us *= 1.0 + (draw * 50.0) as f32;
+        measured.gbps *= 0.1 + (draw * 0.9) as f32;
+    }
+    lose(attempt, node, if draw < 0.2 { 0.4 } else { 0.001 }, seen);
+}
+
 /// Makes the links between two halls fewer and longer.
 fn halls(random: &mut Rng, nodes: u32) -> Case {
     let border = random.u32(2..nodes - 1);
@@ -164,7 +174,7 @@ fn halls(random: &mut Rng, nodes: u32) -> Case {
     })
 }
 
-fn over_tcp(mut case: Case) -> Case {
+pub(super) fn over_tcp(mut case: Case) -> Case {
     for member in &mut case.members {
         (member.is_verbs, member.rates) = (false, Vec::new());
     }
@@ -173,11 +183,17 @@ fn over_tcp(mut case: Case) -> Case {
 
 /// Sets what an end has sent if it loses this percentage of its packets. They leave in bursts, and each
 /// burst is lost as a whole.
-fn lose(attempt: &Attempt, node: u32, percent: f64, seen: &mut Seen) {
+pub(super) fn lose(attempt: &Attempt, node: u32, percent: f64, seen: &mut Seen) {
     const BURSTS: u32 = 600;
     const BURST: u64 = 44;
     let mut random = Rng::with_seed((attempt.of_try() * 1e15) as u64 ^ u64::from(node));
-    let lost = (0..BURSTS).filter(|_| random.f64() * 100.0 < percent).count() as u64;
+    // Draws how many bursts arrive before the next one that is lost.
+    let mut arrive = || (random.f64().ln() / (1.0 - percent / 100.0).ln()) as u32;
+    let (mut lost, mut next) = (0, arrive());
+    while next < BURSTS {
+        lost += 1;
+        next = next.saturating_add(1).saturating_add(arrive());
+    }
     seen.sent = Some(Sent { packets: u64::from(BURSTS) * BURST + lost * BURST, again: lost * BURST });
 }
 
