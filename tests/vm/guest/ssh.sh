@@ -17,22 +17,27 @@ done
 slot() { gid_slots mlx5_1 "25.11.128.1$1"; }
 [ "$(slot 1)" != "$(slot 2)" ] && [ "$(slot 2)" != "$(slot 3)" ] || fail 'the nodes share a slot'
 
-# The files of an image with sshd, and one key for all.
+# The files of an image with sshd, and one key for all. Every container has its own /etc and /run; the users' homes are
+# below /run, because the test and the program may be anywhere else.
 image=/run/image
+home=$image/run/root
 mkdir -p $image
 cp -a /etc $image/etc
 cp -a "$sshd/etc/." $image/etc
 cp "$sshd/usr/share/openssh/sshd_config" $image/etc/ssh
-mkdir -p $image/etc/ssh/sshd_config.d $image/root/.ssh
+mkdir -p $image/etc/ssh/sshd_config.d $image/run/sshd $home/.ssh
+sed -i 's|:/root:|:/run/root:|' $image/etc/passwd
 grep -q ^sshd: $image/etc/passwd || echo 'sshd:x:65111:65534::/run/sshd:/usr/sbin/nologin' >>$image/etc/passwd
 ssh-keygen -q -t ed25519 -N '' -f $image/etc/ssh/ssh_host_ed25519_key
-ssh-keygen -q -t ed25519 -N '' -f $image/root/.ssh/id_ed25519
-cp $image/root/.ssh/id_ed25519.pub $image/root/.ssh/authorized_keys
-printf '%s\n' 'Host *' 'StrictHostKeyChecking no' 'UserKnownHostsFile /dev/null' 'LogLevel ERROR' >$image/root/.ssh/config
-chmod 700 $image/root $image/root/.ssh
+ssh-keygen -q -t ed25519 -N '' -f $home/.ssh/id_ed25519
+cp $home/.ssh/id_ed25519.pub $home/.ssh/authorized_keys
+printf '%s\n' 'Host *' 'StrictHostKeyChecking no' 'UserKnownHostsFile /dev/null' 'LogLevel ERROR' >$home/.ssh/config
+chmod 700 $home $home/.ssh
 # Another user, who also logs in.
-echo 'job:x:1234:1234::/home/job:/bin/sh' >>$image/etc/passwd
+echo 'job:x:1234:1234::/run/job:/bin/sh' >>$image/etc/passwd
 echo 'job:*:19000:0:99999:7:::' >>$image/etc/shadow
+cp -a $home $image/run/job
+chown -R 1234:1234 $image/run/job
 
 # node NUMBER COMMAND...: runs in that container, with separate directories where this matters. Emulation is
 # slow, so preparations get more time.
@@ -45,11 +50,9 @@ node() {
         image=$1 own=$2
         shift 2
         mount="/bin/busybox mount"
-        $mount -t tmpfs none "$own" && cp -a "$image/." "$own" && mkdir -p "$own/home/job" "$own/run/sshd" &&
-        cp -a "$own/root/.ssh" "$own/home/job" && chown -R 1234:1234 "$own/home/job" &&
-        $mount --bind "$own/etc" /etc && $mount --bind "$own/root" /root &&
-        $mount --bind "$own/home" /home && $mount --bind "$own/run" /run || exit 125
-        export RDMA_INIT_PREPARE_TIMEOUT=60s HOME=/root
+        $mount -t tmpfs none "$own" && cp -a "$image/." "$own" &&
+        $mount --bind "$own/etc" /etc && $mount --bind "$own/run" /run || exit 125
+        export RDMA_INIT_PREPARE_TIMEOUT=60s HOME=/run/root
         exec "$@"' node $image "/run/node$number" "$@"
 }
 
@@ -86,15 +89,16 @@ kept() {
 # The files contain only what concerns NCCL.
 for number in 1 2; do
     expect "what node $number keeps" "$(node 3 ssh "root@25.11.128.1$number" \
-        'grep -rl hunter2 /run /etc /root /home /dev/shm; grep -rl =mlx5_1 /run /etc | sort | xargs' 2>&1)" \
+        'grep -rl hunter2 /run /etc /dev/shm; grep -rl =mlx5_1 /run /etc | sort | xargs' 2>&1)" \
         "$(kept $number)"
 done
 
 echo '--- mpirun'
-# ranks COMMAND...: runs one on each worker.
+# ranks COMMAND...: runs one on each worker. All three share /tmp and the host name, so Open MPI's directories of a session
+# would be one, which the process that ends first removes.
 ranks() {
     node 3 "$init" -- mpirun --allow-run-as-root --host 25.11.128.11,25.11.128.12 -np 2 \
-        --mca btl tcp,self --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0 --tag-output "$@" \
+        --mca orte_tmpdir_base /run --mca btl tcp,self --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0 --tag-output "$@" \
         >/run/ranks 2>/run/report || fail "mpirun ended with $?: $(cat /run/report /run/ranks)"
     cat /run/ranks
 }
