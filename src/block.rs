@@ -10,43 +10,29 @@ use std::collections::HashSet;
 const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here are lost)";
 const END: &str = "# rdma-init: end";
 
-/// How the variables that rdma-init fills in begin.
-pub(crate) const PREFIXES: [&str; 14] = [
-    "FI_",
-    "GLOO_",
-    "MC_",
-    "MORI_",
-    "NCCL_",
-    "NVSHMEM_",
-    "RCCL_",
-    "RDMAV_",
-    "ROCSHMEM_",
-    "SGLANG_",
-    "TP_",
-    "UCCL_",
-    "UCX_",
-    "VLLM_",
-];
+/// Returns whether rdma-init may have written a variable with this name.
+pub(crate) type MayWrite<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Returns the text with empty lines in place of our blocks, so that the other lines keep their
 /// numbers. A last mark without a first one is not a block.
-pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
+pub(crate) fn hidden<'a>(text: &'a str, may_write: MayWrite) -> Cow<'a, str> {
     if !text.contains(BEGIN) {
         return Cow::Borrowed(text);
     }
     let lines: Vec<&str> = text.split('\n').collect();
-    let shown = lines.iter().zip(ours(&lines)).map(|(line, is_ours)| if is_ours { "" } else { *line });
+    let shown =
+        lines.iter().zip(ours(&lines, may_write)).map(|(line, is_ours)| if is_ours { "" } else { *line });
     Cow::Owned(shown.collect::<Vec<_>>().join("\n"))
 }
 
 /// Returns the lines of the text that are in our blocks.
-pub(crate) fn lines(text: &str) -> Vec<&str> {
-    numbered(text).into_iter().map(|(_, line)| line).collect()
+pub(crate) fn lines<'a>(text: &'a str, may_write: MayWrite) -> Vec<&'a str> {
+    numbered(text, may_write).into_iter().map(|(_, line)| line).collect()
 }
 
 /// Does the same with the number of each line, counted from 1.
-pub(crate) fn numbered(text: &str) -> Vec<(usize, &str)> {
-    let shown = hidden(text);
+pub(crate) fn numbered<'a>(text: &'a str, may_write: MayWrite) -> Vec<(usize, &'a str)> {
+    let shown = hidden(text, may_write);
     let both = text.split('\n').zip(shown.split('\n')).enumerate();
     let ours = both.filter(|(_, (line, shown))| line != shown);
     let ours = ours.map(|(index, (line, _))| (index + 1, line.trim_end()));
@@ -54,15 +40,15 @@ pub(crate) fn numbered(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// Returns whether the file has no lines of others: a text or a JSON list of ours alone, or nothing.
-pub(crate) fn is_ours_alone(text: &str) -> bool {
-    hidden(text).trim().is_empty() || list::without(text).is_ok_and(|entries| entries.is_empty())
+pub(crate) fn is_ours_alone(text: &str, may_write: MayWrite) -> bool {
+    hidden(text, may_write).trim().is_empty() || list::without(text).is_ok_and(|entries| entries.is_empty())
 }
 
 /// Returns for each line whether it is in a block. A block that has lost its last line (the file was cut, or an
 /// editor removed it) ends before the first line that no block of ours has: an empty one, a comment, a second
-/// one for a key, or a variable that no library reads, such as `PATH`. A block in another one is a part of that one, which
+/// one for a key, or a variable that rdma-init does not write, such as `PATH`. A block in another one is a part of that one, which
 /// would otherwise become a block when the inner one goes.
-fn ours(lines: &[&str]) -> Vec<bool> {
+fn ours(lines: &[&str], may_write: MayWrite) -> Vec<bool> {
     let (mut ours, mut begun) = (vec![false; lines.len()], Vec::new());
     for (number, line) in lines.iter().enumerate() {
         match line.trim_end() {
@@ -75,7 +61,7 @@ fn ours(lines: &[&str]) -> Vec<bool> {
         }
     }
     for begin in begun {
-        let end = begin + 1 + length_without_end(lines.get(begin + 1..).unwrap_or_default());
+        let end = begin + 1 + length_without_end(lines.get(begin + 1..).unwrap_or_default(), may_write);
         ours.get_mut(begin..end).into_iter().for_each(|block| block.fill(true));
     }
     ours
@@ -87,25 +73,26 @@ pub(crate) fn key_of(line: &str) -> &str {
 }
 
 /// Returns how many of the lines after the first mark are in a block without the second one.
-fn length_without_end(lines: &[&str]) -> usize {
+fn length_without_end(lines: &[&str], may_write: MayWrite) -> usize {
     let mut keys = HashSet::new();
     let lines = lines.iter().map(|line| line.trim_end());
-    let may_be_ours = |line: &&str| !line.is_empty() && !line.starts_with('#') && !is_of_no_library(line);
+    let may_be_ours =
+        |line: &&str| !line.is_empty() && !line.starts_with('#') && !is_of_others(line, may_write);
     lines.take_while(|line| may_be_ours(line) && keys.insert(key_of(line))).count()
 }
 
-/// Returns whether a line sets a variable that no library reads. rdma-init writes one only if a user sets it, and then it
-/// is not lost if it stays.
-fn is_of_no_library(line: &str) -> bool {
+/// Returns whether a line sets a variable that rdma-init does not write of its own accord. If it wrote one because a user
+/// wanted it, that is not lost if it stays.
+fn is_of_others(line: &str, may_write: MayWrite) -> bool {
     let is_name = |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let key = line.split_once('=').map(|(key, _)| key).filter(is_name);
-    key.is_some_and(|key| !PREFIXES.iter().any(|prefix| key.starts_with(prefix)))
+    key.is_some_and(|key| !may_write(key))
 }
 
 /// Returns the text with these lines in a block at its end, which replaces an earlier block. Omits a
 /// `KEY=VALUE` line if the text sets the key itself; `keys` returns the keys that a text sets.
-pub(crate) fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> String {
-    let mut own: String = without(text);
+pub(crate) fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>, may_write: MayWrite) -> String {
+    let mut own: String = without(text, may_write);
     let set = keys(&own);
     let is_new =
         |line: &&str| line.split('=').next().is_some_and(|key| !set.iter().any(|known| known == key));
@@ -120,12 +107,12 @@ pub(crate) fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> St
 }
 
 /// Returns the text as the user wrote it, without our blocks.
-fn without(text: &str) -> String {
+fn without(text: &str, may_write: MayWrite) -> String {
     if !text.contains(BEGIN) {
         return text.to_owned();
     }
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    lines.iter().zip(ours(&lines)).filter(|(_, is_ours)| !is_ours).map(|(line, _)| *line).collect()
+    lines.iter().zip(ours(&lines, may_write)).filter(|(_, is_ours)| !is_ours).map(|(line, _)| *line).collect()
 }
 
 #[cfg(test)]
@@ -140,8 +127,12 @@ mod tests {
         conf::parse(text, version).into_iter().map(|line| line.key).collect()
     }
 
+    fn may_write(name: &str) -> bool {
+        name.starts_with("NCCL_")
+    }
+
     fn with(text: &str, lines: &str) -> String {
-        super::with(text, lines, conf::keys)
+        super::with(text, lines, conf::keys, &may_write)
     }
 
     #[test]
@@ -168,7 +159,7 @@ mod tests {
     #[test]
     fn a_last_mark_alone_hides_nothing() {
         let text = format!("NCCL_IB_TC=1\n{END}\n");
-        assert_eq!(hidden(&text), text);
+        assert_eq!(hidden(&text, &may_write), text);
         assert!(with(&text, LINES).starts_with(&text), "{text}");
     }
 
@@ -182,7 +173,7 @@ mod tests {
             "PATH=/usr/bin\nNCCL_DEBUG=INFO\n",
         ] {
             let text = format!("NCCL_ALGO=Ring\n{torn}{own}");
-            assert_eq!(hidden(&text), format!("NCCL_ALGO=Ring\n\n\n\n{own}"));
+            assert_eq!(hidden(&text, &may_write), format!("NCCL_ALGO=Ring\n\n\n\n{own}"));
             assert_eq!(with(&text, LINES), with(&format!("NCCL_ALGO=Ring\n{own}"), LINES), "{text}");
         }
         let whole = with("", LINES);
@@ -197,11 +188,11 @@ mod tests {
     fn a_text_of_ours_alone_is_told_from_one_with_lines_of_others() {
         let list = list::with("", &["NCCL_NET"]).unwrap();
         for text in ["", "\n", &with("", LINES), &list, "[]"] {
-            assert!(is_ours_alone(text), "{text}");
+            assert!(is_ours_alone(text, &may_write), "{text}");
         }
         let list = list::with("[\"MINE\"]", &["NCCL_NET"]).unwrap();
         for text in ["A=1", "# comment\n", &with("A=1", LINES), &list, "[", "{}"] {
-            assert!(!is_ours_alone(text), "{text}");
+            assert!(!is_ours_alone(text, &may_write), "{text}");
         }
     }
 
@@ -209,7 +200,7 @@ mod tests {
     #[test]
     fn a_block_in_a_block_goes_with_it() {
         let text = format!("A=1\n{BEGIN}\nB=2\n{BEGIN}\nC=3\n{END}\nD=4\n{END}\nE=5\n");
-        assert_eq!(hidden(&text), "A=1\n\n\n\n\n\n\n\nE=5\n");
+        assert_eq!(hidden(&text, &may_write), "A=1\n\n\n\n\n\n\n\nE=5\n");
         let once = with(&text, LINES);
         assert!(once.starts_with(&format!("A=1\nE=5\n{BEGIN}\n")), "{once}");
         assert_eq!(with(&once, LINES), once);
@@ -218,8 +209,8 @@ mod tests {
     #[test]
     fn what_is_hidden_keeps_its_place() {
         let text = format!("A=1\n{BEGIN}\r\nB=2\n{END}\nC=3");
-        assert_eq!(hidden(&text), "A=1\n\n\n\nC=3");
-        assert_eq!(numbered(&text), [(3, "B=2")]);
-        assert_eq!(conf::parse(&hidden(&text), NEWEST)[1].number, 5);
+        assert_eq!(hidden(&text, &may_write), "A=1\n\n\n\nC=3");
+        assert_eq!(numbered(&text, &may_write), [(3, "B=2")]);
+        assert_eq!(conf::parse(&hidden(&text, &may_write), NEWEST)[1].number, 5);
     }
 }

@@ -18,7 +18,7 @@ use crate::libraries::nccl::version::{NEWEST, Version};
 use crate::pipeline;
 use crate::profiles::{self, Profiles};
 use crate::report;
-use crate::{block, facts, image, init, preflight, resolve, self_test, state, watch, wire};
+use crate::{block, facts, image, init, libraries, preflight, resolve, self_test, state, watch, wire};
 
 pub type Target = fn(&[u8]);
 
@@ -93,12 +93,16 @@ fn conf_file(data: &[u8]) {
     for line in settings::odd_lines("/etc/nccl.conf", text) {
         assert_eq!(settings::without_secret(line.text.clone()), line.text, "what is cut stays as it is");
     }
-    let hidden = block::hidden(text);
+    let hidden = block::hidden(text, &libraries::may_write);
     assert_eq!(hidden.split('\n').count(), lines, "lines keep their numbers");
-    let with = block::with(text, OURS, conf::keys);
-    assert_eq!(block::with(&with, OURS, conf::keys), with, "a second start changes nothing");
-    let without = block::with(&with, "", conf::keys);
-    let own = block::with(text, "", conf::keys);
+    let with = block::with(text, OURS, conf::keys, &libraries::may_write);
+    assert_eq!(
+        block::with(&with, OURS, conf::keys, &libraries::may_write),
+        with,
+        "a second start changes nothing"
+    );
+    let without = block::with(&with, "", conf::keys, &libraries::may_write);
+    let own = block::with(text, "", conf::keys, &libraries::may_write);
     assert_eq!(without.trim_end_matches('\n'), own.trim_end_matches('\n'), "the user's lines stay");
 }
 

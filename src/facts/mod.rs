@@ -190,8 +190,8 @@ pub struct Sources<'a> {
     pub look_up: names::LookUp,
     /// Whether to read the image even on a host without RDMA.
     pub image_in_any_case: bool,
-    /// Which libraries to look for.
-    pub scope: image::ImageScope,
+    /// Which Python packages to look for; without it, reads of the image only NCCL and what it needs.
+    pub packages: Option<image::packages::IsPackage>,
     /// Whether the kernel keeps each RDMA device in one network namespace.
     pub rdma_mode: fn() -> Result<rdma_namespace::Mode, nix::errno::Errno>,
 }
@@ -257,11 +257,11 @@ pub fn read(sources: Sources, need_of: impl Fn(&Facts, &[String]) -> Need) -> Fa
     let drivers = rdma.iter().filter_map(|hca| hca.driver.as_deref());
     let served: Vec<&str> = drivers.filter_map(image::providers::of_driver).collect();
     let image =
-        reads_image.then(|| image::read(&reader, sources.start, sources.scope, &known.settings, &served));
+        reads_image.then(|| image::read(&reader, sources.start, sources.packages, &known.settings, &served));
     // Libraries that look up the host's name come with PyTorch, or have a variable in the environment.
     let asks_for_names = ["GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MASTER_ADDR"];
     let environment = sources.start.environment;
-    let reads_names = sources.scope == image::ImageScope::All
+    let reads_names = sources.packages.is_some()
         && image.as_ref().is_some_and(|image| {
             image.torch.is_some() || asks_for_names.iter().any(|name| environment.get(name).is_some())
         });

@@ -169,10 +169,11 @@ pub fn read(
     also: impl Fn(&str) -> bool,
 ) -> ConfFiles {
     let environment = start.environment;
+    let matters = |name: &str| always_matters(name) || also(name);
     let mut settings: Vec<UserSetting> = environment
         .iter()
         // In an image, this variable is only the version of the image's NCCL.
-        .filter(|(name, _)| *name != "NCCL_VERSION" && (always_matters(name) || also(name)))
+        .filter(|(name, _)| *name != "NCCL_VERSION" && matters(name))
         .map(|(name, value)| UserSetting::new(name, value, origin(start, name, value)))
         .collect();
     let mut odd = Vec::new();
@@ -191,15 +192,14 @@ pub fn read(
         };
         let private = !reader.is_for_everybody(&path);
         // Lines from an earlier start of rdma-init are not the user's settings.
-        let ours = block::numbered(&text);
+        let ours = block::numbered(&text, &matters);
         let below_block = |name: &str, number| {
             ours.iter().any(|(above, line)| *above < number && block::key_of(line) == name)
         };
-        let text = block::hidden(&text);
+        let text = block::hidden(&text, &matters);
         // Names that are not NCCL's may have any content in the file, even secrets.
         let lines = parse(&text).into_iter();
-        let mut wanted = lines
-            .filter(|line| is_variable_name(&line.name) && (always_matters(&line.name) || also(&line.name)));
+        let mut wanted = lines.filter(|line| is_variable_name(&line.name) && matters(&line.name));
         settings.extend(wanted.by_ref().take(MOST_SETTINGS).map(|line| UserSetting {
             private,
             below_block: below_block(&line.name, line.number),
@@ -434,7 +434,7 @@ mod tests {
     fn a_line_below_our_block_is_told_from_one_above_it() {
         let root = FakeRoot::new();
         let lines = "NCCL_IB_HCA==mlx5_1\nNCCL_IB_TC=106\n";
-        let text = block::with("NCCL_DEBUG=INFO\n", lines, conf::keys);
+        let text = block::with("NCCL_DEBUG=INFO\n", lines, conf::keys, &always_matters);
         root.file("etc/nccl.conf", format!("{text}NCCL_IB_TC=41\nNCCL_ALGO=Ring\nNCCL_DEBUG=WARN\n"));
         let settings =
             read(&root.reader(), Start::from(&Environment::default()), None, conf::assignments, |_| false)

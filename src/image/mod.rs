@@ -38,7 +38,7 @@ use collect::{Collector, loaded};
 use library::{Library, LibraryFamily, Way};
 use loader::Loader;
 use named::{Named, NamedVerbs};
-use packages::Package;
+use packages::{IsPackage, Package};
 use providers::Provider;
 use torch::{Linkage, Torch};
 use tree::Tree;
@@ -153,9 +153,9 @@ impl Image {
         loaded(&self.libibverbs, "libibverbs.so").or_else(|| loaded(&self.libibverbs, "libibverbs.so.1"))
     }
 
-    /// Returns the packages with this name. The first is the one that Python imports.
-    pub fn packages<'i>(&'i self, name: &'i str) -> impl Iterator<Item = &'i Package> {
-        self.packages.iter().filter(move |package| package.name == name)
+    /// Returns the packages with this name ([`packages::is_listed`]). The first is the one that Python imports.
+    pub fn packages<'i>(&'i self, listed: &'static str) -> impl Iterator<Item = &'i Package> {
+        self.packages.iter().filter(move |package| packages::is_listed(&package.name, listed))
     }
 
     /// Returns the provider with this name that libibverbs loads.
@@ -204,21 +204,19 @@ const LIBFABRIC_FOLDERS: &[&str] = &[
     "/opt/amazon/efa/lib/aarch64-linux-gnu",
 ];
 
-/// Which libraries to look for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ImageScope {
-    /// NCCL and what it needs.
-    Nccl,
-    /// Also the libraries that move a job's data alongside NCCL.
-    All,
-}
-
 /// Reads the libraries below the reader's root for a command that starts like this, without loading or
 /// running anything. The settings may name libraries. `served` contains the names of the libibverbs providers
-/// that this host's HCAs need.
-pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Settings, served: &[&str]) -> Image {
+/// that this host's HCAs need. Without `is_package`, reads only NCCL and what it needs, not the libraries that move a job's
+/// data alongside it.
+pub fn read(
+    reader: &Reader,
+    start: Start,
+    is_package: Option<IsPackage>,
+    settings: &Settings,
+    served: &[&str],
+) -> Image {
     let (plugins, of_verbs) = (named::names(settings), named::of_verbs(settings));
-    let tree = &Tree::new(reader, if scope == ImageScope::All { matters_to_any_reader } else { matters });
+    let tree = &Tree::new(reader, if is_package.is_some() { matters_to_any_reader } else { matters });
     let loader = &Loader::new(reader, tree, start, &[&plugins, &of_verbs]);
     let sites = python::site_packages(tree, start);
     let family = |family| Collector::new(tree, loader, family);
@@ -251,21 +249,21 @@ pub fn read(reader: &Reader, start: Start, scope: ImageScope, settings: &Setting
         folders.iter().for_each(|folder| libraries.folder(Way::Vendor, Path::new(folder)));
         libraries.finish()
     };
-    let packages = if scope == ImageScope::All { packages::read(tree, &sites) } else { Vec::new() };
+    let packages = is_package.map_or_else(Vec::new, |is_package| packages::read(tree, &sites, is_package));
     let mut ucx = ucx::read(family(LibraryFamily::Ucp), tree, start, &packages);
     let mut nvshmem = family(LibraryFamily::Nvshmem);
     NVSHMEM_FOLDERS.iter().for_each(|folder| nvshmem.folder(Way::Vendor, Path::new(folder)));
-    for package in packages.iter().filter(|package| package.name.starts_with("nvidia-nvshmem")) {
+    for package in packages.iter().filter(|package| packages::is_listed(&package.name, "nvidia-nvshmem-")) {
         nvshmem.wheel(&package.path, "nvidia/nvshmem/lib", "nvidia_nvshmem");
     }
     let mut nvshmem = nvshmem.finish();
-    if scope == ImageScope::All {
+    if is_package.is_some() {
         ucx::look_into(tree, start, &mut ucx);
         collect::add_versions(tree, LibraryFamily::Nvshmem, &mut nvshmem);
     }
     let mut net_plugins = with_folders(LibraryFamily::NetPlugin, PLUGIN_FOLDERS);
     let is_of_aws = |library: &&mut Library| library.path.to_str().is_some_and(|path| path.contains("ofi"));
-    if scope == ImageScope::All {
+    if is_package.is_some() {
         for library in net_plugins.iter_mut().filter(is_of_aws) {
             collect::add_versions(tree, LibraryFamily::NetPlugin, std::slice::from_mut(library));
         }

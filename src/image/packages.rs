@@ -49,25 +49,15 @@ impl Package {
     }
 }
 
-/// The prefixes of these packages' names: a name is one of these or, except for [`ALONE`], continues with a
-/// hyphen.
-const STARTS: &[&str] = &[
-    "amd-mori",
-    "deep-ep",
-    "libucx",
-    "mooncake-transfer-engine",
-    "mpi4py",
-    "nixl",
-    "nvidia-nvshmem",
-    "ray",
-    "sglang",
-    "torch",
-    "uccl",
-    "vllm",
-];
+/// Returns whether a package with this name is the listed one. A listed name that ends with `-` also stands for all that
+/// extend it: `nixl-` for `nixl` and `nixl-cu12`. Unrelated packages extend some names: `torch-geometric`.
+pub(crate) fn is_listed(name: &str, listed: &str) -> bool {
+    name.strip_prefix(listed.trim_end_matches('-'))
+        .is_some_and(|rest| rest.is_empty() || listed.ends_with('-') && rest.starts_with('-'))
+}
 
-/// Names that unrelated packages extend: `torch-geometric`.
-const ALONE: &[&str] = &["ray", "sglang", "torch"];
+/// Returns whether a package with this name matters, in lower case and with hyphens.
+pub(crate) type IsPackage = fn(&str) -> bool;
 
 /// The most packages to keep; no image has that many.
 const MOST: usize = 64;
@@ -79,17 +69,18 @@ const LIBRARIES: usize = 64;
 const PROVIDERS: &[&str] = &["bnxt_re", "efa", "erdma", "hns", "ionic", "mana", "mlx4", "mlx5"];
 
 /// Returns the packages that Python finds, in its order.
-pub(crate) fn read(tree: &Tree, sites: &[PathBuf]) -> Vec<Package> {
+pub(crate) fn read(tree: &Tree, sites: &[PathBuf], is_package: IsPackage) -> Vec<Package> {
     let mut found = Vec::new();
     for site in sites {
         let names = tree.names(site);
-        let notes = names.iter().filter_map(|entry| match noted(entry) {
-            Some((name, version)) => {
-                let package = Package { name, version, path: site.clone(), ..Package::default() };
-                Some(looked_at(tree, package, entry))
-            }
-            None => linked(tree, site, entry),
-        });
+        let notes =
+            names.iter().filter_map(|entry| match noted(entry).filter(|(name, _)| is_package(name)) {
+                Some((name, version)) => {
+                    let package = Package { name, version, path: site.clone(), ..Package::default() };
+                    Some(looked_at(tree, package, entry))
+                }
+                None => linked(tree, site, entry, is_package),
+            });
         found.extend(notes.take(MOST - found.len()));
     }
     found
@@ -97,8 +88,8 @@ pub(crate) fn read(tree: &Tree, sites: &[PathBuf]) -> Vec<Package> {
 
 /// Returns the package that `NAME.egg-link`, which `setup.py develop` writes, points to: its first line is
 /// the project directory, and the version is in `NAME.egg-info/PKG-INFO` there.
-fn linked(tree: &Tree, site: &Path, entry: &str) -> Option<Package> {
-    let name = of_link(entry)?;
+fn linked(tree: &Tree, site: &Path, entry: &str, is_package: IsPackage) -> Option<Package> {
+    let name = entry.strip_suffix(LINK).map(normalize).filter(|name| is_package(name))?;
     let text = tree.text(&site.join(entry))?;
     let path = PathBuf::from(text.lines().next()?.trim());
     let of_name = |spelt: &str| path.join(format!("{spelt}.egg-info/PKG-INFO"));
@@ -109,11 +100,6 @@ fn linked(tree: &Tree, site: &Path, entry: &str) -> Option<Package> {
 }
 
 const LINK: &str = ".egg-link";
-
-/// Returns the package name in an entry such as `deep_ep.egg-link`.
-fn of_link(entry: &str) -> Option<String> {
-    known(entry.strip_suffix(LINK)?)
-}
 
 /// Returns the package with the state of its libraries filled in.
 fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
@@ -170,11 +156,9 @@ pub(super) fn repaired(file: &str) -> Option<&str> {
     (folder.ends_with(".libs") && is_hash).then_some(name)
 }
 
-/// Returns whether a directory entry is the record of one of these packages.
+/// Returns whether a directory entry is the record of a package.
 pub(crate) fn is_note(entry: &str) -> bool {
-    // The ends of `-info`, `.egg` and `.egg-link`: nearly all names of libraries have another one.
-    matches!(entry.as_bytes(), [.., b'f', b'o'] | [.., b'g', b'g'] | [.., b'n', b'k'])
-        && (noted(entry).is_some() || of_link(entry).is_some())
+    entry.ends_with(LINK) || noted(entry).is_some()
 }
 
 /// Returns the name and the version in `nixl_cu12-0.7.1.dist-info`, `mpi4py-3.1.4.egg-info` and
@@ -185,17 +169,12 @@ pub(super) fn noted(entry: &str) -> Option<(String, String)> {
     let (name, rest) = whole.split_once('-')?;
     let version = rest.split_once("-py3").map_or(rest, |(version, _)| version);
     let is_version = version.starts_with(|c: char| c.is_ascii_digit());
-    Some((known(name)?, version.to_owned())).filter(|_| is_version)
+    is_version.then(|| (normalize(name), version.to_owned()))
 }
 
-/// Returns the name in the form in which pip compares names, if it is one of these packages.
-fn known(name: &str) -> Option<String> {
-    let name = name.to_ascii_lowercase().replace(['_', '.'], "-");
-    // Unrelated packages such as `ray-...` extend these names.
-    let goes_on = |start: &str, rest: &str| rest.starts_with('-') && !ALONE.contains(&start);
-    let is_known =
-        |start: &&str| name.strip_prefix(*start).is_some_and(|rest| rest.is_empty() || goes_on(start, rest));
-    STARTS.iter().any(is_known).then_some(name)
+/// Returns the name in the form in which pip compares names.
+fn normalize(name: &str) -> String {
+    name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
 #[cfg(test)]
@@ -230,15 +209,7 @@ mod tests {
         ] {
             assert_eq!(noted(entry), Some((name.to_owned(), version.to_owned())), "{entry}");
         }
-        for entry in [
-            "nixl",
-            "nixl.libs",
-            "rayon-1.0.dist-info",
-            "torch_geometric-2.6.1.dist-info",
-            "xnixl-1.0.dist-info",
-            "ray-.dist-info",
-            "uccl.egg-link",
-        ] {
+        for entry in ["nixl", "nixl.libs", "ray-.dist-info", "uccl.egg-link"] {
             assert_eq!(noted(entry), None, "{entry}");
         }
     }

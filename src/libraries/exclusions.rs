@@ -13,7 +13,7 @@
 //! `UCX_IB_GID_INDEX` and `UCX_IB_ROCE_SUBNETS` also exclude each other; [`super::ucx`] fills in at most one
 //! of them.
 
-use super::{Fill, Library, LibraryContext, vllm};
+use super::{Fill, Library, LibraryContext, ucx, vllm};
 
 struct Exclusion {
     variable: &'static str,
@@ -41,9 +41,13 @@ const ALL: &[Exclusion] = &[
     Exclusion {
         variable: "UCX_NET_DEVICES",
         why: OF_SGLANG,
-        may_be_used: |subject| has(subject, "sglang") && has(subject, "nixl"),
+        may_be_used: |subject| subject.has_package("sglang") && subject.has_package(ucx::NIXL),
     },
-    Exclusion { variable: "MC_TE_FILTERS", why: OF_SGLANG, may_be_used: |subject| has(subject, "sglang") },
+    Exclusion {
+        variable: "MC_TE_FILTERS",
+        why: OF_SGLANG,
+        may_be_used: |subject| subject.has_package("sglang"),
+    },
 ];
 
 /// Returns the fill, or an entry that leaves its variable unset.
@@ -64,13 +68,4 @@ pub(crate) fn maps(subject: &LibraryContext, variable: &str) -> bool {
             let selection = fill.value.as_deref().filter(|_| fill.variable == vllm::SELECTION);
             selection.is_some_and(|selection| vllm::is_set_by_worker(selection, variable))
         })
-}
-
-/// Returns whether the image has a package with this name, or its variant for a CUDA release (`nixl-cu12`).
-fn has(subject: &LibraryContext, name: &str) -> bool {
-    let is_it = |package: &str| {
-        package.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("-cu"))
-    };
-    let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
-    packages.into_iter().any(|package| is_it(&package.name))
 }

@@ -20,6 +20,7 @@ const GRAMMAR: Grammar = Grammar {
 pub(crate) const LIBRARY: Library = Library {
     name: "gloo",
     title: "Gloo",
+    packages: &["torch"],
     filled: &[VARIABLE],
     gid: &[],
     read: &["GLOO_"],

@@ -36,6 +36,7 @@ use crate::fabric::Rails;
 use crate::facts::Facts;
 use crate::facts::settings::{Settings, UserSetting};
 use crate::image::flavor::Flavor;
+use crate::image::packages::{self, Package};
 
 pub use finding::{LibraryFinding, WrongGid};
 pub use wanted::Wanted;
@@ -46,6 +47,8 @@ pub struct Library {
     pub name: &'static str,
     /// Its name in texts.
     pub title: &'static str,
+    /// The Python packages that contain or use it, whose notes matter ([`packages::is_listed`]).
+    pub packages: &'static [&'static str],
     /// The variables that rdma-init may fill in for it.
     pub filled: &'static [&'static str],
     /// Those of them that select a GID.
@@ -106,10 +109,13 @@ impl<'a> LibraryContext<'a> {
         variables.iter().any(|variable| self.value(variable).is_some())
     }
 
-    /// Returns whether the image has a package whose name begins like this.
-    pub fn has_package(&self, start: &str) -> bool {
-        let image = self.facts.image.as_ref();
-        image.is_some_and(|image| image.packages.iter().any(|package| package.name.starts_with(start)))
+    /// Returns the image's Python packages with this name ([`packages::is_listed`]).
+    pub fn packages(&self, listed: &'static str) -> impl Iterator<Item = &'a Package> {
+        self.facts.image.iter().flat_map(move |image| image.packages(listed))
+    }
+
+    pub fn has_package(&self, listed: &'static str) -> bool {
+        self.packages(listed).next().is_some()
     }
 
     /// Returns the variable as the user set it.
@@ -192,6 +198,17 @@ pub(crate) fn is_known(name: &str) -> bool {
         || ALL.iter().any(|library| library.read.contains(&name))
 }
 
+/// Returns whether a Python package matters to one of the libraries.
+pub fn has_package(name: &str) -> bool {
+    ALL.iter().any(|library| library.packages.iter().any(|listed| packages::is_listed(name, listed)))
+}
+
+/// Returns whether rdma-init may have written a variable with this name: for a library, or because a profile sets it.
+pub(crate) fn may_write(name: &str) -> bool {
+    let of_profile = ["FI_", "NCCL_", "RCCL_", "RDMAV_"].iter().any(|prefix| name.starts_with(prefix));
+    of_profile || of_variable(name).is_some()
+}
+
 /// Returns whether a variable may be filled in for one of the libraries.
 pub fn may_fill(variable: &str) -> bool {
     ALL.iter().any(|library| library.filled.contains(&variable))
@@ -219,7 +236,6 @@ pub const COMPANIONS: [&str; 5] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block;
 
     #[test]
     fn the_manual_lists_the_companions() {
@@ -251,13 +267,21 @@ mod tests {
     }
 
     #[test]
+    fn a_package_of_another_project_that_extends_a_name_does_not_matter() {
+        for name in ["ray", "nixl", "nixl-cu12", "torch", "vllm"] {
+            assert!(has_package(name), "{name}");
+        }
+        for name in ["rayon", "ray-lightning", "torch-geometric", "xnixl", "nixl2", ""] {
+            assert!(!has_package(name), "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_filled_is_read_by_one_library() {
         for library in ALL {
             for variable in library.filled {
                 let reader = of_variable(variable).map(|reader| reader.name);
                 assert_eq!(reader, Some(library.name), "{variable}");
-                let is_recognized = block::PREFIXES.iter().any(|prefix| variable.starts_with(prefix));
-                assert!(is_recognized, "PREFIXES in src/block.rs has no prefix of {variable}");
             }
         }
         assert!(of_variable("NCCL_SOCKET_IFNAME").is_none());

@@ -50,6 +50,7 @@ const HAS_CLASS: Version = Version::new(0, 3, 8);
 pub(super) const LIBRARY: Library = Library {
     name: "mooncake",
     title: TITLE,
+    packages: &["mooncake-transfer-engine-"],
     filled: &[INDEX, STORE, ENGINE, CLASS, PORT],
     gid: &[INDEX],
     read: &["MC_", "MOONCAKE_"],
@@ -60,10 +61,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 fn release(subject: &LibraryContext) -> Option<Version> {
-    let image = subject.facts.image.as_ref()?;
-    let mut packages = image.packages.iter();
-    let package = packages.find(|package| package.name.starts_with("mooncake-transfer-engine"))?;
-    Version::parse(&package.version)
+    Version::parse(&subject.packages("mooncake-transfer-engine-").next()?.version)
 }
 
 fn is_here(subject: &LibraryContext) -> bool {

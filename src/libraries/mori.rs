@@ -19,7 +19,7 @@ use super::nccl::number::atoi;
 use super::own_verbs::{
     GidVariables, Grammar, HcaList, InterfaceVariable, OwnVariable, VerbsLibrary, names, others, used_hcas,
 };
-use super::{Library, LibraryContext, node_address, traffic_class};
+use super::{Library, LibraryContext, traffic_class};
 use crate::fabric::Candidate;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::net::Interface;
@@ -35,6 +35,7 @@ const INTERFACE: &str = "MORI_SOCKET_IFNAME";
 pub(super) const LIBRARY: Library = Library {
     name: "mori",
     title: TITLE,
+    packages: &["amd-mori-"],
     filled: &[HCAS, INDEX, CLASS, INTERFACE],
     gid: &[INDEX],
     read: &["MORI_"],
@@ -45,7 +46,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 fn is_here(subject: &LibraryContext) -> bool {
-    node_address::has(subject, "amd-mori") || subject.sets_any(&[HCAS, INDEX, CLASS, INTERFACE])
+    subject.has_package("amd-mori") || subject.sets_any(&[HCAS, INDEX, CLASS, INTERFACE])
 }
 
 const VERBS: VerbsLibrary = VerbsLibrary {

@@ -57,6 +57,7 @@ const MEETS_AS: Version = Version::new(2, 19, 3);
 pub(super) const LIBRARY: Library = Library {
     name: "nvshmem",
     title: TITLE,
+    packages: &["deep-ep-", "nvidia-nvshmem-"],
     filled: &[HCAS, INDEX, RANGE, FAMILY, CLASS, PREFIX, INTERFACE],
     gid: &[INDEX, RANGE, FAMILY],
     read: &["NVSHMEM_"],
@@ -69,7 +70,7 @@ pub(super) const LIBRARY: Library = Library {
 fn is_here(subject: &LibraryContext) -> bool {
     let image = subject.facts.image.as_ref();
     image.is_some_and(|image| !image.nvshmem.is_empty())
-        || subject.has_package("nvidia-nvshmem")
+        || subject.has_package("nvidia-nvshmem-")
         // On AMD's GPUs, DeepEP uses rocSHMEM.
         || subject.has_package("deep-ep") && subject.facts.gpu.make != Make::Amd
         || subject.sets_any(&[HCAS, HCA_MAP, IN_TURN, INDEX, CLASS, INTERFACE])
@@ -128,7 +129,7 @@ fn release(subject: &LibraryContext) -> Option<Version> {
 
 /// Returns the release that the job uses, as far as the image shows.
 pub(crate) fn release_in(image: &Image) -> Option<Version> {
-    let package = image.packages.iter().find(|package| package.name.starts_with("nvidia-nvshmem"));
+    let package = image.packages("nvidia-nvshmem-").next();
     let of_file = || image.nvshmem.iter().find_map(|library| library.version.as_deref());
     Version::parse(package.map(|package| package.version.as_str()).or_else(of_file)?)
 }

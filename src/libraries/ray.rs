@@ -10,7 +10,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::node_address::{
-    TARGET, Takes, by_route, has, is_alone, is_on_interface, on_loopback, right, toward, wanted, wrong,
+    TARGET, Takes, by_route, is_alone, is_on_interface, on_loopback, right, toward, wanted, wrong,
 };
 use super::{Library, LibraryContext, LibraryFinding, vllm};
 use crate::facts::hosts::is_localhost;
@@ -25,10 +25,11 @@ const NOT_READ: [&str; 2] = ["RAY_NODE_IP_ADDRESS", "RAY_OVERRIDE_NODE_IP_ADDRES
 pub(super) const LIBRARY: Library = Library {
     name: "ray",
     title: TITLE,
+    packages: &["ray"],
     filled: &[],
     gid: &[],
     read: &NOT_READ,
-    is_here: |subject| has(subject, "ray"),
+    is_here: |subject| subject.has_package("ray"),
     fills: |_| Vec::new(),
     findings,
     will: |_| None,
@@ -99,7 +100,7 @@ fn first_node(start: &RayStart) -> First {
 pub(super) fn named(subject: &LibraryContext) -> Option<IpAddr> {
     let RayAddress::Named(address) = known(subject) else { return None };
     let is_own = subject.facts.net.own_addresses().any(|own| own == address);
-    is_own.then_some(address).filter(|_| has(subject, "ray"))
+    is_own.then_some(address).filter(|_| subject.has_package("ray"))
 }
 
 fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
@@ -136,7 +137,7 @@ fn of_route(subject: &LibraryContext) -> Option<Finding> {
         Some(Takes::ByRoute { address, interface }) => {
             let of_user = subject.value(name).is_some_and(|value| !value.is_empty());
             let is_right = of_user || is_on_interface(subject, address);
-            let (meets, _) = wanted(subject).filter(|_| has(subject, "vllm") && !is_right)?;
+            let (meets, _) = wanted(subject).filter(|_| subject.has_package("vllm") && !is_right)?;
             let message = format!(
                 "vLLM and Ray (without {OPTION}) take {address} on {interface}, the source of the route to {TARGET}, but {} bootstraps on {meets}. rdma-init does not fill in {name}: it must be the address by which Ray knows this node, and Ray reads no variable for that.",
                 subject.nccl()
@@ -161,7 +162,7 @@ fn of_route(subject: &LibraryContext) -> Option<Finding> {
 /// Returns a finding if vLLM requests a placement on a node that Ray knows by another address.
 fn beside_vllm(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
     let name = vllm::HOST_IP;
-    let of_user = subject.value(name).filter(|_| has(subject, "vllm"))?.parse::<IpAddr>().ok()?;
+    let of_user = subject.value(name).filter(|_| subject.has_package("vllm"))?.parse::<IpAddr>().ok()?;
     let known_by = known.address().filter(|known| *known != of_user)?;
     // Another finding reports what is wrong with the user's address itself.
     let is_own = subject.facts.net.own_addresses().any(|own| own == of_user) && !of_user.is_loopback();
@@ -178,7 +179,7 @@ fn beside_vllm(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> 
 
 /// Returns a finding about the first variable that should give Ray another address than the one it uses.
 fn not_read(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
-    if !has(subject, "ray") {
+    if !subject.has_package("ray") {
         return None;
     }
     let takes = match known {

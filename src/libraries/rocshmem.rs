@@ -39,6 +39,7 @@ const MEETS_AS: Version = Version::new(2, 19, 3);
 pub(super) const LIBRARY: Library = Library {
     name: "rocshmem",
     title: TITLE,
+    packages: &["deep-ep-"],
     filled: &[HCAS, CLASS, INTERFACE],
     gid: &[],
     read: &["ROCSHMEM_"],

@@ -1,6 +1,6 @@
 //! SGLang. Its processes find those of other nodes at the address that [`node_address`] describes.
 
-use super::node_address::{self, AddressingProgram};
+use super::node_address::AddressingProgram;
 use super::{Library, LibraryContext};
 
 const ADDRESS: AddressingProgram = AddressingProgram {
@@ -14,6 +14,7 @@ const ADDRESS: AddressingProgram = AddressingProgram {
 pub(super) const LIBRARY: Library = Library {
     name: "sglang",
     title: ADDRESS.library,
+    packages: &["sglang"],
     filled: &[ADDRESS.variable],
     gid: &[],
     read: &[ADDRESS.variable, "HOST_IP", "SGLANG_LOCAL_IP_NIC"],
@@ -25,6 +26,6 @@ pub(super) const LIBRARY: Library = Library {
 
 fn is_here(subject: &LibraryContext) -> bool {
     // Other programs use HOST_IP, too.
-    node_address::has(subject, "sglang")
+    subject.has_package("sglang")
         || [ADDRESS.variable, "SGLANG_LOCAL_IP_NIC"].iter().any(|name| subject.value(name).is_some())
 }

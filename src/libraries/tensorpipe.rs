@@ -20,6 +20,7 @@ const GRAMMAR: Grammar = Grammar {
 pub(super) const LIBRARY: Library = Library {
     name: "tensorpipe",
     title: "TensorPipe",
+    packages: &[],
     filled: &[VARIABLE],
     gid: &[],
     read: &[VARIABLE, "TP_SOCKET_"],

@@ -20,7 +20,7 @@ use super::nccl::version::Version;
 use super::own_verbs::{
     GidVariables, OwnVariable, SEARCHES_AS, VerbsLibrary, not_here, strangers, used_hcas,
 };
-use super::{Fill, Library, LibraryContext, node_address, traffic_class};
+use super::{Fill, Library, LibraryContext, traffic_class};
 use crate::fabric::Candidate;
 use crate::facts::gid::{Gid, GidType};
 use crate::finding::{Finding, Id};
@@ -48,6 +48,7 @@ const MEETS_AS: Version = Version::new(2, 19, 3);
 pub(super) const LIBRARY: Library = Library {
     name: "uccl",
     title: TITLE,
+    packages: &["uccl-"],
     filled: &[P2P_HCAS, P2P_INDEX, P2P_CLASS, EP_INDEX, EP_FAMILY, EP_RANGE, EP_CLASS],
     gid: &[P2P_INDEX, EP_INDEX, EP_FAMILY, EP_RANGE],
     read: &["UCCL_"],
@@ -58,7 +59,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 fn is_here(subject: &LibraryContext) -> bool {
-    node_address::has(subject, "uccl")
+    subject.has_package("uccl")
         || subject.sets_any(&[HCAS, INTERFACE, P2P_HCAS, P2P_INDEX, P2P_OVER, EP_INDEX])
 }
 

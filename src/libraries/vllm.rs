@@ -9,12 +9,12 @@
 mod mapping;
 
 use super::nccl::version::Version;
-use super::node_address::{AddressingProgram, has};
+use super::node_address::AddressingProgram;
+use super::ucx::NIXL;
 use super::{Fill, Library, LibraryContext, node_address, ray, ucx};
 use crate::fabric::distance::Distance;
 use crate::fabric::of_gpu::{self, GpuHca};
 use crate::finding::{Finding, Id};
-use crate::image::Image;
 use mapping::{address, nic};
 
 pub(crate) const MAPPING: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
@@ -38,7 +38,7 @@ const SINCE: Version = Version::new(0, 23, 0);
 
 /// The libraries' variables that a worker sets to its NIC, and the packages of those libraries as vLLM uses
 /// them: NIXL on UCX, and NVSHMEM below DeepEP. NCCL finds each GPU's nearest HCA itself.
-const TOLD: [(&str, &str); 2] = [("UCX_NET_DEVICES", "nixl"), ("NVSHMEM_HCA_LIST", "deep-ep")];
+const TOLD: [(&str, &str); 2] = [("UCX_NET_DEVICES", NIXL), ("NVSHMEM_HCA_LIST", "deep-ep")];
 
 /// Variables that people set, and that neither vLLM nor NIXL reads. vLLM takes NIXL's backend only from
 /// `kv_connector_extra_config`, and else UCX (vllm-project/vllm issue 41814); NIXL's libfabric plugin reads
@@ -49,6 +49,7 @@ const NOT_READ: [&str; 3] = ["NIXL_BACKEND", "VLLM_NIXL_KVCACHE_BACKEND", "NIXL_
 pub(crate) const LIBRARY: Library = Library {
     name: "vllm",
     title: "vLLM",
+    packages: &["vllm-"],
     filled: &[MAPPING, SELECTION, HOST_IP],
     gid: &[],
     read: &[
@@ -73,18 +74,14 @@ pub(crate) const LIBRARY: Library = Library {
     will: |_| None,
 };
 
-fn image<'a>(subject: &LibraryContext<'a>) -> Option<&'a Image> {
-    subject.facts.image.as_ref()
-}
-
 fn is_here(subject: &LibraryContext) -> bool {
-    image(subject).is_some_and(|image| image.packages("vllm").next().is_some())
+    subject.has_package("vllm")
         || [MAPPING, SELECTION, HOST_IP].iter().any(|name| subject.value(name).is_some())
 }
 
 /// Returns the release in the image, unless it is a build from source, which has its own number (`0.1.dev1`).
 fn release(subject: &LibraryContext) -> Option<Version> {
-    let package = image(subject)?.packages("vllm").next()?;
+    let package = subject.packages("vllm").next()?;
     Version::parse(&package.version).filter(|_| !package.version.contains("dev"))
 }
 
@@ -95,7 +92,7 @@ fn host_ip(subject: &LibraryContext) -> Option<Fill> {
     if let Some(known_by) = ray::named(subject) {
         return ADDRESS.fill_on_ray(subject, known_by);
     }
-    let is_sound_on_ray = has(subject, "ray") && node_address::by_route(subject.facts).is_some();
+    let is_sound_on_ray = subject.has_package("ray") && node_address::by_route(subject.facts).is_some();
     if is_sound_on_ray { None } else { ADDRESS.fill(subject) }
 }
 
@@ -139,24 +136,14 @@ fn fills(subject: &LibraryContext) -> Vec<Fill> {
 
 /// Returns whether a worker should set the NIC for a package's library. The worker then leaves UCX only this
 /// HCA, over which each NIXL agent must reach itself: see [`ucx::alone`].
-fn is_told(subject: &LibraryContext, package: &str) -> bool {
-    has_variant(subject, package) && (package != "nixl" || ucx::alone::each_rail_will_do(subject))
-}
-
-/// Returns whether the image has a package with this name or one that continues it: `nixl-cu12`.
-fn has_variant(subject: &LibraryContext, package: &str) -> bool {
-    image(subject).is_some_and(|image| {
-        let is_it = |name: &str| {
-            name.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-        };
-        image.packages.iter().any(|package| is_it(&package.name))
-    })
+fn is_told(subject: &LibraryContext, package: &'static str) -> bool {
+    subject.has_package(package) && (package != NIXL || ucx::alone::each_rail_will_do(subject))
 }
 
 /// Returns the finding about variables that should configure NIXL, and that are not read.
 fn not_read(subject: &LibraryContext) -> Option<Finding> {
     let set: Vec<&str> = NOT_READ.into_iter().filter(|name| subject.value(name).is_some()).collect();
-    if set.is_empty() || !has(subject, "vllm") || !has_variant(subject, "nixl") {
+    if set.is_empty() || !subject.has_package("vllm") || !subject.has_package(NIXL) {
         return None;
     }
     let shown: Vec<String> = set.iter().map(|name| subject.shown(name)).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{ALL, Library, LibraryContext};
-use crate::image::ImageScope;
+use crate::image::packages::IsPackage;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Wanted {
@@ -32,11 +32,9 @@ impl Wanted {
         }
     }
 
-    /// Returns which libraries the image's readers must look for.
-    pub fn scope(&self) -> ImageScope {
-        match self {
-            Wanted::Named(names) if names.is_empty() => ImageScope::Nccl,
-            Wanted::Named(_) | Wanted::Found => ImageScope::All,
-        }
+    /// Returns which Python packages the image's readers must look for, if any.
+    pub fn packages(&self) -> Option<IsPackage> {
+        let is_nccl_alone = matches!(self, Wanted::Named(names) if names.is_empty());
+        (!is_nccl_alone).then_some(super::has_package)
     }
 }

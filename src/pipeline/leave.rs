@@ -20,6 +20,7 @@ use crate::facts::node_list::Holds;
 use crate::facts::{Facts, Reader, document, home};
 use crate::finding::{Phase, Source};
 use crate::findings::nccl_conf::not_written;
+use crate::libraries::may_write;
 use crate::libraries::nccl::env_plugin::VARIABLE;
 use crate::log::{Log, say};
 use crate::pipeline::decide::names_own_plugin;
@@ -364,7 +365,8 @@ fn files(
     state::StateFiles {
         env_sh: text(&filled, EnvFormat::Sh).into_bytes(),
         // The lines are in a marked block, because the next start may have to read this file.
-        nccl_conf: block::with("", &text(&filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
+        nccl_conf: block::with("", &text(&filled, EnvFormat::NcclConf), |_| Vec::new(), &may_write)
+            .into_bytes(),
         plan: json(&if is_private { plan.without_plan() } else { plan }),
         facts: json(&document::Document::new(decided.facts)),
         is_private,

@@ -16,7 +16,7 @@ use crate::facts::environment::{Environment, Filled};
 use crate::facts::settings::{self, Settings, UserSetting};
 use crate::facts::start::Start;
 use crate::facts::{self, Facts, Need, Reader, Sources, extra, net, rdma, rdma_namespace, rtnetlink};
-use crate::image::ImageScope;
+use crate::image::packages::IsPackage;
 use crate::libraries::{self, nccl::conf};
 use crate::nearest::nearest;
 use crate::plan::{self, ProfileOption};
@@ -94,7 +94,7 @@ pub fn live_facts(profiles: &Profiles, environment: &Environment, filled: &[Fill
 
 /// Returns the facts of this container, for a command that starts like this.
 pub fn all_facts(profiles: &Profiles, start: Start) -> Facts {
-    live(profiles, start, true, ImageScope::All, |_, _| Need::NetworkAndImage)
+    live(profiles, start, true, Some(libraries::has_package), |_, _| Need::NetworkAndImage)
 }
 
 /// Does the same as [`all_facts`], and adds the facts that only a self-test needs.
@@ -120,8 +120,8 @@ pub fn fabric_facts() -> Facts {
 /// Returns the facts of this container that the decision can depend on.
 pub fn needed_facts(profiles: &Profiles, start: Start, config: &Config) -> Facts {
     let options = config.plan_options();
-    let scope = config.libraries.scope();
-    live(profiles, start, false, scope, |facts, devices| plan::need(facts, devices, profiles, &options))
+    let packages = config.libraries.packages();
+    live(profiles, start, false, packages, |facts, devices| plan::need(facts, devices, profiles, &options))
 }
 
 /// Returns whether a variable's value matters, in addition to those that always do.
@@ -141,7 +141,7 @@ fn live(
     profiles: &Profiles,
     start: Start,
     image_in_any_case: bool,
-    scope: ImageScope,
+    packages: Option<IsPackage>,
     need: impl Fn(&Facts, &[String]) -> Need,
 ) -> Facts {
     let sources = Sources {
@@ -155,7 +155,7 @@ fn live(
         routing: rtnetlink::system_routing,
         look_up,
         image_in_any_case,
-        scope,
+        packages,
         rdma_mode: rdma_namespace::system_mode,
     };
     facts::read(sources, need)
@@ -165,7 +165,7 @@ fn live(
 /// then those of the conf files.
 pub fn settings(environment: &Environment) -> Settings {
     let reader = Reader::new(Path::new("/"));
-    settings::read(&reader, Start::from(environment), None, conf::assignments, |_| false).settings
+    settings::read(&reader, Start::from(environment), None, conf::assignments, libraries::may_write).settings
 }
 
 /// Returns another container's facts from a document or from an embedded one (`demo:NAME`).

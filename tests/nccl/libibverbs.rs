@@ -9,7 +9,7 @@ use rdma_init::facts::settings::{Settings, UserSetting};
 use rdma_init::facts::start::Start;
 use rdma_init::facts::{Facts, Reader};
 use rdma_init::finding::Source;
-use rdma_init::image::{self, ImageScope};
+use rdma_init::image;
 use rdma_init::libraries::nccl::version::READS_IBVERBS_LIB;
 
 use super::driver::Nccl;
@@ -36,8 +36,7 @@ pub fn in_image_of_driver(set: &[(&str, &str)], folders: &[&Path]) -> Facts {
     let variables = Variables::from([("LD_LIBRARY_PATH", folders.to_str().unwrap())]);
     let set = set.iter().map(|(name, value)| UserSetting::new(name, value, Source::Environment));
     let reader = Reader::new(Path::new("/"));
-    let image =
-        image::read(&reader, Start::from(&variables), ImageScope::Nccl, &Settings(set.collect()), &[]);
+    let image = image::read(&reader, Start::from(&variables), None, &Settings(set.collect()), &[]);
     facts.image = Some(image);
     facts
 }

@@ -20,7 +20,7 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
             routing: |_| Ok(Default::default()),
             look_up: |_| Err(String::new()),
             image_in_any_case,
-            scope: ImageScope::All,
+            packages: Some(has_package),
             rdma_mode: || Err(nix::errno::Errno::EPROTONOSUPPORT),
         };
         crate::facts::read(sources, |_, _| crate::facts::Need::Nothing)
@@ -41,7 +41,7 @@ fn for_command(root: &Root, command: &str, environment: &[(&str, &str)]) -> Opti
     let environment = Environment::new(&entries);
     let folder = Some(Path::new("/app"));
     let start = Start { folder, command: Some(command), ..Start::from(&environment) };
-    let image = read(&root.reader(), start, ImageScope::All, &Settings::default(), &[]);
+    let image = read(&root.reader(), start, Some(has_package), &Settings::default(), &[]);
     image.nccl_of_the_job()?.version.clone()
 }
 

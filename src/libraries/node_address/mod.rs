@@ -235,11 +235,6 @@ pub(crate) fn right(subject: &LibraryContext) -> String {
     wanted(subject).map_or("ADDRESS".to_owned(), |(_, address)| address.to_string())
 }
 
-/// Returns whether the image has this Python package.
-pub(crate) fn has(subject: &LibraryContext, package: &str) -> bool {
-    subject.facts.image.as_ref().is_some_and(|image| image.packages(package).next().is_some())
-}
-
 /// Returns whether the job is known to have only this node, for which any address works.
 pub(crate) fn is_alone(subject: &LibraryContext) -> bool {
     subject.facts.platform.nodes.is_some_and(|nodes| nodes.count == 1)

@@ -31,9 +31,13 @@ pub const LOCAL_SUBNET: &str = "UCX_IB_ROCE_LOCAL_SUBNET";
 pub const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
 const CLASS: &str = traffic_class::UCX.name;
 
+/// `nixl` and `nixl-cu12`, whose wheels contain a UCX.
+pub(crate) const NIXL: &str = "nixl-";
+
 pub const LIBRARY: Library = Library {
     name: "ucx",
     title: "UCX",
+    packages: &["libucx-", "mpi4py-", NIXL],
     filled: &[DEVICES, GID_INDEX, SUBNETS, REACHABILITY, CLASS],
     gid: &[GID_INDEX, SUBNETS],
     read: &["UCX_"],
@@ -56,13 +60,9 @@ pub const LIBRARY: Library = Library {
 
 /// Returns whether the image has UCX or a package that contains its own, or one of its variables is set.
 fn is_here(subject: &LibraryContext) -> bool {
-    let of_image = subject.facts.image.as_ref().is_some_and(|image| {
-        let is_it = |name: &str| name.starts_with("libucx");
-        !image.ucx.is_empty()
-            || release::has_nixl(image)
-            || image.packages.iter().any(|package| is_it(&package.name))
-    });
-    of_image || [DEVICES, TRANSPORTS, GID_INDEX, SUBNETS].iter().any(|name| subject.value(name).is_some())
+    subject.facts.image.as_ref().is_some_and(|image| !image.ucx.is_empty())
+        || ["libucx-", NIXL].iter().any(|listed| subject.has_package(listed))
+        || [DEVICES, TRANSPORTS, GID_INDEX, SUBNETS].iter().any(|name| subject.value(name).is_some())
 }
 
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {

@@ -4,7 +4,7 @@
 //! NIXL's wheels have UCX 1.20 since NIXL 0.8, and 1.21 or later since 1.0.1 (`UCX_REF` in
 //! `contrib/Dockerfile.manylinux` of ai-dynamo/nixl, 0.5 to 1.4).
 
-use crate::image::Image;
+use super::NIXL;
 use crate::image::packages::Package;
 use crate::libraries::LibraryContext;
 
@@ -62,13 +62,13 @@ fn copies(subject: &LibraryContext) -> Vec<Copy> {
         let folder = package.path.join(folder);
         image.ucx.iter().any(|file| file.path.starts_with(&folder))
     };
-    let wheels = image.packages.iter().filter(|package| package.name.starts_with("libucx"));
+    let wheels = image.packages("libucx-");
     let of_wheels = wheels.filter(|package| !is_found(package, "libucx")).map(|package| Copy {
         release: parse(&package.version),
         has_verbs: true,
         has_gda: false,
     });
-    let of_nixl = image.packages.iter().filter(|package| is_nixl(package)).map(|package| {
+    let of_nixl = image.packages(NIXL).map(|package| {
         let release = nixl(&package.version);
         // The module shows in the files if they were found.
         let is_found = is_found(package, &format!("{}.libs", package.name.replace('-', "_")));
@@ -120,15 +120,6 @@ pub(super) fn all(subject: &LibraryContext) -> Vec<Release> {
     all.sort_unstable();
     all.dedup();
     all
-}
-
-pub(super) fn has_nixl(image: &Image) -> bool {
-    image.packages.iter().any(is_nixl)
-}
-
-/// Returns whether this is NIXL, whose Python packages are named `nixl` or `nixl-cu12`.
-pub(super) fn is_nixl(package: &Package) -> bool {
-    package.name.starts_with("nixl")
 }
 
 fn parse(text: &str) -> Option<Release> {

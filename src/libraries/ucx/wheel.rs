@@ -1,6 +1,7 @@
 //! The UCX in NIXL's wheel, which has its own libibverbs; that one serves only the HCAs of its own providers.
 
-use super::release::{NEWEST, is_nixl};
+use super::NIXL;
+use super::release::NEWEST;
 use super::taken::taken;
 use crate::fabric::Candidate;
 use crate::finding::{Finding, Id};
@@ -11,8 +12,7 @@ use crate::text::condensed;
 
 /// Returns findings about the job's HCAs that a package's libibverbs cannot open.
 pub(crate) fn unserved(subject: &LibraryContext) -> Vec<Finding> {
-    let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
-    packages.filter(|package| is_nixl(package)).filter_map(|package| of(subject, package)).collect()
+    subject.packages(NIXL).filter_map(|package| of(subject, package)).collect()
 }
 
 fn of(subject: &LibraryContext, package: &Package) -> Option<Finding> {
