@@ -11,11 +11,11 @@ const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here 
 const END: &str = "# rdma-init: end";
 
 /// Returns whether rdma-init may have written a variable with this name.
-pub(crate) type MayWrite<'a> = &'a dyn Fn(&str) -> bool;
+pub(crate) type MayWrite = fn(&str) -> bool;
 
 /// Returns the text with empty lines in place of our blocks, so that the other lines keep their
 /// numbers. A last mark without a first one is not a block.
-pub(crate) fn hidden<'a>(text: &'a str, may_write: MayWrite) -> Cow<'a, str> {
+pub(crate) fn hidden(text: &str, may_write: MayWrite) -> Cow<'_, str> {
     if !text.contains(BEGIN) {
         return Cow::Borrowed(text);
     }
@@ -26,12 +26,12 @@ pub(crate) fn hidden<'a>(text: &'a str, may_write: MayWrite) -> Cow<'a, str> {
 }
 
 /// Returns the lines of the text that are in our blocks.
-pub(crate) fn lines<'a>(text: &'a str, may_write: MayWrite) -> Vec<&'a str> {
+pub(crate) fn lines(text: &str, may_write: MayWrite) -> Vec<&str> {
     numbered(text, may_write).into_iter().map(|(_, line)| line).collect()
 }
 
 /// Does the same with the number of each line, counted from 1.
-pub(crate) fn numbered<'a>(text: &'a str, may_write: MayWrite) -> Vec<(usize, &'a str)> {
+pub(crate) fn numbered(text: &str, may_write: MayWrite) -> Vec<(usize, &str)> {
     let shown = hidden(text, may_write);
     let both = text.split('\n').zip(shown.split('\n')).enumerate();
     let ours = both.filter(|(_, (line, shown))| line != shown);
@@ -81,8 +81,7 @@ fn length_without_end(lines: &[&str], may_write: MayWrite) -> usize {
     lines.take_while(|line| may_be_ours(line) && keys.insert(key_of(line))).count()
 }
 
-/// Returns whether a line sets a variable that rdma-init does not write of its own accord. If it wrote one because a user
-/// wanted it, that is not lost if it stays.
+/// Returns whether a line sets a variable that rdma-init does not write of its own accord.
 fn is_of_others(line: &str, may_write: MayWrite) -> bool {
     let is_name = |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let key = line.split_once('=').map(|(key, _)| key).filter(is_name);
@@ -132,7 +131,7 @@ mod tests {
     }
 
     fn with(text: &str, lines: &str) -> String {
-        super::with(text, lines, conf::keys, &may_write)
+        super::with(text, lines, conf::keys, may_write)
     }
 
     #[test]
@@ -159,7 +158,7 @@ mod tests {
     #[test]
     fn a_last_mark_alone_hides_nothing() {
         let text = format!("NCCL_IB_TC=1\n{END}\n");
-        assert_eq!(hidden(&text, &may_write), text);
+        assert_eq!(hidden(&text, may_write), text);
         assert!(with(&text, LINES).starts_with(&text), "{text}");
     }
 
@@ -173,7 +172,7 @@ mod tests {
             "PATH=/usr/bin\nNCCL_DEBUG=INFO\n",
         ] {
             let text = format!("NCCL_ALGO=Ring\n{torn}{own}");
-            assert_eq!(hidden(&text, &may_write), format!("NCCL_ALGO=Ring\n\n\n\n{own}"));
+            assert_eq!(hidden(&text, may_write), format!("NCCL_ALGO=Ring\n\n\n\n{own}"));
             assert_eq!(with(&text, LINES), with(&format!("NCCL_ALGO=Ring\n{own}"), LINES), "{text}");
         }
         let whole = with("", LINES);
@@ -188,11 +187,11 @@ mod tests {
     fn a_text_of_ours_alone_is_told_from_one_with_lines_of_others() {
         let list = list::with("", &["NCCL_NET"]).unwrap();
         for text in ["", "\n", &with("", LINES), &list, "[]"] {
-            assert!(is_ours_alone(text, &may_write), "{text}");
+            assert!(is_ours_alone(text, may_write), "{text}");
         }
         let list = list::with("[\"MINE\"]", &["NCCL_NET"]).unwrap();
         for text in ["A=1", "# comment\n", &with("A=1", LINES), &list, "[", "{}"] {
-            assert!(!is_ours_alone(text, &may_write), "{text}");
+            assert!(!is_ours_alone(text, may_write), "{text}");
         }
     }
 
@@ -200,7 +199,7 @@ mod tests {
     #[test]
     fn a_block_in_a_block_goes_with_it() {
         let text = format!("A=1\n{BEGIN}\nB=2\n{BEGIN}\nC=3\n{END}\nD=4\n{END}\nE=5\n");
-        assert_eq!(hidden(&text, &may_write), "A=1\n\n\n\n\n\n\n\nE=5\n");
+        assert_eq!(hidden(&text, may_write), "A=1\n\n\n\n\n\n\n\nE=5\n");
         let once = with(&text, LINES);
         assert!(once.starts_with(&format!("A=1\nE=5\n{BEGIN}\n")), "{once}");
         assert_eq!(with(&once, LINES), once);
@@ -209,8 +208,8 @@ mod tests {
     #[test]
     fn what_is_hidden_keeps_its_place() {
         let text = format!("A=1\n{BEGIN}\r\nB=2\n{END}\nC=3");
-        assert_eq!(hidden(&text, &may_write), "A=1\n\n\n\nC=3");
-        assert_eq!(numbered(&text, &may_write), [(3, "B=2")]);
-        assert_eq!(conf::parse(&hidden(&text, &may_write), NEWEST)[1].number, 5);
+        assert_eq!(hidden(&text, may_write), "A=1\n\n\n\nC=3");
+        assert_eq!(numbered(&text, may_write), [(3, "B=2")]);
+        assert_eq!(conf::parse(&hidden(&text, may_write), NEWEST)[1].number, 5);
     }
 }

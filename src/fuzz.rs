@@ -93,16 +93,16 @@ fn conf_file(data: &[u8]) {
     for line in settings::odd_lines("/etc/nccl.conf", text) {
         assert_eq!(settings::without_secret(line.text.clone()), line.text, "what is cut stays as it is");
     }
-    let hidden = block::hidden(text, &libraries::may_write);
+    let hidden = block::hidden(text, libraries::may_write);
     assert_eq!(hidden.split('\n').count(), lines, "lines keep their numbers");
-    let with = block::with(text, OURS, conf::keys, &libraries::may_write);
+    let with = block::with(text, OURS, conf::keys, libraries::may_write);
     assert_eq!(
-        block::with(&with, OURS, conf::keys, &libraries::may_write),
+        block::with(&with, OURS, conf::keys, libraries::may_write),
         with,
         "a second start changes nothing"
     );
-    let without = block::with(&with, "", conf::keys, &libraries::may_write);
-    let own = block::with(text, "", conf::keys, &libraries::may_write);
+    let without = block::with(&with, "", conf::keys, libraries::may_write);
+    let own = block::with(text, "", conf::keys, libraries::may_write);
     assert_eq!(without.trim_end_matches('\n'), own.trim_end_matches('\n'), "the user's lines stay");
 }
 
@@ -126,7 +126,8 @@ fn environment(data: &[u8]) {
     let filled = copies::of(&environment);
     let environment = environment.without(&filled);
     let start = Start::from(&environment);
-    let read = settings::read(&Reader::nowhere(), start, None, conf::assignments, |_| true);
+    let read =
+        settings::read(&Reader::nowhere(), start, None, conf::assignments, libraries::may_write, |_| true);
     no_secret(&read.settings);
     facts::fuzz::launchers(&environment);
     // Without an entry of its own, the configuration is the same for all inputs, and so is a plan without settings.

@@ -135,7 +135,7 @@ fn replace(
     let is_shared = || in_place == InPlace::UnlessMounted && !lies_in_its_folder(path);
     // The next start writes lines of ours again.
     let after_crash =
-        if block::is_ours_alone(&old.text, &may_write) { AfterCrash::Unknown } else { AfterCrash::OldOrNew };
+        if block::is_ours_alone(&old.text, may_write) { AfterCrash::Unknown } else { AfterCrash::OldOrNew };
     match folder.write_for(old.owner, name, (new.as_bytes(), old.mode), after_crash, &mut confirm) {
         Err(Errno::EBUSY | Errno::EACCES | Errno::EPERM) if old.owner.is_some() && is_shared() => {
             Err(because("it is a mount, which other containers may share"))

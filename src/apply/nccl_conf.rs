@@ -32,7 +32,7 @@ pub(crate) fn write(
     state: Option<&Path>,
     in_place: InPlace,
 ) -> Result<(), String> {
-    match amend(&root.join(file), 0o644, in_place, |old| block::with(old, lines, conf::keys, &may_write)) {
+    match amend(&root.join(file), 0o644, in_place, |old| block::with(old, lines, conf::keys, may_write)) {
         Err(NotAmended::Link(target)) if Some(target.as_path()) == state => Ok(()),
         amended => amended.map_err(|kept| kept.to_string()),
     }
@@ -41,9 +41,9 @@ pub(crate) fn write(
 /// Returns the lines of an earlier start if they are still in the file and differ from these.
 pub(crate) fn left_behind(root: &Path, file: &str, lines: &str) -> Option<String> {
     let text = String::from_utf8(read_regular(&root.join(file), LONGEST, Links::Followed).ok()?).ok()?;
-    let is_there = block::with(&text, "", conf::keys, &may_write) != text;
-    let is_other = block::with(&text, lines, conf::keys, &may_write) != text;
-    (is_there && is_other).then(|| block::lines(&text, &may_write).join(", "))
+    let is_there = block::with(&text, "", conf::keys, may_write) != text;
+    let is_other = block::with(&text, lines, conf::keys, may_write) != text;
+    (is_there && is_other).then(|| block::lines(&text, may_write).join(", "))
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ fn left_out(unfit: &Unfit) -> String {
 
 fn put(target: PropagationTarget, path: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> Option<String> {
     let file = target.root.join(path.trim_start_matches('/'));
-    amend(&file, 0o644, InPlace::Yes, |old| block::with(old, lines, keys, &may_write))
+    amend(&file, 0o644, InPlace::Yes, |old| block::with(old, lines, keys, may_write))
         .err()
         .map(|kept| format!("{path}: {kept}"))
 }

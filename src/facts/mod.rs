@@ -177,6 +177,8 @@ pub struct Sources<'a> {
     pub is_setting: &'a dyn Fn(&str) -> bool,
     /// How NCCL reads a conf file.
     pub parse_conf: settings::Parse,
+    /// Whether rdma-init may have written a variable into a conf file, at an earlier start.
+    pub may_write: fn(&str) -> bool,
     /// Whether a variable's presence matters, in addition to those that always do.
     pub is_marker: &'a dyn Fn(&str) -> bool,
     /// The files and directories whose presence matters.
@@ -190,8 +192,8 @@ pub struct Sources<'a> {
     pub look_up: names::LookUp,
     /// Whether to read the image even on a host without RDMA.
     pub image_in_any_case: bool,
-    /// Which Python packages to look for; without it, reads of the image only NCCL and what it needs.
-    pub packages: Option<image::packages::IsPackage>,
+    /// Whether a Python package matters; `None` if only NCCL and what it needs do.
+    pub is_package: Option<image::packages::IsPackage>,
     /// Whether the kernel keeps each RDMA device in one network namespace.
     pub rdma_mode: fn() -> Result<rdma_namespace::Mode, nix::errno::Errno>,
 }
@@ -216,8 +218,14 @@ pub fn read(sources: Sources, need_of: impl Fn(&Facts, &[String]) -> Need) -> Fa
     let homes = (may_have_rdma || gpu.count.is_some() || sources.image_in_any_case)
         .then(|| home::read(&reader, sources.start.environment));
     let database = homes.as_ref().and_then(|homes| homes.database.as_deref());
-    let settings::ConfFiles { settings, odd, there } =
-        settings::read(&reader, sources.start, database, sources.parse_conf, sources.is_setting);
+    let settings::ConfFiles { settings, odd, there } = settings::read(
+        &reader,
+        sources.start,
+        database,
+        sources.parse_conf,
+        sources.may_write,
+        sources.is_setting,
+    );
     let known = Facts {
         homes,
         named_files: named_files::read(&reader, sources.start, &settings),
@@ -256,12 +264,12 @@ pub fn read(sources: Sources, need_of: impl Fn(&Facts, &[String]) -> Need) -> Fa
     let reads_image = !rdma.is_empty() || need == Some(Need::NetworkAndImage) || sources.image_in_any_case;
     let drivers = rdma.iter().filter_map(|hca| hca.driver.as_deref());
     let served: Vec<&str> = drivers.filter_map(image::providers::of_driver).collect();
-    let image =
-        reads_image.then(|| image::read(&reader, sources.start, sources.packages, &known.settings, &served));
+    let image = reads_image
+        .then(|| image::read(&reader, sources.start, sources.is_package, &known.settings, &served));
     // Libraries that look up the host's name come with PyTorch, or have a variable in the environment.
     let asks_for_names = ["GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MASTER_ADDR"];
     let environment = sources.start.environment;
-    let reads_names = sources.packages.is_some()
+    let reads_names = sources.is_package.is_some()
         && image.as_ref().is_some_and(|image| {
             image.torch.is_some() || asks_for_names.iter().any(|name| environment.get(name).is_some())
         });

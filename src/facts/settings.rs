@@ -166,6 +166,7 @@ pub fn read(
     // The home directory in the user database, if it is known.
     database: Option<&str>,
     parse: Parse,
+    may_write: block::MayWrite,
     also: impl Fn(&str) -> bool,
 ) -> ConfFiles {
     let environment = start.environment;
@@ -192,11 +193,11 @@ pub fn read(
         };
         let private = !reader.is_for_everybody(&path);
         // Lines from an earlier start of rdma-init are not the user's settings.
-        let ours = block::numbered(&text, &matters);
+        let ours = block::numbered(&text, may_write);
         let below_block = |name: &str, number| {
             ours.iter().any(|(above, line)| *above < number && block::key_of(line) == name)
         };
-        let text = block::hidden(&text, &matters);
+        let text = block::hidden(&text, may_write);
         // Names that are not NCCL's may have any content in the file, even secrets.
         let lines = parse(&text).into_iter();
         let mut wanted = lines.filter(|line| is_variable_name(&line.name) && matters(&line.name));
@@ -334,7 +335,11 @@ mod tests {
         };
         root.file("root/.nccl.conf", "NCCL_IB_TC=106\nNCCL_X_TOKEN=hunter2\n NCCL_IB_SL=1\n");
         let environment = Environment::from([("HOME", "/root"), ("NCCL_API_KEY", "hunter2")]);
-        let read = || read(&root.reader(), Start::from(&environment), None, conf::assignments, |_| false);
+        let read = || {
+            read(&root.reader(), Start::from(&environment), None, conf::assignments, always_matters, |_| {
+                false
+            })
+        };
         for (folder, file, private) in [(0o755, 0o600, true), (0o700, 0o644, true), (0o755, 0o644, false)] {
             mode("root", folder);
             mode("root/.nccl.conf", file);
@@ -357,8 +362,14 @@ mod tests {
         let read = |text: String| {
             root.file("etc/nccl.conf", text);
             let reader = root.reader();
-            let ConfFiles { settings, odd, .. } =
-                read(&reader, Start::from(&Environment::default()), None, conf::assignments, |_| false);
+            let ConfFiles { settings, odd, .. } = read(
+                &reader,
+                Start::from(&Environment::default()),
+                None,
+                conf::assignments,
+                always_matters,
+                |_| false,
+            );
             let unreadable = reader.into_unreadable();
             (settings.0.len(), odd.len(), unreadable.first().map(|one| one.error.clone()))
         };
@@ -404,8 +415,14 @@ mod tests {
             ("NCCL_VERSION", "2.21.5"),
             ("TZ", "UTC"),
         ]);
-        let ConfFiles { settings, odd, .. } =
-            read(&root.reader(), Start::from(&environment), None, conf::assignments, |name| name == "TZ");
+        let ConfFiles { settings, odd, .. } = read(
+            &root.reader(),
+            Start::from(&environment),
+            None,
+            conf::assignments,
+            always_matters,
+            |name| name == "TZ",
+        );
         let shown: Vec<_> =
             settings.0.iter().map(|s| format!("{}={} {}", s.variable, s.value, s.origin)).collect();
         assert_eq!(
@@ -434,11 +451,17 @@ mod tests {
     fn a_line_below_our_block_is_told_from_one_above_it() {
         let root = FakeRoot::new();
         let lines = "NCCL_IB_HCA==mlx5_1\nNCCL_IB_TC=106\n";
-        let text = block::with("NCCL_DEBUG=INFO\n", lines, conf::keys, &always_matters);
+        let text = block::with("NCCL_DEBUG=INFO\n", lines, conf::keys, always_matters);
         root.file("etc/nccl.conf", format!("{text}NCCL_IB_TC=41\nNCCL_ALGO=Ring\nNCCL_DEBUG=WARN\n"));
-        let settings =
-            read(&root.reader(), Start::from(&Environment::default()), None, conf::assignments, |_| false)
-                .settings;
+        let settings = read(
+            &root.reader(),
+            Start::from(&Environment::default()),
+            None,
+            conf::assignments,
+            always_matters,
+            |_| false,
+        )
+        .settings;
         let below: Vec<_> = settings.0.iter().filter(|setting| setting.below_block).collect();
         assert!(below.len() == 1 && below[0].variable == "NCCL_IB_TC", "{below:?}");
     }
@@ -447,9 +470,15 @@ mod tests {
     fn white_space_and_carriage_returns_are_part_of_a_value() {
         let root = FakeRoot::new();
         root.file("etc/nccl.conf", "NCCL_IB_TC=106\r\nNCCL_IB_SL=5\r\nNCCL_NET=IB ");
-        let settings =
-            read(&root.reader(), Start::from(&Environment::default()), None, conf::assignments, |_| false)
-                .settings;
+        let settings = read(
+            &root.reader(),
+            Start::from(&Environment::default()),
+            None,
+            conf::assignments,
+            always_matters,
+            |_| false,
+        )
+        .settings;
         let values: Vec<_> = settings.0.iter().map(|setting| setting.value.as_str()).collect();
         assert_eq!(values, ["106\r", "5\r", "IB "]);
     }

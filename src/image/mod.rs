@@ -216,7 +216,8 @@ pub fn read(
     served: &[&str],
 ) -> Image {
     let (plugins, of_verbs) = (named::names(settings), named::of_verbs(settings));
-    let tree = &Tree::new(reader, if is_package.is_some() { matters_to_any_reader } else { matters });
+    let matters = |name: &str| matters(name, is_package);
+    let tree = &Tree::new(reader, &matters);
     let loader = &Loader::new(reader, tree, start, &[&plugins, &of_verbs]);
     let sites = python::site_packages(tree, start);
     let family = |family| Collector::new(tree, loader, family);
@@ -299,8 +300,8 @@ pub fn read(
 
 /// Returns whether any reader looks for a directory entry with this name. Its first letter rejects many of an image's
 /// thousands of names.
-fn matters(name: &str) -> bool {
-    match name.as_bytes() {
+fn matters(name: &str, is_package: Option<IsPackage>) -> bool {
+    let concerns_nccl = match name.as_bytes() {
         [b'l', ..] => LibraryFamily::any_has(name) || providers::is_file(name),
         [b'p', ..] => name.starts_with("python3"),
         [b'n', ..] => name.starts_with("nvidia"),
@@ -308,11 +309,9 @@ fn matters(name: &str) -> bool {
         [b'c', ..] => is_toolkit(name),
         [b'r', ..] => is_rocm(name),
         _ => false,
-    }
-}
-
-fn matters_to_any_reader(name: &str) -> bool {
-    matters(name) || packages::is_note(name) || ucx::is_module(name)
+    };
+    let concerns_others = |is_package| packages::is_note(name, is_package) || ucx::is_module(name);
+    concerns_nccl || is_package.is_some_and(concerns_others)
 }
 
 /// Returns whether this is the name of a ROCm directory: `rocm`, `rocm-6.2.0`.

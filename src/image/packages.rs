@@ -89,7 +89,7 @@ pub(crate) fn read(tree: &Tree, sites: &[PathBuf], is_package: IsPackage) -> Vec
 /// Returns the package that `NAME.egg-link`, which `setup.py develop` writes, points to: its first line is
 /// the project directory, and the version is in `NAME.egg-info/PKG-INFO` there.
 fn linked(tree: &Tree, site: &Path, entry: &str, is_package: IsPackage) -> Option<Package> {
-    let name = entry.strip_suffix(LINK).map(normalize).filter(|name| is_package(name))?;
+    let name = linked_name(entry).filter(|name| is_package(name))?;
     let text = tree.text(&site.join(entry))?;
     let path = PathBuf::from(text.lines().next()?.trim());
     let of_name = |spelt: &str| path.join(format!("{spelt}.egg-info/PKG-INFO"));
@@ -100,6 +100,11 @@ fn linked(tree: &Tree, site: &Path, entry: &str, is_package: IsPackage) -> Optio
 }
 
 const LINK: &str = ".egg-link";
+
+/// Returns the package name in an entry such as `deep_ep.egg-link`.
+fn linked_name(entry: &str) -> Option<String> {
+    entry.strip_suffix(LINK).map(normalize)
+}
 
 /// Returns the package with the state of its libraries filled in.
 fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
@@ -156,15 +161,15 @@ pub(super) fn repaired(file: &str) -> Option<&str> {
     (folder.ends_with(".libs") && is_hash).then_some(name)
 }
 
-/// Returns whether a directory entry is the record of a package.
-pub(crate) fn is_note(entry: &str) -> bool {
-    entry.ends_with(LINK) || noted(entry).is_some()
+/// Returns whether a directory entry is the record of a package that matters.
+pub(crate) fn is_note(entry: &str, is_package: IsPackage) -> bool {
+    let name = noted(entry).map(|(name, _)| name).or_else(|| linked_name(entry));
+    name.is_some_and(|name| is_package(&name))
 }
 
 /// Returns the name and the version in `nixl_cu12-0.7.1.dist-info`, `mpi4py-3.1.4.egg-info` and
 /// `deep_ep-1.2.1+c50f3d6-py3.12-linux-x86_64.egg`.
 pub(super) fn noted(entry: &str) -> Option<(String, String)> {
-    // For most entries of such a directory, the search ends here.
     let whole = [".dist-info", ".egg-info", ".egg"].iter().find_map(|end| entry.strip_suffix(end))?;
     let (name, rest) = whole.split_once('-')?;
     let version = rest.split_once("-py3").map_or(rest, |(version, _)| version);
@@ -193,6 +198,20 @@ mod tests {
             ("libibverbs-1de1263b.so.1", None),
         ] {
             assert_eq!(repaired(file), name, "{file}");
+        }
+    }
+
+    /// The names that a tree keeps are limited, and an image may have thousands of other packages.
+    #[test]
+    fn the_note_of_a_package_that_does_not_matter_is_not_kept() {
+        let is_nixl = |name: &str| is_listed(name, "nixl-");
+        for (entry, wanted) in [
+            ("nixl_cu12-0.7.1.dist-info", true),
+            ("nixl.egg-link", true),
+            ("numpy-2.1.0.dist-info", false),
+            ("numpy.egg-link", false),
+        ] {
+            assert_eq!(is_note(entry, is_nixl), wanted, "{entry}");
         }
     }
 

@@ -45,7 +45,7 @@ enum Entry {
 pub struct Tree<'a> {
     reader: &'a Reader,
     /// Returns whether to keep a name.
-    matters: fn(&str) -> bool,
+    matters: &'a dyn Fn(&str) -> bool,
     listed: RefCell<HashMap<OsString, Rc<Vec<String>>>>,
     /// The paths that were looked up, with links resolved: each library is looked up under many names and
     /// ways.
@@ -57,7 +57,7 @@ pub struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    pub fn new(reader: &'a Reader, matters: fn(&str) -> bool) -> Tree<'a> {
+    pub fn new(reader: &'a Reader, matters: &'a dyn Fn(&str) -> bool) -> Tree<'a> {
         Tree {
             reader,
             matters,
@@ -225,7 +225,7 @@ mod tests {
             }
         }
         let reader = Reader::new(root.path());
-        let tree = Tree::new(&reader, |_| true);
+        let tree = Tree::new(&reader, &|_| true);
         let kept = ["/a", "/b", "/a"].map(|folder| tree.names(Path::new(folder)).len());
         assert_eq!(kept, [NAMES / 2 + 1, NAMES / 2 - 1, NAMES / 2 + 1]);
     }
@@ -242,7 +242,7 @@ mod tests {
         symlink("loop", path("loop")).unwrap();
         symlink("/nowhere", path("broken")).unwrap();
         let reader = Reader::new(root.path());
-        let tree = Tree::new(&reader, |name| name.starts_with("liba"));
+        let tree = Tree::new(&reader, &|name| name.starts_with("liba"));
         let real = |path: &str| tree.real(Path::new(path)).map(|p| p.to_str().unwrap().to_owned());
         for name in ["/lib/x86/liba.so", "/usr/lib/../lib/x86/./liba.so.1", "/lib/x86/liba.so.1.2"] {
             assert_eq!(real(name).as_deref(), Some("/usr/lib/x86/liba.so.1.2"), "{name}");

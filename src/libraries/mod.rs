@@ -111,6 +111,7 @@ impl<'a> LibraryContext<'a> {
 
     /// Returns the image's Python packages with this name ([`packages::is_listed`]).
     pub fn packages(&self, listed: &'static str) -> impl Iterator<Item = &'a Package> {
+        debug_assert!(ALL.iter().any(|library| library.packages.contains(&listed)), "{listed} is never read");
         self.facts.image.iter().flat_map(move |image| image.packages(listed))
     }
 
@@ -199,14 +200,16 @@ pub(crate) fn is_known(name: &str) -> bool {
 }
 
 /// Returns whether a Python package matters to one of the libraries.
-pub fn has_package(name: &str) -> bool {
+pub fn is_package(name: &str) -> bool {
     ALL.iter().any(|library| library.packages.iter().any(|listed| packages::is_listed(name, listed)))
 }
 
-/// Returns whether rdma-init may have written a variable with this name: for a library, or because a profile sets it.
+/// Returns whether rdma-init may have written a variable with this name: its prefix is that of a variable that is filled in
+/// for a library, or of one that a profile sets.
 pub(crate) fn may_write(name: &str) -> bool {
-    let of_profile = ["FI_", "NCCL_", "RCCL_", "RDMAV_"].iter().any(|prefix| name.starts_with(prefix));
-    of_profile || of_variable(name).is_some()
+    let has_it = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('_'));
+    let filled = ALL.iter().flat_map(|library| library.filled).filter_map(|name| name.split('_').next());
+    ["FI", "NCCL", "RCCL", "RDMAV"].into_iter().chain(filled).any(has_it)
 }
 
 /// Returns whether a variable may be filled in for one of the libraries.
@@ -269,10 +272,21 @@ mod tests {
     #[test]
     fn a_package_of_another_project_that_extends_a_name_does_not_matter() {
         for name in ["ray", "nixl", "nixl-cu12", "torch", "vllm"] {
-            assert!(has_package(name), "{name}");
+            assert!(is_package(name), "{name}");
         }
         for name in ["rayon", "ray-lightning", "torch-geometric", "xnixl", "nixl2", ""] {
-            assert!(!has_package(name), "{name}");
+            assert!(!is_package(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_prefixes_of_what_is_filled_in_are_those_that_may_be_written() {
+        for name in ["NCCL_IB_HCA", "FI_LOG_LEVEL", "UCX_LOG_LEVEL", "VLLM_LOGGING_LEVEL", "MC_GID_INDEX"] {
+            assert!(may_write(name), "{name}");
+        }
+        for name in ["PATH", "HOST_IP", "RAY_NODE_IP_ADDRESS", "MOONCAKE_MASTER", "NIXL_BACKEND", "NCCL", ""]
+        {
+            assert!(!may_write(name), "{name}");
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 fn is_here(subject: &LibraryContext) -> bool {
-    subject.has_package("amd-mori") || subject.sets_any(&[HCAS, INDEX, CLASS, INTERFACE])
+    subject.has_package("amd-mori-") || subject.sets_any(&[HCAS, INDEX, CLASS, INTERFACE])
 }
 
 const VERBS: VerbsLibrary = VerbsLibrary {

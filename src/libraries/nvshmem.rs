@@ -72,7 +72,7 @@ fn is_here(subject: &LibraryContext) -> bool {
     image.is_some_and(|image| !image.nvshmem.is_empty())
         || subject.has_package("nvidia-nvshmem-")
         // On AMD's GPUs, DeepEP uses rocSHMEM.
-        || subject.has_package("deep-ep") && subject.facts.gpu.make != Make::Amd
+        || subject.has_package("deep-ep-") && subject.facts.gpu.make != Make::Amd
         || subject.sets_any(&[HCAS, HCA_MAP, IN_TURN, INDEX, CLASS, INTERFACE])
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn release_in(image: &Image) -> Option<Version> {
 
 /// Returns an HCA of the job that IBGDA skips because of its name. DeepEP uses IBGDA.
 fn renamed(subject: &LibraryContext) -> Option<String> {
-    let wanted = subject.has_package("deep-ep") && subject.value(PREFIX).is_none();
+    let wanted = subject.has_package("deep-ep-") && subject.value(PREFIX).is_none();
     let renamed = of_mlx5(subject).find(|port| !port.hca.name.contains("mlx5"));
     renamed.filter(|_| wanted).map(|port| port.hca.name.clone())
 }
@@ -190,7 +190,7 @@ fn also_find(subject: &LibraryContext) -> Vec<LibraryFinding> {
 fn of_deepep(subject: &LibraryContext) -> Vec<Finding> {
     let of = |variable| OwnVariable { subject, library: TITLE, variable };
     let mut findings = Vec::new();
-    if !subject.has_package("deep-ep") {
+    if !subject.has_package("deep-ep-") {
         return findings;
     }
     let used = subject.rails.ports.iter().filter(|port| port.is_used()).count();
@@ -226,7 +226,7 @@ fn doorbell(subject: &LibraryContext) -> Option<Finding> {
     let handler = subject.value(HANDLER).filter(|value| !value.is_empty());
     let by_gpu = handler.is_none_or(|handler| ["auto", "gpu"].contains(&handler));
     let is_off = subject.facts.gpu.peer_mapping == Some(false);
-    (by_gpu && is_off && subject.has_package("deep-ep")).then(|| {
+    (by_gpu && is_off && subject.has_package("deep-ep-")).then(|| {
         Finding::info(
             Id::LibraryDevices,
             format!(

@@ -72,16 +72,16 @@ pub(super) struct GidVariables {
     pub others: &'static [&'static str],
     /// If the library searches as NCCL does: its variables for a family and a range, and whether the release searches.
     pub lead: Option<([&'static str; 2], Asks)>,
-    /// Returns the index at which the library ends on a port; `None` if it does not use the port, or if other findings
-    /// cover that.
+    /// Returns the index at which the library ends on a port with the context's variables, the user's own index included;
+    /// `None` if it does not use the port, or if other findings cover that.
     pub taken: fn(&LibraryContext, &Candidate) -> Option<i64>,
 }
 
 /// The variable for the interface on which the library's processes bootstrap.
 pub(super) struct InterfaceVariable {
     pub name: &'static str,
-    /// Returns the interface that the library takes without the variable, and the job's in the library's grammar; `None`
-    /// if the library cannot use that one.
+    /// Given the name of the job's interface, returns the one that the library takes without the variable, and the value
+    /// that selects the job's; `None` if the library cannot use that one.
     pub meets: fn(&LibraryContext, &str) -> Option<(String, String)>,
     /// Returns what is wrong with a value that is not empty.
     pub wrong: fn(&OwnVariable, &str) -> Option<Finding>,

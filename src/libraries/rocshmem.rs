@@ -51,7 +51,7 @@ pub(super) const LIBRARY: Library = Library {
 
 fn is_here(subject: &LibraryContext) -> bool {
     // rocSHMEM is linked statically into DeepEP.
-    subject.facts.gpu.make == Make::Amd && subject.has_package("deep-ep")
+    subject.facts.gpu.make == Make::Amd && subject.has_package("deep-ep-")
         || subject.sets_any(&[HCAS, OWN_HCA, CLASS, INTERFACE])
 }
 

@@ -20,7 +20,7 @@ const GRAMMAR: Grammar = Grammar {
 pub(super) const LIBRARY: Library = Library {
     name: "tensorpipe",
     title: "TensorPipe",
-    packages: &[],
+    packages: &["torch"],
     filled: &[VARIABLE],
     gid: &[],
     read: &[VARIABLE, "TP_SOCKET_"],

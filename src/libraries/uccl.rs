@@ -59,7 +59,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 fn is_here(subject: &LibraryContext) -> bool {
-    subject.has_package("uccl")
+    subject.has_package("uccl-")
         || subject.sets_any(&[HCAS, INTERFACE, P2P_HCAS, P2P_INDEX, P2P_OVER, EP_INDEX])
 }
 

@@ -38,7 +38,7 @@ const SINCE: Version = Version::new(0, 23, 0);
 
 /// The libraries' variables that a worker sets to its NIC, and the packages of those libraries as vLLM uses
 /// them: NIXL on UCX, and NVSHMEM below DeepEP. NCCL finds each GPU's nearest HCA itself.
-const TOLD: [(&str, &str); 2] = [("UCX_NET_DEVICES", NIXL), ("NVSHMEM_HCA_LIST", "deep-ep")];
+const TOLD: [(&str, &str); 2] = [("UCX_NET_DEVICES", NIXL), ("NVSHMEM_HCA_LIST", "deep-ep-")];
 
 /// Variables that people set, and that neither vLLM nor NIXL reads. vLLM takes NIXL's backend only from
 /// `kv_connector_extra_config`, and else UCX (vllm-project/vllm issue 41814); NIXL's libfabric plugin reads
@@ -49,7 +49,7 @@ const NOT_READ: [&str; 3] = ["NIXL_BACKEND", "VLLM_NIXL_KVCACHE_BACKEND", "NIXL_
 pub(crate) const LIBRARY: Library = Library {
     name: "vllm",
     title: "vLLM",
-    packages: &["vllm-"],
+    packages: &["vllm"],
     filled: &[MAPPING, SELECTION, HOST_IP],
     gid: &[],
     read: &[

@@ -32,9 +32,9 @@ impl Wanted {
         }
     }
 
-    /// Returns which Python packages the image's readers must look for, if any.
-    pub fn packages(&self) -> Option<IsPackage> {
+    /// Returns whether a Python package matters; `None` if only NCCL and what it needs do.
+    pub fn is_package(&self) -> Option<IsPackage> {
         let is_nccl_alone = matches!(self, Wanted::Named(names) if names.is_empty());
-        (!is_nccl_alone).then_some(super::has_package)
+        (!is_nccl_alone).then_some(super::is_package)
     }
 }

@@ -365,7 +365,7 @@ fn files(
     state::StateFiles {
         env_sh: text(&filled, EnvFormat::Sh).into_bytes(),
         // The lines are in a marked block, because the next start may have to read this file.
-        nccl_conf: block::with("", &text(&filled, EnvFormat::NcclConf), |_| Vec::new(), &may_write)
+        nccl_conf: block::with("", &text(&filled, EnvFormat::NcclConf), |_| Vec::new(), may_write)
             .into_bytes(),
         plan: json(&if is_private { plan.without_plan() } else { plan }),
         facts: json(&document::Document::new(decided.facts)),

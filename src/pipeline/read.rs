@@ -94,7 +94,7 @@ pub fn live_facts(profiles: &Profiles, environment: &Environment, filled: &[Fill
 
 /// Returns the facts of this container, for a command that starts like this.
 pub fn all_facts(profiles: &Profiles, start: Start) -> Facts {
-    live(profiles, start, true, Some(libraries::has_package), |_, _| Need::NetworkAndImage)
+    live(profiles, start, true, Some(libraries::is_package), |_, _| Need::NetworkAndImage)
 }
 
 /// Does the same as [`all_facts`], and adds the facts that only a self-test needs.
@@ -120,8 +120,8 @@ pub fn fabric_facts() -> Facts {
 /// Returns the facts of this container that the decision can depend on.
 pub fn needed_facts(profiles: &Profiles, start: Start, config: &Config) -> Facts {
     let options = config.plan_options();
-    let packages = config.libraries.packages();
-    live(profiles, start, false, packages, |facts, devices| plan::need(facts, devices, profiles, &options))
+    let is_package = config.libraries.is_package();
+    live(profiles, start, false, is_package, |facts, devices| plan::need(facts, devices, profiles, &options))
 }
 
 /// Returns whether a variable's value matters, in addition to those that always do.
@@ -141,7 +141,7 @@ fn live(
     profiles: &Profiles,
     start: Start,
     image_in_any_case: bool,
-    packages: Option<IsPackage>,
+    is_package: Option<IsPackage>,
     need: impl Fn(&Facts, &[String]) -> Need,
 ) -> Facts {
     let sources = Sources {
@@ -149,13 +149,14 @@ fn live(
         start,
         parse_conf: conf::assignments,
         is_setting: &|variable| is_setting(profiles, variable),
+        may_write: libraries::may_write,
         is_marker: &|variable| profiles.is_marker(variable),
         files: &profiles.files(),
         addresses: net::system_addresses,
         routing: rtnetlink::system_routing,
         look_up,
         image_in_any_case,
-        packages,
+        is_package,
         rdma_mode: rdma_namespace::system_mode,
     };
     facts::read(sources, need)
@@ -165,7 +166,10 @@ fn live(
 /// then those of the conf files.
 pub fn settings(environment: &Environment) -> Settings {
     let reader = Reader::new(Path::new("/"));
-    settings::read(&reader, Start::from(environment), None, conf::assignments, libraries::may_write).settings
+    settings::read(&reader, Start::from(environment), None, conf::assignments, libraries::may_write, |_| {
+        false
+    })
+    .settings
 }
 
 /// Returns another container's facts from a document or from an embedded one (`demo:NAME`).
@@ -197,11 +201,15 @@ pub fn with_environment(
     config: &Config,
 ) -> (Facts, Option<String>) {
     // The root is empty, because this machine's conf files do not belong to the other container.
-    let here =
-        settings::read(&Reader::nowhere(), Start::from(environment), None, conf::assignments, |variable| {
-            is_setting(profiles, variable)
-        })
-        .settings;
+    let here = settings::read(
+        &Reader::nowhere(),
+        Start::from(environment),
+        None,
+        conf::assignments,
+        libraries::may_write,
+        |variable| is_setting(profiles, variable),
+    )
+    .settings;
     let is_other = |one: &&UserSetting| {
         facts.settings.get(&one.variable).is_none_or(|captured| captured.value != one.value)
     };

@@ -34,10 +34,8 @@ pub(super) fn write(target: PropagationTarget, variables: &[(&str, &str)], probl
         let path = target.root.join(folder.strip_prefix("/").unwrap_or(&folder));
         // If the directory already exists, it keeps the mode that its owner chose.
         let _ = DirBuilder::new().mode(0o700).create(&path);
-        amend(&path.join("environment"), 0o600, InPlace::Yes, |old| {
-            block::with(old, &lines, keys, &may_write)
-        })
-        .map_err(|kept| format!("{}/environment: {kept}", folder.display()))
+        amend(&path.join("environment"), 0o600, InPlace::Yes, |old| block::with(old, &lines, keys, may_write))
+            .map_err(|kept| format!("{}/environment: {kept}", folder.display()))
     });
     match written {
         Err(why) => problems.extend([why_not, why]),
@@ -100,7 +98,7 @@ fn main_file(root: &Path) -> Result<String, String> {
 /// Writes the line into rdma-init's own file; an empty line removes it.
 fn put(target: PropagationTarget, line: &str) -> Result<(), String> {
     let path = target.root.join(FOLDER.trim_start_matches('/')).join(OWN);
-    amend(&path, 0o644, InPlace::Yes, |old| block::with(old, line, |_| Vec::new(), &may_write))
+    amend(&path, 0o644, InPlace::Yes, |old| block::with(old, line, |_| Vec::new(), may_write))
         .map_err(|kept| format!("{FOLDER}/{OWN}: {kept}"))
 }
 

@@ -5,9 +5,9 @@ pub(crate) mod copies;
 mod node_list;
 mod releases;
 
-use crate::finding::{Finding, Id};
+use crate::finding::{Finding, Id, Source};
 use crate::libraries::{LibraryFinding, WrongGid};
-use crate::plan::Decided;
+use crate::plan::{Decided, SettingOutcome};
 
 pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     let of_libraries = decided.of_libraries.iter().filter(|found| !is_of_missing_gids(decided, found));
@@ -26,10 +26,12 @@ fn is_of_missing_gids(decided: &Decided, found: &LibraryFinding) -> bool {
     found.gid == Some(WrongGid::WithoutRemedy) && decided.findings.iter().any(is_missing)
 }
 
-/// Returns whether a finding is only about variables that rdma-init fills in. rdma-init fills in only correct
+/// Returns whether a finding is only about variables that rdma-init fills in of its own accord. It fills in only correct
 /// values, so the cause is the fabric, which has its own findings, or a change since the container started
 /// ([`super::gid_changed`]).
 fn is_about_fills(decided: &Decided, finding: &Finding) -> bool {
-    let is_filled = |variable: &String| decided.plan.filled().any(|(name, _)| name == variable);
+    let fills = || decided.plan.settings.iter().filter(|setting| setting.outcome == SettingOutcome::Filled);
+    let ours = || fills().filter(|setting| setting.source != Source::Configuration);
+    let is_filled = |variable: &String| ours().any(|setting| setting.variable == *variable);
     !finding.about.variables.is_empty() && finding.about.variables.iter().all(is_filled)
 }

@@ -65,7 +65,7 @@ fn programs_are_those_that_would_be_started() {
     let read = |command: &str| {
         let reader = root.reader();
         let start = Start { command: Some(command), ..Start::from(&environment) };
-        foreign(&read(&reader, start, Some(has_package), &Settings::default(), &[]))
+        foreign(&read(&reader, start, Some(is_package), &Settings::default(), &[]))
     };
     root.file("usr/bin/python3.11", turned(fake::empty()));
     root.link("python3.11", "usr/bin/python3");

@@ -13,7 +13,7 @@ use crate::facts::environment::Environment;
 use crate::facts::fake_root::FakeRoot;
 use crate::facts::settings::UserSetting;
 use crate::finding::Source;
-use crate::libraries::has_package;
+use crate::libraries::is_package;
 
 mod architecture;
 mod fabric;
@@ -86,7 +86,7 @@ impl Root {
         let settings = Settings(environment.iter().map(set).collect());
         let environment = Environment::from(environment);
         let start = Start { folder: Some(Path::new("/job")), ..Start::from(&environment) };
-        let image = read(&reader, start, Some(has_package), &settings, &["bnxt_re", "irdma", "efa", "ionic"]);
+        let image = read(&reader, start, Some(is_package), &settings, &["bnxt_re", "irdma", "efa", "ionic"]);
         // Parsing the JSON document returns exactly what was read.
         let json = serde_json::to_string(&image).unwrap();
         assert_eq!(serde_json::from_str::<Image>(&json).unwrap(), image);

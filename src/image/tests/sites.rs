@@ -38,7 +38,7 @@ fn pythons_folders_are_found_in_pythons_order() {
     root.link("lib", "opt/venv/lib64");
     let sites = |environment: &[(&str, &str)]| -> Vec<String> {
         let reader = root.reader();
-        let tree = Tree::new(&reader, matters);
+        let tree = Tree::new(&reader, &|name| matters(name, None));
         let entries: Vec<_> =
             environment.iter().map(|(n, v)| std::ffi::CString::new(format!("{n}={v}")).unwrap()).collect();
         let sites = python::site_packages(&tree, Start::from(&Environment::new(&entries)));

@@ -14,13 +14,14 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
             start: Start::from(&environment),
             parse_conf: crate::libraries::nccl::conf::assignments,
             is_setting: &|_| false,
+            may_write: |_| false,
             is_marker: &|_| false,
             files: &[],
             addresses: || Ok(Vec::new()),
             routing: |_| Ok(Default::default()),
             look_up: |_| Err(String::new()),
             image_in_any_case,
-            packages: Some(has_package),
+            is_package: Some(is_package),
             rdma_mode: || Err(nix::errno::Errno::EPROTONOSUPPORT),
         };
         crate::facts::read(sources, |_, _| crate::facts::Need::Nothing)
@@ -41,7 +42,7 @@ fn for_command(root: &Root, command: &str, environment: &[(&str, &str)]) -> Opti
     let environment = Environment::new(&entries);
     let folder = Some(Path::new("/app"));
     let start = Start { folder, command: Some(command), ..Start::from(&environment) };
-    let image = read(&root.reader(), start, Some(has_package), &Settings::default(), &[]);
+    let image = read(&root.reader(), start, Some(is_package), &Settings::default(), &[]);
     image.nccl_of_the_job()?.version.clone()
 }
 
