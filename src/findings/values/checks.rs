@@ -48,24 +48,12 @@ const CHECKS: &[Check] = &[
     check(Id::AddressFamily, &[gid::FAMILY], |decided, setting| {
         decided.of_verbs(gid::FAMILY).and_then(|_| address_family(decided, setting))
     }),
-    // NCCL compares these switches with 1: `ncclTopoCheckNet` and `ncclTopoComputePaths` (`src/graph/paths.cc`),
-    // `shmCanConnect` (`src/transport/shm.cc`), `bootstrapInit` (`src/bootstrap.cc`). For other switches, such as
-    // `NCCL_IB_DISABLE`, any number except 0 counts as yes.
-    check(Id::SwitchValue, &["NCCL_NET_DISABLE_INTRA"], |decided, setting| {
-        other_than_one(decided, setting, "the network may still be used between the GPUs of a node")
-    }),
-    check(Id::SwitchValue, &["NCCL_P2P_DISABLE"], |decided, setting| {
-        other_than_one(decided, setting, "P2P stays on")
-    }),
-    check(Id::SwitchValue, &["NCCL_PXN_DISABLE"], |decided, setting| {
-        other_than_one(decided, setting, "PXN is not turned off")
-    }),
-    check(Id::SwitchValue, &["NCCL_RAS_ENABLE"], |decided, setting| {
-        other_than_one(decided, setting, "RAS is off")
-    }),
-    check(Id::SwitchValue, &["NCCL_SHM_DISABLE"], |decided, setting| {
-        other_than_one(decided, setting, "shared memory stays in use")
-    }),
+    check(
+        Id::SwitchValue,
+        &["NCCL_NET_DISABLE_INTRA", "NCCL_P2P_DISABLE", "NCCL_PXN_DISABLE"],
+        other_than_one,
+    ),
+    check(Id::SwitchValue, &["NCCL_RAS_ENABLE", "NCCL_SHM_DISABLE"], other_than_one),
     // The variables that `ncclGetLevel` reads (`src/graph/paths.cc`).
     check(Id::Level, &["NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"], unknown_level),
     check(Id::TuningList, &["NCCL_ALGO", "NCCL_PROTO"], tuning::unknown_word),
@@ -149,9 +137,18 @@ fn address_family(decided: &Decided, setting: &UserSetting) -> Option<Wrong> {
     )
 }
 
-/// `stays` is the effect of a value that is neither 0 nor 1. The module `numbers` reports what is not a number.
-fn other_than_one(decided: &Decided, setting: &UserSetting, stays: &str) -> Option<Wrong> {
+/// NCCL compares some switches with 1: `ncclTopoCheckNet` and `ncclTopoComputePaths` (`src/graph/paths.cc`),
+/// `shmCanConnect` (`src/transport/shm.cc`), `bootstrapInit` (`src/bootstrap.cc`). For other switches, such as
+/// `NCCL_IB_DISABLE`, any number except 0 counts as yes. The module `numbers` reports what is not a number.
+fn other_than_one(decided: &Decided, setting: &UserSetting) -> Option<Wrong> {
     strtoll(&setting.value).filter(|number| !(0..=1).contains(number))?;
+    let stays = match setting.variable.as_str() {
+        "NCCL_NET_DISABLE_INTRA" => "the network may still be used between the GPUs of a node",
+        "NCCL_P2P_DISABLE" => "P2P stays on",
+        "NCCL_PXN_DISABLE" => "PXN is not turned off",
+        "NCCL_RAS_ENABLE" => "RAS is off",
+        _ => "shared memory stays in use",
+    };
     let library = decided.library();
     Wrong::warning(
         format!("{}: {library} accepts only 1 as a yes here, so {stays}.", shown(setting)),

@@ -73,6 +73,7 @@ fn misread(decided: &Decided, setting: &UserSetting) -> Option<Finding> {
     Some(
         Finding::warning(Id::NotANumber, format!("{}: {message}.", shown(setting)))
             .about_variables([&setting.variable])
+            .explained_by(&[(Id::SwitchValue, "")])
             .with_fix(fix),
     )
 }
