@@ -46,8 +46,8 @@ pub(crate) fn is_ours_alone(text: &str, may_write: MayWrite) -> bool {
 
 /// Returns for each line whether it is in a block. A block that has lost its last line (the file was cut, or an
 /// editor removed it) ends before the first line that no block of ours has: an empty one, a comment, a second
-/// one for a key, or a variable that rdma-init does not write, such as `PATH`. A block in another one is a part of that one, which
-/// would otherwise become a block when the inner one goes.
+/// one for a key, or a variable that rdma-init does not write, such as `PATH`. A block in another one is a part of
+/// that one: it would otherwise become a block when the inner one goes.
 fn ours(lines: &[&str], may_write: MayWrite) -> Vec<bool> {
     let (mut ours, mut begun) = (vec![false; lines.len()], Vec::new());
     for (number, line) in lines.iter().enumerate() {

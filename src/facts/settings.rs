@@ -297,6 +297,10 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    fn read_below(root: &FakeRoot, environment: &Environment, also: fn(&str) -> bool) -> ConfFiles {
+        read(&root.reader(), Start::from(environment), None, conf::assignments, always_matters, also)
+    }
+
     #[test]
     fn only_the_malformed_part_of_a_line_is_kept() {
         for (line, kept) in [
@@ -335,11 +339,7 @@ mod tests {
         };
         root.file("root/.nccl.conf", "NCCL_IB_TC=106\nNCCL_X_TOKEN=hunter2\n NCCL_IB_SL=1\n");
         let environment = Environment::from([("HOME", "/root"), ("NCCL_API_KEY", "hunter2")]);
-        let read = || {
-            read(&root.reader(), Start::from(&environment), None, conf::assignments, always_matters, |_| {
-                false
-            })
-        };
+        let read = || read_below(&root, &environment, |_| false);
         for (folder, file, private) in [(0o755, 0o600, true), (0o700, 0o644, true), (0o755, 0o644, false)] {
             mode("root", folder);
             mode("root/.nccl.conf", file);
@@ -415,14 +415,7 @@ mod tests {
             ("NCCL_VERSION", "2.21.5"),
             ("TZ", "UTC"),
         ]);
-        let ConfFiles { settings, odd, .. } = read(
-            &root.reader(),
-            Start::from(&environment),
-            None,
-            conf::assignments,
-            always_matters,
-            |name| name == "TZ",
-        );
+        let ConfFiles { settings, odd, .. } = read_below(&root, &environment, |name| name == "TZ");
         let shown: Vec<_> =
             settings.0.iter().map(|s| format!("{}={} {}", s.variable, s.value, s.origin)).collect();
         assert_eq!(
@@ -453,15 +446,7 @@ mod tests {
         let lines = "NCCL_IB_HCA==mlx5_1\nNCCL_IB_TC=106\n";
         let text = block::with("NCCL_DEBUG=INFO\n", lines, conf::keys, always_matters);
         root.file("etc/nccl.conf", format!("{text}NCCL_IB_TC=41\nNCCL_ALGO=Ring\nNCCL_DEBUG=WARN\n"));
-        let settings = read(
-            &root.reader(),
-            Start::from(&Environment::default()),
-            None,
-            conf::assignments,
-            always_matters,
-            |_| false,
-        )
-        .settings;
+        let settings = read_below(&root, &Environment::default(), |_| false).settings;
         let below: Vec<_> = settings.0.iter().filter(|setting| setting.below_block).collect();
         assert!(below.len() == 1 && below[0].variable == "NCCL_IB_TC", "{below:?}");
     }
@@ -470,15 +455,7 @@ mod tests {
     fn white_space_and_carriage_returns_are_part_of_a_value() {
         let root = FakeRoot::new();
         root.file("etc/nccl.conf", "NCCL_IB_TC=106\r\nNCCL_IB_SL=5\r\nNCCL_NET=IB ");
-        let settings = read(
-            &root.reader(),
-            Start::from(&Environment::default()),
-            None,
-            conf::assignments,
-            always_matters,
-            |_| false,
-        )
-        .settings;
+        let settings = read_below(&root, &Environment::default(), |_| false).settings;
         let values: Vec<_> = settings.0.iter().map(|setting| setting.value.as_str()).collect();
         assert_eq!(values, ["106\r", "5\r", "IB "]);
     }
