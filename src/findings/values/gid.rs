@@ -10,8 +10,8 @@ use crate::libraries::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range}
 use crate::libraries::nccl::number::integer;
 use crate::libraries::nccl::predict::{PortUse, Transport};
 use crate::libraries::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
+use crate::plan::gid;
 use crate::plan::gid::findings::GIVE_ADDRESSES;
-use crate::plan::{Setting, gid};
 use crate::text::condensed;
 
 pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
@@ -177,10 +177,7 @@ fn is_kept_out(decided: &Decided) -> bool {
 }
 
 fn is_in_keep(decided: &Decided) -> bool {
-    let is_it = |setting: &&Setting| {
-        setting.variable == INDEX && setting.source == Source::Configuration && setting.value.is_none()
-    };
-    decided.plan.settings.iter().any(|setting| is_it(&setting))
+    decided.options.keep.contains(INDEX) && decided.user.get(INDEX).is_none()
 }
 
 fn without(decided: &Decided) -> String {
