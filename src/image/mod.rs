@@ -215,7 +215,7 @@ pub fn read(
     settings: &Settings,
     served: &[&str],
 ) -> Image {
-    let (plugins, of_verbs) = (named::names(settings), named::of_verbs(settings));
+    let (plugins, of_verbs) = (named::names(settings), named::ibverbs_names(settings));
     let matters = |name: &str| matters(name, is_package);
     let tree = &Tree::new(reader, &matters);
     let loader = &Loader::new(reader, tree, start, &[&plugins, &of_verbs]);

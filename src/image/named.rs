@@ -86,7 +86,7 @@ pub fn names(settings: &Settings) -> Vec<String> {
 }
 
 /// Returns the values of the variable that names libibverbs.
-pub fn of_verbs(settings: &Settings) -> Vec<String> {
+pub fn ibverbs_names(settings: &Settings) -> Vec<String> {
     let named = settings.0.iter().filter(|setting| setting.variable == IBVERBS_LIB);
     let mut names: Vec<String> = Vec::new();
     for name in named.map(|setting| &setting.value).filter(|name| name.len() <= LONGEST) {

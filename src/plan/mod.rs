@@ -206,7 +206,7 @@ impl Decided<'_> {
 
     /// Returns a variable that the user has set to a non-empty value, if the job uses NCCL's own InfiniBand
     /// and RoCE transport, or should use it.
-    pub fn of_verbs(&self, variable: &str) -> Option<&UserSetting> {
+    pub fn verbs_setting(&self, variable: &str) -> Option<&UserSetting> {
         let matters = matches!(self.plan.fabric, Fabric::Verbs | Fabric::None(_));
         self.user
             .get(variable)

@@ -79,7 +79,7 @@ impl Plan {
         if let Fabric::None(why) = &self.fabric {
             add("fabric", format!("The job has no RDMA: {why}."));
         }
-        if let (true, Some(why)) = self.of_releases(ends_at_bootstrap) {
+        if let (true, Some(why)) = self.check_releases(ends_at_bootstrap) {
             add("interface", format!("{why}."));
         }
         let is_fatal = |finding: &&Finding| {
@@ -88,7 +88,7 @@ impl Plan {
         if let Some(finding) = self.findings.iter().find(is_fatal) {
             add(finding.id.check().unwrap_or_default(), finding.message.clone());
         }
-        if let (true, Some(why)) = self.of_releases(loses_network) {
+        if let (true, Some(why)) = self.check_releases(loses_network) {
             add("nccl-decides", format!("{why}."));
         }
         blockers
@@ -98,14 +98,14 @@ impl Plan {
     /// that the job may load, or if an env plugin may prevent it.
     #[must_use]
     pub fn perhaps_loses_network(&self) -> Option<String> {
-        match self.of_releases(loses_network) {
+        match self.check_releases(loses_network) {
             (true, _) => None,
             (false, why) => why,
         }
     }
 
     /// Returns whether something happens with every release that the job may load, and the sentence about the first.
-    fn of_releases(&self, what: fn(&Plan, &Prediction) -> Option<String>) -> (bool, Option<String>) {
+    fn check_releases(&self, what: fn(&Plan, &Prediction) -> Option<String>) -> (bool, Option<String>) {
         let each = self.forecasts.iter().map(|forecast| what(self, &forecast.prediction));
         // What an env plugin answers is unknown.
         let is_known = !self.has_env_plugin() && !self.forecasts.is_empty();

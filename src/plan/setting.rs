@@ -161,7 +161,7 @@ pub(super) fn settings(context: &Context, proposals: impl IntoIterator<Item = Se
         .user
         .effective()
         .filter(|setting| concerns(context, setting))
-        .map(|setting| of_user(context, setting))
+        .map(|setting| from_user(context, setting))
         .collect();
     for variable in context.options.keep.iter().filter(|variable| context.user.get(variable).is_none()) {
         let (unset, by) = (SettingOutcome::Unset, Source::Configuration);
@@ -196,8 +196,8 @@ fn concerns(context: &Context, setting: &UserSetting) -> bool {
         || context.hands_off(variable)
 }
 
-fn of_user(context: &Context, setting: &UserSetting) -> Setting {
-    if let Some(setting) = of_start(context.facts, setting) {
+fn from_user(context: &Context, setting: &UserSetting) -> Setting {
+    if let Some(setting) = from_start(context.facts, setting) {
         return setting;
     }
     let UserSetting { variable, value, origin, .. } = setting.clone();
@@ -210,7 +210,7 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
 }
 
 /// Returns a value that rdma-init filled in when the container started, with the reason that it had then.
-fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
+fn from_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
     let is_it = |filled: &&Filled| filled.variable == setting.variable;
     let filled = facts.filled_at_start.iter().find(is_it).filter(|_| setting.origin == Source::AtStart)?;
     let Filled { source, rule, .. } = filled.clone();

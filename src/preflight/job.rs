@@ -95,13 +95,13 @@ pub(crate) fn run(
         return Ok(Ending::published(alone(terms, facts, plan, report), publish));
     }
     if part.local_rank > 0 {
-        let meeting = local::Meeting::of(part.job.as_deref(), part.node, part.local_rank)?;
+        let meeting = local::Meeting::choose(part.job.as_deref(), part.node, part.local_rank)?;
         let longest = run::longest(terms.wait, part.nodes, terms.rounds, terms.scope.each);
         return Ok(Ending::heard(meeting.wait(terms.wait, longest, terms.say)?));
     }
     let passed = Passed::of(part, &report.host).filter(|_| terms.may_be_alone);
     let has_passed = passed.as_ref().is_some_and(Passed::is_known);
-    let first = local::Meeting::of(part.job.as_deref(), part.node, 0);
+    let first = local::Meeting::choose(part.job.as_deref(), part.node, 0);
     let doer = first.as_ref().ok().and_then(|meeting| meeting.begin().ok());
     let ending = match terms.kept_token {
         Some(why) => Err(anyhow!(why)),

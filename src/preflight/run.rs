@@ -133,9 +133,9 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> anyh
     zero.send_keep_alive();
     let seconds = started.elapsed();
     tracing::debug!("preflight: the rounds are over");
-    let asked = judging::asked(zero.heard(), limits, seconds);
+    let inputs = judging::collect_inputs(zero.heard(), limits, seconds);
     zero.send_keep_alive();
-    let verdict = verdict::judge(&zero.heard().evidence, &asked);
+    let verdict = verdict::judge(&zero.heard().evidence, &inputs);
     let (passed, reason) = (verdict.passed, verdict.reason().map(str::to_owned));
     let lines: Vec<String> = (0..terms.nodes).map(|node| verdict.line_of(node)).collect();
     let told = |node: u32| Told {
@@ -147,7 +147,7 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> anyh
     Ok(Outcome {
         told: told(0),
         is_alone: false,
-        judged: Some(Judged { evidence: zero.into_heard().evidence, asked }),
+        judged: Some(Judged { evidence: zero.into_heard().evidence, inputs }),
     })
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     write_some(out, if verdict.is_slow_refused { "FAILED" } else { "slow" }, slow)?;
     let unsteady = warnings.iter().map(|fault| (words::fault(evidence, fault), words::fix(evidence, fault)));
     write_some(out, "warning", unsteady)?;
-    write_some(out, "warning", verdict.asked.warnings.iter().map(|warning| (visible(warning), "")))?;
+    write_some(out, "warning", verdict.inputs.warnings.iter().map(|warning| (visible(warning), "")))?;
     write_rails(out, evidence)?;
     let below = [bisection::sentence(evidence), cross::sentence(evidence)];
     below.into_iter().flatten().try_for_each(|said| writeln!(out, "  {said}"))
@@ -58,8 +58,8 @@ pub(super) fn extent(verdict: &Verdict) -> String {
         true => counted(tried, "pair"),
         false => format!("{tried} of {}", counted(scheduled, "pair")),
     };
-    let time = words::seconds(verdict.asked.seconds);
-    format!("{nodes}, {}, {pairs}{again}, {time}", words::rails(evidence, &verdict.asked.transport))
+    let time = words::seconds(verdict.inputs.seconds);
+    format!("{nodes}, {}, {pairs}{again}, {time}", words::rails(evidence, &verdict.inputs.transport))
 }
 
 fn write_some<'a>(
@@ -154,7 +154,7 @@ pub(crate) fn write_excluded(out: &mut dyn Write, verdict: &Verdict, format: Exc
 mod tests {
     use super::*;
     use crate::preflight::judge::evidence::{Gone, Member};
-    use crate::preflight::judge::verdict::{Asked, judge};
+    use crate::preflight::judge::verdict::{Inputs, judge};
     use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
     use crate::preflight::who::scheduler::Name;
 
@@ -185,7 +185,7 @@ mod tests {
         let evidence = job();
         let warnings = ["gpu-1 has another driver".to_owned()];
         let verdict =
-            judge(&evidence, &Asked { seconds: 12.0, warnings: warnings.into(), ..Asked::default() });
+            judge(&evidence, &Inputs { seconds: 12.0, warnings: warnings.into(), ..Inputs::default() });
         let mut text = Vec::new();
         write(&mut text, &verdict).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -213,7 +213,7 @@ rdma-init {version} preflight: FAILED (3 of 4 nodes, 1 rail, 4 pairs (1 of them 
         let member = |node| Member { of_launcher: of_launcher(node), ..Member::default() };
         let evidence = Evidence::new((0..8).map(member).collect(), 1);
         let unfit = [1, 2, 3].map(|node| (node, "x".to_owned()));
-        let verdict = judge(&evidence, &Asked { unfit: unfit.into(), ..Asked::default() });
+        let verdict = judge(&evidence, &Inputs { unfit: unfit.into(), ..Inputs::default() });
         let written = |verdict: &Verdict, format| {
             let mut text = Vec::new();
             write_excluded(&mut text, verdict, format).unwrap();
@@ -222,9 +222,9 @@ rdma-init {version} preflight: FAILED (3 of 4 nodes, 1 rail, 4 pairs (1 of them 
         assert_eq!(written(&verdict, Excluded::Lines), "gpu-1\ngpu-2\ngpu-3\n");
         assert_eq!(written(&verdict, Excluded::Slurm), "gpu-[1-3]\n");
         let half = [1, 2, 3, 4].map(|node| (node, "x".to_owned()));
-        let verdict = judge(&evidence, &Asked { unfit: half.into(), ..Asked::default() });
+        let verdict = judge(&evidence, &Inputs { unfit: half.into(), ..Inputs::default() });
         assert_eq!(written(&verdict, Excluded::Slurm), "", "a job without them is another job");
         let sound = Evidence::new(vec![Member::default(); 2], 1);
-        assert_eq!(written(&judge(&sound, &Asked::default()), Excluded::Slurm), "");
+        assert_eq!(written(&judge(&sound, &Inputs::default()), Excluded::Slurm), "");
     }
 }

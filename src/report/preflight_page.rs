@@ -51,8 +51,8 @@ pub(crate) fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     )?;
     writeln!(out, "<h1>Preflight <span class=\"{class}\">{word}</span></h1>")?;
     let extent = extent(verdict);
-    let of_job = verdict.asked.job.as_ref().map(|job| format!("job {job}"));
-    let program = format!("rdma-init {}, over {}", env!("CARGO_PKG_VERSION"), verdict.asked.transport);
+    let of_job = verdict.inputs.job.as_ref().map(|job| format!("job {job}"));
+    let program = format!("rdma-init {}, over {}", env!("CARGO_PKG_VERSION"), verdict.inputs.transport);
     let program: Vec<String> = of_job.into_iter().chain(verdict.time()).chain([program]).collect();
     let program = program.join(" · ");
     writeln!(out, "<p>{}</p>\n<p class=\"soft\">{}</p>", escape(&extent), escape(&program))?;
@@ -76,7 +76,7 @@ fn write_lists(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let class = if verdict.is_slow_refused { "fault" } else { "slow" };
     write_list(out, "Slow", class, &mut slow.into_iter())?;
     let unsteady = warnings.iter().map(|fault| (words::fault(evidence, fault), words::fix(evidence, fault)));
-    let others = verdict.asked.warnings.iter().map(|warning| (visible(warning), ""));
+    let others = verdict.inputs.warnings.iter().map(|warning| (visible(warning), ""));
     write_list(out, "Warnings", "slow", &mut unsteady.chain(others))
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rdma_init::preflight::judge::culprit;
 use rdma_init::preflight::judge::evidence::{Evidence, Member};
 use rdma_init::preflight::judge::outliers;
-use rdma_init::preflight::judge::verdict::{Asked, judge};
+use rdma_init::preflight::judge::verdict::{Inputs, judge};
 use rdma_init::preflight::meet::schedule::{Extent, Schedule};
 use rdma_init::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 
@@ -45,13 +45,13 @@ fn main() -> ExitCode {
     for (name, least_gbps, comes) in JOBS {
         for nodes in NODES {
             let evidence = evidence(nodes, comes);
-            let asked = Asked { least_gbps, enforce_slow: true, ..Asked::default() };
+            let inputs = Inputs { least_gbps, enforce_slow: true, ..Inputs::default() };
             let mut steps = [Duration::ZERO; 3];
             let start = Instant::now();
             culprit::next_rounds(&evidence, &outliers::suspects(&evidence, least_gbps));
             steps[0] = start.elapsed();
             let start = Instant::now();
-            let verdict = judge(&evidence, &asked);
+            let verdict = judge(&evidence, &inputs);
             steps[1] = start.elapsed();
             let start = Instant::now();
             let bytes: usize = (0..nodes).map(|node| verdict.line_of(node).len()).sum();

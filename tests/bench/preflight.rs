@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rdma_init::compare::brief::Brief;
-use rdma_init::preflight::judge::judging::{Limits, asked};
+use rdma_init::preflight::judge::judging::{Limits, collect_inputs};
 use rdma_init::preflight::judge::verdict::judge;
 use rdma_init::preflight::meet::message::{Join, MEETING, Order, ToNode, ToZero, Told};
 use rdma_init::preflight::meet::schedule::{Extent, Schedule};
@@ -236,8 +236,8 @@ fn thin_zero(nodes: u32, port: u16) {
     let mut zero = Zero::new(&terms, &listener).expect("a random number");
     zero.meet(own.as_fd()).expect("all nodes come");
     zero.prove(own.as_fd()).expect("the rounds end");
-    let asked = asked(zero.heard(), Limits::default(), Duration::ZERO);
-    let verdict = judge(&zero.heard().evidence, &asked);
+    let inputs = collect_inputs(zero.heard(), Limits::default(), Duration::ZERO);
+    let verdict = judge(&zero.heard().evidence, &inputs);
     assert!(verdict.passed, "{:?}", verdict.reason());
     let line = verdict.line_of(1);
     zero.tell(|_| Told { passed: true, line: line.clone(), reason: None }, own.as_fd());

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use rdma_init::preflight::judge::judging::{Limits, asked};
+use rdma_init::preflight::judge::judging::{Limits, collect_inputs};
 use rdma_init::preflight::judge::verdict::judge;
 use rdma_init::preflight::meet::message::{Order, ToNode, ToZero, Told};
 use rdma_init::preflight::meet::node::ALIVE;
@@ -47,8 +47,8 @@ fn zero(job: &Job, listener: &Listener) -> (bool, Vec<u32>, String) {
     zero.meet(own.as_fd()).unwrap();
     zero.prove(own.as_fd()).unwrap();
     zero.settle();
-    let asked = asked(zero.heard(), Limits::default(), Duration::ZERO);
-    let verdict = judge(&zero.heard().evidence, &asked);
+    let inputs = collect_inputs(zero.heard(), Limits::default(), Duration::ZERO);
+    let verdict = judge(&zero.heard().evidence, &inputs);
     let found = (verdict.passed, verdict.accused().to_vec(), verdict.reason().unwrap_or_default().to_owned());
     zero.tell(|_| Told { passed: found.0, line: String::new(), reason: None }, own.as_fd());
     found

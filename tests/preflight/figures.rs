@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rdma_init::preflight::judge::culprit;
-use rdma_init::preflight::judge::judging::{Limits, asked};
+use rdma_init::preflight::judge::judging::{Limits, collect_inputs};
 use rdma_init::preflight::judge::outliers;
 use rdma_init::preflight::judge::verdict::judge;
 use rdma_init::preflight::meet::message::{Order, ToNode, ToZero, Told};
@@ -96,8 +96,8 @@ fn document(case: &Case) -> Value {
             next += zero.again(next, &again, own).unwrap() as u16;
         }
         zero.settle();
-        let asked = asked(zero.heard(), Limits::default(), Duration::ZERO);
-        let document = serde_json::to_value(judge(&zero.heard().evidence, &asked)).unwrap();
+        let inputs = collect_inputs(zero.heard(), Limits::default(), Duration::ZERO);
+        let document = serde_json::to_value(judge(&zero.heard().evidence, &inputs)).unwrap();
         zero.tell(|_| Told { passed: true, line: String::new(), reason: None }, own);
         document
     })

@@ -46,7 +46,7 @@ const HOST_ID: &str = "NCCL_HOSTID";
 const CHECKS: &[Check] = &[
     check(Id::AddressFamily, &["NCCL_SOCKET_FAMILY"], address_family),
     check(Id::AddressFamily, &[gid::FAMILY], |decided, setting| {
-        decided.of_verbs(gid::FAMILY).and_then(|_| address_family(decided, setting))
+        decided.verbs_setting(gid::FAMILY).and_then(|_| address_family(decided, setting))
     }),
     check(
         Id::SwitchValue,

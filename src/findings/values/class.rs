@@ -34,7 +34,7 @@ const PUBLISHED: &[Published] = &[
 
 /// Reports such a class on RoCE if nothing shows that this network has it: neither the profile nor the ports.
 pub(super) fn findings(decided: &Decided) -> Option<Finding> {
-    let setting = decided.of_verbs(OF_NCCL).filter(|setting| setting.origin != Source::AtStart)?;
+    let setting = decided.verbs_setting(OF_NCCL).filter(|setting| setting.origin != Source::AtStart)?;
     let class = of_nccl(&setting.value)?;
     let published = PUBLISHED.iter().find(|published| published.class == class)?;
     // Other findings compare the value with what the profile publishes, and with the ports' class.

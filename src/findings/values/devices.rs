@@ -52,7 +52,7 @@ fn rails_of_old(decided: &Decided) -> Option<Finding> {
 
 /// Reports planes in the list that make NCCL give up on all HCAs.
 fn planes(decided: &Decided) -> Option<Finding> {
-    let setting = decided.of_verbs(LIST)?;
+    let setting = decided.verbs_setting(LIST)?;
     let (list, version) = (setting.value.as_str(), decided.version());
     let why = bad_planes(&taken(decided.facts, list, version, |_| true).ports, list, version)?;
     let message =

@@ -26,7 +26,7 @@ pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
 
 /// Reports a value of `NCCL_IB_ADDR_RANGE` that is not a range, or one that NCCL truncates.
 fn range(decided: &Decided) -> Option<Finding> {
-    let setting = decided.of_verbs(RANGE)?;
+    let setting = decided.verbs_setting(RANGE)?;
     let (library, version) = (decided.library(), decided.version());
     if version < SEARCHES_GIDS {
         return None;
@@ -90,7 +90,7 @@ fn has_plain_length(range: &str) -> bool {
 
 /// Reports an index that needs more bits than a queue pair stores.
 fn too_large(decided: &Decided) -> Option<Finding> {
-    let setting = decided.of_verbs(INDEX)?;
+    let setting = decided.verbs_setting(INDEX)?;
     let index = integer(&setting.value, decided.version()).filter(|index| *index > LARGEST)?;
     Some(
         Finding::error(
@@ -194,7 +194,7 @@ fn has_right(decided: &Decided, port: &Port) -> bool {
 /// Reports a negative index if NCCL's release is unknown: 2.21 and later then search for the index, but
 /// earlier releases use the number as the index.
 fn searches_since(decided: &Decided) -> Option<Finding> {
-    let setting = decided.of_verbs(INDEX).filter(|_| decided.user.version().is_none())?;
+    let setting = decided.verbs_setting(INDEX).filter(|_| decided.user.version().is_none())?;
     let is_negative = integer(&setting.value, decided.version()).is_some_and(|index| index < 0);
     let mut used = decided.plan.ports.iter().filter(|port| port.used);
     if !is_negative || !used.any(|port| port.link_layer == LinkLayer::Ethernet) {
@@ -216,7 +216,7 @@ const PUBLISHED_ON_INFINIBAND: &str = "3";
 /// (`ncclIbRtrQp`), or since 2.22 by index 0 or by the FLID's index (`ncclIbGetGidIndex`,
 /// `src/transport/net_ib.cc`).
 fn on_infiniband(decided: &Decided) -> Option<Finding> {
-    let setting = decided.of_verbs(INDEX)?;
+    let setting = decided.verbs_setting(INDEX)?;
     integer(&setting.value, decided.version()).filter(|index| (1..=LARGEST).contains(index))?;
     let mut used = decided.plan.ports.iter().filter(|port| port.used).peekable();
     used.peek()?;

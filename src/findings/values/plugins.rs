@@ -17,7 +17,7 @@ pub(super) fn findings(decided: &Decided) -> Vec<Finding> {
     let named = PLUGINS.iter().filter(|(variable, _)| *variable != plugin::VARIABLE);
     let mut findings: Vec<Finding> =
         named.filter_map(|(variable, start)| missing(decided, variable, start)).collect();
-    findings.extend(of_env(decided));
+    findings.extend(find_env_plugin(decided));
     findings.extend(tuner_of_efa(decided));
     findings
 }
@@ -96,7 +96,7 @@ fn missing(decided: &Decided, variable: &str, start: &str) -> Option<Finding> {
 }
 
 /// Reports an env plugin, whose answers replace the values of all variables.
-fn of_env(decided: &Decided) -> Option<Finding> {
+fn find_env_plugin(decided: &Decided) -> Option<Finding> {
     let file = env_plugin::loaded(decided.facts, |name| decided.plan.value(name), decided.version())?;
     let message = format!(
         "{} loads the env plugin {file} (NCCL_ENV_PLUGIN): its answers replace the values of all variables, including those that rdma-init fills in, so the forecast stops there.",

@@ -9,7 +9,7 @@ use crate::compare::comparison::{self, Compared, Comparison};
 use crate::config::TOKEN_VARIABLE;
 use crate::preflight::judge::astray;
 use crate::preflight::judge::evidence::Evidence;
-use crate::preflight::judge::verdict::{self, Asked, Verdict};
+use crate::preflight::judge::verdict::{self, Inputs, Verdict};
 use crate::preflight::judge::words;
 use crate::preflight::meet::zero::Heard;
 use crate::preflight::who::addresses::odd_subnets;
@@ -30,7 +30,7 @@ pub struct Limits {
 /// The evidence, and all that the verdict depends on.
 pub struct Judged {
     pub evidence: Evidence,
-    pub asked: Asked,
+    pub inputs: Inputs,
 }
 
 impl Judged {
@@ -38,16 +38,16 @@ impl Judged {
     pub fn alone(evidence: Evidence, limits: Limits) -> Judged {
         let Limits { least_gbps, enforce_slow, .. } = limits;
         let at = Some(SystemTime::now());
-        Judged { evidence, asked: Asked { least_gbps, enforce_slow, at, ..Asked::default() } }
+        Judged { evidence, inputs: Inputs { least_gbps, enforce_slow, at, ..Inputs::default() } }
     }
 
     pub fn verdict(&self) -> Verdict<'_> {
-        verdict::judge(&self.evidence, &self.asked)
+        verdict::judge(&self.evidence, &self.inputs)
     }
 }
 
 /// Returns what the verdict depends on, in addition to the pairs.
-pub fn asked(heard: &Heard, limits: Limits, took: Duration) -> Asked {
+pub fn collect_inputs(heard: &Heard, limits: Limits, took: Duration) -> Inputs {
     let mut transports: Vec<&str> =
         heard.nodes.iter().flatten().map(|known| known.transport.as_str()).collect();
     transports.sort_unstable();
@@ -69,7 +69,7 @@ pub fn asked(heard: &Heard, limits: Limits, took: Duration) -> Asked {
             "no node has proven that it belongs to this job, because {TOKEN_VARIABLE} is not set: set it to one random text on all nodes"
         ));
     }
-    Asked {
+    Inputs {
         least_gbps: limits.least_gbps,
         enforce_slow: limits.enforce_slow,
         unfit: heard.unfit.clone(),

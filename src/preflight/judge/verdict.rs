@@ -25,7 +25,7 @@ const NAMED: usize = 3;
 
 /// What the verdict depends on, in addition to the pairs.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct Inputs {
     /// The least bandwidth of a rail, in Gbit/s.
     pub least_gbps: Option<f32>,
     /// Whether the job must not start if something is slow.
@@ -45,7 +45,7 @@ pub struct Asked {
 
 pub struct Verdict<'a> {
     pub evidence: &'a Evidence,
-    pub asked: Asked,
+    pub inputs: Inputs,
     pub passed: bool,
     pub faults: Vec<Fault>,
     pub slow: Vec<Slow>,
@@ -60,9 +60,9 @@ pub struct Verdict<'a> {
 }
 
 /// Judges everything that was tested.
-pub fn judge<'a>(evidence: &'a Evidence, asked: &Asked) -> Verdict<'a> {
-    let faults = culprit::faults(evidence, &asked.unfit);
-    let mut slow = outliers::find(evidence, asked.least_gbps);
+pub fn judge<'a>(evidence: &'a Evidence, inputs: &Inputs) -> Verdict<'a> {
+    let faults = culprit::faults(evidence, &inputs.unfit);
+    let mut slow = outliers::find(evidence, inputs.least_gbps);
     slow.retain(|slow| match slow.who {
         Who::Node { node, rail } => !evidence.wrong_addresses().explain(&[node], Some(rail)),
         Who::Link { nodes, rail } => !evidence.wrong_addresses().explain(&nodes, Some(rail)),
@@ -70,10 +70,10 @@ pub fn judge<'a>(evidence: &'a Evidence, asked: &Asked) -> Verdict<'a> {
     });
     // Other rails may be faster by design.
     let counts = |slow: &Slow| slow.basis != Basis::Others || !matches!(slow.who, Who::Rail { .. });
-    let is_slow_refused = asked.enforce_slow && slow.iter().any(counts);
+    let is_slow_refused = inputs.enforce_slow && slow.iter().any(counts);
     let mut verdict = Verdict {
         evidence,
-        asked: asked.clone(),
+        inputs: inputs.clone(),
         passed: faults.iter().all(Fault::is_warning) && !is_slow_refused,
         faults,
         slow,
@@ -136,9 +136,9 @@ impl Verdict<'_> {
         if evidence.members().len() < 2 {
             return format!("{nodes}, so there is no path between nodes to test");
         }
-        let rails = words::rails(evidence, &self.asked.transport);
+        let rails = words::rails(evidence, &self.inputs.transport);
         let pairs = counted(evidence.tries().len(), "pair");
-        let time = words::seconds(self.asked.seconds);
+        let time = words::seconds(self.inputs.seconds);
         let warnings = match self.warning_count() {
             0 => String::new(),
             some => format!("; {}, which node 0 reports", counted(some, "warning")),
@@ -148,7 +148,7 @@ impl Verdict<'_> {
 
     /// Returns the time of the verdict: `2026-11-23T08:05:00Z`.
     pub fn time(&self) -> Option<String> {
-        self.asked.at.map(|at| humantime::format_rfc3339_seconds(at).to_string())
+        self.inputs.at.map(|at| humantime::format_rfc3339_seconds(at).to_string())
     }
 
     /// Returns the faults as the document contains them.
@@ -159,7 +159,7 @@ impl Verdict<'_> {
     pub fn warning_count(&self) -> usize {
         let unsteady = self.faults.iter().filter(|fault| fault.is_warning()).count();
         let slow = if self.is_slow_refused { 0 } else { self.slow.len() };
-        unsteady + slow + self.asked.warnings.len()
+        unsteady + slow + self.inputs.warnings.len()
     }
 
     /// Returns the faulty nodes, in order.
@@ -257,20 +257,20 @@ impl Serialize for Verdict<'_> {
         document.serialize_field("schema", SCHEMA)?;
         document.serialize_field("passed", &self.passed)?;
         document.serialize_field("reason", &self.reason())?;
-        document.serialize_field("job", &self.asked.job)?;
+        document.serialize_field("job", &self.inputs.job)?;
         document.serialize_field("time", &self.time())?;
         document.serialize_field("nodes", &evidence.members().len())?;
         document.serialize_field("rails", &evidence.rails())?;
-        document.serialize_field("transport", &self.asked.transport)?;
+        document.serialize_field("transport", &self.inputs.transport)?;
         document.serialize_field("rounds", &evidence.rounds())?;
         document.serialize_field("second_tries", &again)?;
         document.serialize_field("pairs_scheduled", &evidence.scheduled())?;
         document.serialize_field("pairs_tried", &evidence.tried())?;
-        document.serialize_field("seconds", &rounded(self.asked.seconds, 1000.0))?;
+        document.serialize_field("seconds", &rounded(self.inputs.seconds, 1000.0))?;
         document.serialize_field("faults", &Each(|| self.described_faults()))?;
         let slow = || self.slow.iter().map(|slow| SlowDocument::new(evidence, slow));
         document.serialize_field("slow", &Each(slow))?;
-        document.serialize_field("warnings", &self.asked.warnings)?;
+        document.serialize_field("warnings", &self.inputs.warnings)?;
         document.serialize_field("exclude", &self.exclude())?;
         let probes = cross::probes(evidence);
         document.serialize_field("cross_rail", &cross::reach(&probes))?;

@@ -98,7 +98,7 @@ pub(in crate::preflight) fn all(
     name: &str,
 ) -> Result<Vec<Connected>, Stranger> {
     let end = Instant::now() + TRY;
-    let mut incoming: Vec<Incoming> = own.into_iter().map(Incoming::of).collect();
+    let mut incoming: Vec<Incoming> = own.into_iter().map(Incoming::new).collect();
     let mut outgoing: Vec<Outgoing> = ends
         .iter()
         .zip(places)

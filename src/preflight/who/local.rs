@@ -91,7 +91,11 @@ impl Meeting {
     ///
     /// # Errors
     /// No directory can be used for it.
-    pub(in crate::preflight) fn of(job: Option<&str>, node: u32, local_rank: u32) -> anyhow::Result<Meeting> {
+    pub(in crate::preflight) fn choose(
+        job: Option<&str>,
+        node: u32,
+        local_rank: u32,
+    ) -> anyhow::Result<Meeting> {
         let (mut tried, own) = (Vec::new(), Began::own());
         for place in PLACES {
             match Meeting::at(Path::new(place), job, [node, local_rank], &session(), own) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::preflight::judge::culprit;
 use crate::preflight::judge::evidence::{Gone, Member};
 use crate::preflight::judge::outliers;
-use crate::preflight::judge::verdict::{Asked, judge};
+use crate::preflight::judge::verdict::{Inputs, judge};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 
@@ -36,9 +36,9 @@ fn job(
 }
 
 fn page(evidence: &Evidence) -> String {
-    let asked = Asked { seconds: 14.0, transport: "verbs".into(), ..Asked::default() };
+    let inputs = Inputs { seconds: 14.0, transport: "verbs".into(), ..Inputs::default() };
     let mut page = Vec::new();
-    write(&mut page, &judge(evidence, &asked)).unwrap();
+    write(&mut page, &judge(evidence, &inputs)).unwrap();
     String::from_utf8(page).unwrap()
 }
 
@@ -74,7 +74,7 @@ fn nothing_comes_from_elsewhere() {
 #[test]
 fn the_page_stays_some_megabytes_at_most() {
     let evidence = job(256, 4, Extent::Doubling, &gpu, &|_, _, _| Ok(USUAL));
-    assert!(!PageData::new(&judge(&evidence, &Asked::default()), MOST_CELLS).full);
+    assert!(!PageData::new(&judge(&evidence, &Inputs::default()), MOST_CELLS).full);
     let page = page(&evidence);
     let cells = 256 / 2 * 8 * 4;
     // In base64: four bytes for each cell, and six for its pair.
@@ -87,7 +87,7 @@ fn of_too_many_pairs_the_worst_rail_is_shown_and_then_only_what_is_not_well() {
     let evidence = job(16, 4, Extent::Full, &gpu, &|node, partner, rail| {
         if [node, partner].contains(&3) && rail == 2 { Err("the port is DOWN".to_owned()) } else { Ok(USUAL) }
     });
-    let verdict = judge(&evidence, &Asked::default());
+    let verdict = judge(&evidence, &Inputs::default());
     assert!(PageData::new(&verdict, 480).full);
     let figures = |most| PageData::new(&verdict, most).figures.len();
     // 120 pairs with 4 rails, 4 bytes each.
@@ -121,14 +121,14 @@ fn the_page_names_its_job_and_time_and_folds_warnings_after_ten() {
     let evidence = job(4, 1, Extent::Doubling, &gpu, &|_, _, _| Ok(USUAL));
     let warnings: Vec<String> = (1..=13).map(|number| format!("warning {number}.")).collect();
     let page = |count: usize| {
-        let asked = Asked {
+        let inputs = Inputs {
             warnings: warnings[..count].into(),
             job: Some("77.<2>".into()),
             at: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000)),
-            ..Asked::default()
+            ..Inputs::default()
         };
         let mut page = Vec::new();
-        write(&mut page, &judge(&evidence, &asked)).unwrap();
+        write(&mut page, &judge(&evidence, &inputs)).unwrap();
         String::from_utf8(page).unwrap()
     };
     let all = page(13);
@@ -159,10 +159,10 @@ fn a_node_that_is_slow_is_marked_as_such_and_one_at_fault_is_not() {
             round += 1;
         }
     }
-    let data = PageData::new(&judge(&evidence, &Asked::default()), MOST_CELLS);
+    let data = PageData::new(&judge(&evidence, &Inputs::default()), MOST_CELLS);
     assert_eq!(data.slow, [(5, 0)]);
     assert!(data.marked.contains(&(5, 0)) && data.marked.contains(&(9, 0)), "{:?}", data.marked);
     let refused =
-        PageData::new(&judge(&evidence, &Asked { enforce_slow: true, ..Asked::default() }), MOST_CELLS);
+        PageData::new(&judge(&evidence, &Inputs { enforce_slow: true, ..Inputs::default() }), MOST_CELLS);
     assert_eq!((refused.slow, refused.marked.contains(&(5, 0))), (vec![], true));
 }

@@ -21,7 +21,7 @@ use matrix::{Matrix, Row};
 use crate::preflight::judge::culprit;
 use crate::preflight::judge::evidence::Evidence;
 use crate::preflight::judge::outliers;
-use crate::preflight::judge::verdict::{Asked, Verdict, judge};
+use crate::preflight::judge::verdict::{Inputs, Verdict, judge};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 
 /// How many jobs there are of each kind: usually, in the full simulation, and in the quick one. And how many nodes they
@@ -79,7 +79,7 @@ fn evidence(case: &Case) -> Evidence {
 }
 
 fn verdict(evidence: &Evidence) -> Verdict<'_> {
-    judge(evidence, &Asked { enforce_slow: true, ..Asked::default() })
+    judge(evidence, &Inputs { enforce_slow: true, ..Inputs::default() })
 }
 
 /// Judges a job of this kind. Returns `None` if its fault did not show.

@@ -64,22 +64,22 @@ fn bad(node: u32, partner: u32, is_at_fault: bool) -> Result<f32, &'static str> 
 #[test]
 fn a_sound_job_passes_with_one_line() {
     let evidence = job(4, &|_, _, _| Ok(390.0));
-    let verdict = judge(&evidence, &Asked { seconds: 14.25, ..Asked::default() });
+    let verdict = judge(&evidence, &Inputs { seconds: 14.25, ..Inputs::default() });
     assert_eq!(verdict.line_of(2), "preflight passed: 4 nodes, 2 rails, 4 pairs in 14.2 s");
     assert_eq!(verdict.reason(), None);
     let over_tcp =
-        judge(&evidence, &Asked { seconds: 14.25, transport: "sockets".into(), ..Asked::default() });
+        judge(&evidence, &Inputs { seconds: 14.25, transport: "sockets".into(), ..Inputs::default() });
     let line = "preflight passed: 4 nodes, 2 rails over TCP (mlx5_0, mlx5_1), 4 pairs in 14.2 s";
     assert_eq!(over_tcp.line_of(2), line);
     let alone = Evidence::new(vec![Member::default()], 0);
-    let line = judge(&alone, &Asked::default()).line_of(0);
+    let line = judge(&alone, &Inputs::default()).line_of(0);
     assert_eq!(line, "preflight passed: 1 node, so there is no path between nodes to test");
 }
 
 #[test]
 fn the_reason_names_the_node_and_the_rail() {
     let evidence = job(8, &|node, partner, rail| bad(node, partner, rail == 1));
-    let verdict = judge(&evidence, &Asked::default());
+    let verdict = judge(&evidence, &Inputs::default());
     let reason = "gpu-03 mlx5_1 fails with each of the 4 nodes that it was tested with: the port is DOWN now";
     assert_eq!(verdict.reason(), Some(reason));
     assert_eq!(verdict.line_of(0), format!("preflight failed: {reason}"));
@@ -90,7 +90,7 @@ fn the_reason_names_the_node_and_the_rail() {
 #[test]
 fn sentences_of_all_kinds() {
     let reason =
-        |evidence: &Evidence| judge(evidence, &Asked::default()).reason().unwrap_or_default().to_owned();
+        |evidence: &Evidence| judge(evidence, &Inputs::default()).reason().unwrap_or_default().to_owned();
     let whole = job(8, &|node, partner, _| bad(node, partner, true));
     assert!(reason(&whole).starts_with("gpu-03 fails on all rails with each of the 4 nodes"));
     let link = job(8, &|node, partner, rail| match [node.min(partner), node.max(partner)] {
@@ -121,7 +121,7 @@ fn sentences_of_all_kinds() {
         reason(&partial),
         "gpu-08..gpu-15 (8 nodes) reach the other 24 only in part on rail 0 (mlx5_0): 14 of the 26 pairs between them fail: send failed"
     );
-    assert!(judge(&partial, &Asked::default()).accused().is_empty());
+    assert!(judge(&partial, &Inputs::default()).accused().is_empty());
     let denied = job(8, &|node, partner, rail| match (node, partner, rail) {
         (5, 4, 1) => Err("send failed"),
         _ => Ok(390.0),
@@ -145,7 +145,7 @@ fn missing_and_unfit_nodes_are_named_by_their_index() {
     evidence.lose(2, Gone::NeverJoined("10m".into()));
     evidence.lose(3, Gone::Silent("nothing for 20 s".into()));
     let unfit = [(1, "limits: memlock".to_owned())];
-    let verdict = judge(&evidence, &Asked { unfit: unfit.into(), ..Asked::default() });
+    let verdict = judge(&evidence, &Inputs { unfit: unfit.into(), ..Inputs::default() });
     assert_eq!(
         verdict.reason().unwrap(),
         "node 2 did not join within 10m; node 3 does not answer: nothing for 20 s; node 1 failed its own self-test: limits: memlock"
@@ -164,7 +164,7 @@ fn nothing_passes_with_pairs_that_were_not_reported() {
         let mut evidence = job(4, &|_, _, _| Ok(390.0));
         evidence.schedule(55);
         evidence.close(debts.iter().copied().collect());
-        let verdict = judge(&evidence, &Asked::default());
+        let verdict = judge(&evidence, &Inputs::default());
         let json = serde_json::to_value(&verdict).unwrap();
         assert_eq!((&json["pairs_scheduled"], &json["pairs_tried"]), (&55.into(), &4.into()));
         let kinds = json["faults"].as_array().unwrap().iter().map(|fault| fault["kind"].clone()).collect();
@@ -182,14 +182,14 @@ fn nothing_passes_with_pairs_that_were_not_reported() {
 #[test]
 fn what_is_slow_is_a_warning_or_a_refusal() {
     let evidence = job(16, &|node, _, rail| Ok(if (node, rail) == (3, 1) { 90.0 } else { 390.0 }));
-    let verdict = judge(&evidence, &Asked { seconds: 5.0, ..Asked::default() });
+    let verdict = judge(&evidence, &Inputs { seconds: 5.0, ..Inputs::default() });
     assert!(verdict.passed);
     assert!(
         verdict.line_of(0).ends_with("in 5.00 s; 1 warning, which node 0 reports"),
         "{}",
         verdict.line_of(0)
     );
-    let refused = judge(&evidence, &Asked { enforce_slow: true, ..Asked::default() });
+    let refused = judge(&evidence, &Inputs { enforce_slow: true, ..Inputs::default() });
     assert_eq!(refused.reason(), Some("gpu-03 mlx5_1: 90.0 Gbit/s at best, but others have 390 Gbit/s"));
     assert_eq!(refused.exclude(), ["gpu-03"]);
 }
@@ -199,7 +199,7 @@ fn the_document_has_every_pair() {
     let mut evidence = job(8, &|node, partner, rail| bad(node, partner, rail == 1));
     let outcome = PairOutcome::Failed(PairFailure::Silent);
     evidence.add(PairReport { round: 9, node: 5, partner: 0, seconds: 20.0, outcome });
-    let verdict = judge(&evidence, &Asked { seconds: 3.0, transport: "verbs".into(), ..Asked::default() });
+    let verdict = judge(&evidence, &Inputs { seconds: 3.0, transport: "verbs".into(), ..Inputs::default() });
     let text = serde_json::to_string(&verdict).unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["schema"], SCHEMA);
@@ -222,11 +222,11 @@ fn the_document_has_every_pair() {
 #[test]
 fn an_empty_exclusion_list_is_explained() {
     let two = job(2, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
-    let verdict = judge(&two, &Asked::default());
+    let verdict = judge(&two, &Inputs::default());
     let gap = "the list of faulty nodes is empty, because no single node is faulty";
     assert_eq!((verdict.exclude().len(), verdict.gap().as_deref()), (0, Some(gap)));
     let sound = job(4, &|_, _, _| Ok(390.0));
-    assert_eq!(judge(&sound, &Asked::default()).gap(), None);
+    assert_eq!(judge(&sound, &Inputs::default()).gap(), None);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn names_of_others_cannot_move_the_cursor() {
     );
     let outcome = PairOutcome::Rails(vec![RailReport::new(0, Err("\u{202e}evil".into()))]);
     evidence.add(PairReport { round: 0, node: 0, partner: 1, seconds: 1.0, outcome });
-    let line = judge(&evidence, &Asked::default()).line_of(0);
+    let line = judge(&evidence, &Inputs::default()).line_of(0);
     assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
 }
 
@@ -252,7 +252,7 @@ fn only_names_of_hosts_are_left_out_and_each_once() {
     let others = std::iter::repeat_n(Member::default(), 10);
     let evidence = Evidence::new(names.map(member).into_iter().chain(others).collect(), 1);
     let unfit: Vec<_> = (0..9).map(|node| (node, "x".to_owned())).collect();
-    let verdict = judge(&evidence, &Asked { unfit, ..Asked::default() });
+    let verdict = judge(&evidence, &Inputs { unfit, ..Inputs::default() });
     assert_eq!(verdict.exclude(), ["gpu-07", "n.example"]);
 }
 
@@ -265,7 +265,7 @@ fn a_scheduler_is_told_its_own_name_of_a_node() {
             evidence.contest(0, ["gpu-01 at 10.0.0.1:5".to_owned(), "gpu-07 at 10.0.0.7:6".to_owned()]);
         }
         let unfit = [(0, "x".to_owned())];
-        let verdict = judge(&evidence, &Asked { unfit: unfit.into(), ..Asked::default() });
+        let verdict = judge(&evidence, &Inputs { unfit: unfit.into(), ..Inputs::default() });
         let why = verdict.gap().map(|gap| gap.rsplit(": ").next().unwrap_or_default().to_owned());
         (verdict.exclude(), why, verdict.reason().unwrap_or_default().to_owned())
     };
@@ -293,7 +293,7 @@ fn half_of_the_job_or_more_is_never_in_the_list() {
     let judged = |faulty: u32| {
         let evidence = Evidence::new((0..4).map(member).collect(), 2);
         let unfit: Vec<_> = (0..faulty).map(|node| (node, "x".to_owned())).collect();
-        let verdict = judge(&evidence, &Asked { unfit, ..Asked::default() });
+        let verdict = judge(&evidence, &Inputs { unfit, ..Inputs::default() });
         (verdict.exclude().len(), verdict.gap())
     };
     assert_eq!(judged(1), (1, None));
@@ -308,7 +308,7 @@ fn a_node_0_that_the_others_do_not_reach_is_named_and_no_node_is_accused() {
         let mut evidence = Evidence::new(vec![Member::default(); 5], 3);
         evidence.meet_at("10.0.0.1:18516", None);
         absent.for_each(|node| evidence.lose(node, Gone::NeverJoined("10m".into())));
-        let verdict = judge(&evidence, &Asked::default());
+        let verdict = judge(&evidence, &Inputs::default());
         (verdict.accused().len(), verdict.reason().unwrap_or_default().to_owned())
     };
     let unreached =

@@ -18,7 +18,7 @@ pub(super) enum Incoming {
 }
 
 impl Incoming {
-    pub(super) fn of(listening: Result<Listening, String>) -> Incoming {
+    pub(super) fn new(listening: Result<Listening, String>) -> Incoming {
         match listening {
             Ok(listening) => Incoming::Waiting(listening, Vec::new()),
             Err(why) => Incoming::Over(Err(why)),

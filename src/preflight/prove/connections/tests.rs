@@ -25,7 +25,7 @@ fn made(incoming: &mut Incoming, mut outgoing: Outgoing) -> Result<Made, String>
 fn the_connection_comes_from_the_address_of_the_interface() {
     let listening = Listening::on("127.0.0.1".parse().unwrap()).unwrap();
     let place = listening.place("eth0");
-    let mut incoming = Incoming::of(Ok(listening));
+    let mut incoming = Incoming::new(Ok(listening));
     made(&mut incoming, Outgoing::to(&loopback("127.0.0.77"), &place, "node2")).unwrap();
     let made = incoming.end(None).unwrap();
     assert_eq!(made.stream.peer_addr().unwrap().ip().to_string(), "127.0.0.77");
@@ -47,7 +47,7 @@ fn a_port_on_which_nothing_listens_is_told() {
 fn another_program_is_taken_for_neither_end() {
     let listening = Listening::on("127.0.0.1".parse().unwrap()).unwrap();
     let place = listening.place("eth0");
-    let mut incoming = Incoming::of(Ok(listening));
+    let mut incoming = Incoming::new(Ok(listening));
     let at = SocketAddr::new(place.address, place.port);
     let mut strangers: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(at).unwrap()).collect();
     strangers[16 - 1].write_all(&[7; 16]).unwrap();
@@ -65,7 +65,7 @@ fn another_program_is_taken_for_neither_end() {
 
 #[test]
 fn what_the_other_end_could_not_connect_is_not_waited_for() {
-    let waiting = || Incoming::of(Listening::on("127.0.0.1".parse().unwrap()));
+    let waiting = || Incoming::new(Listening::on("127.0.0.1".parse().unwrap()));
     let other = "node2 says: refused".to_owned();
     assert_eq!(waiting().end(Some(other)).unwrap_err(), "node2 says: refused");
     assert!(waiting().end(None).unwrap_err().starts_with("no connection arrived at 127.0.0.1:"));
