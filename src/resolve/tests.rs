@@ -29,9 +29,14 @@ struct Server {
 impl Server {
     /// Starts a server, which runs until the tests end.
     fn start(says: Says) -> Server {
-        let stream = TcpListener::bind("127.0.0.1:0").unwrap();
+        // A UDP socket of another test may have the same port.
+        let (stream, datagrams) = loop {
+            let stream = TcpListener::bind("127.0.0.1:0").unwrap();
+            if let Ok(datagrams) = UdpSocket::bind(stream.local_addr().unwrap()) {
+                break (stream, datagrams);
+            }
+        };
         let address = stream.local_addr().unwrap();
-        let datagrams = UdpSocket::bind(address).unwrap();
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         thread::spawn(move || {

@@ -207,6 +207,7 @@ C=3' "$init" -- cat /proc/self/environ >command
 /// A script that collects everything that a start writes or prints, and the output of every command that
 /// reads it later.
 const EVERYTHING: &str = r#"
+    touch -d '1 minute ago' before
     printf '%s\n' NCCL_IB_TC=106 NCCL_DEBUG_FILE=/private/value NCCL_F_TOKEN=hunter2 \
         'export NCCL_G_SECRET=hunter2' >"$own/root/.nccl.conf"
     chmod MODE "$own/root/.nccl.conf"
@@ -227,7 +228,6 @@ const EVERYTHING: &str = r#"
         env -u T_API_KEY RDMA_INIT_TOKEN=hunter2 $0 exec -- env >entered
         ' "$init" 2>log
     run "$init" --log-format json --require-rdma --set T_API_KEY=hunter2 -- true 2>json || test $? = 121
-    touch -d '1 minute ago' before
     find /etc /run -newer before -type f -perm -004 -exec cat {} + >public
     find /etc /run -newer before -type f -exec cat {} + >all
     stat -c %a /run/rdma-init/facts.json /run/rdma-init/plan.json >modes

@@ -2,6 +2,7 @@
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Ended, Engine, engine, file};
+use crate::support::poll_until;
 
 const WANTED: [&str; 3] = ["NCCL_IB_GID_INDEX=5", "NCCL_IB_HCA==mlx5_0", "NCCL_SOCKET_IFNAME=eth0"];
 
@@ -105,6 +106,9 @@ fn nccl_finds_the_variables_in_every_process() {
     assert!(!conf.contains(WANTED[2]), "{conf}");
     // An earlier start's lines do not count as a user setting at the next start.
     container.docker(["restart", "--time", "1"], &[]).expect_code(0);
+    let has_started_again =
+        || (container.docker(["logs"], &[]).stdout.matches("ready").count() == 2).then_some(());
+    poll_until("the command runs again", has_started_again);
     let again = container.exec(&["cat", "/etc/nccl.conf"]).expect_code(0).stdout;
     assert_eq!(again.matches("# rdma-init: begin").count(), 1, "{again}");
     let plan = container.exec(&["/rdma-init", "plan"]).expect_code(0);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::docker::{Container, Ended, Network, engine};
+use crate::support::docker::{Container, Ended, Engine, Network, engine};
 use crate::support::poll_until;
 
 const TOKEN: &str = "RDMA_INIT_TOKEN=a secret of all nodes";
@@ -30,6 +30,21 @@ impl Job {
 
 const STEP: &[&str] = &["/rdma-init", "preflight"];
 
+/// Makes a container with these options wait, before it becomes rdma-init, until [`go`]: while another node waits, the
+/// engine may take longer to start it than that node waits.
+fn hold<'e>(engine: &'e Engine, mut options: Vec<String>, arguments: &str) -> Container<'e> {
+    options.extend(["--entrypoint", "sh"].map(str::to_owned));
+    let script = format!("echo held; until test -e /go; do sleep 0.1; done; exec /rdma-init {arguments}");
+    let container = engine.start(options, &["-c", &script]);
+    let is_held = || container.docker(["logs"], &[]).stdout.contains("held").then_some(());
+    poll_until("the container is held", is_held);
+    container
+}
+
+fn go(container: &Container) {
+    fs::write(format!("/proc/{}/root/go", container.inspect("{{.State.Pid}}")), "").unwrap();
+}
+
 #[track_caller]
 fn wait_for(container: &Container, text: &str) {
     poll_until(text, || container.docker(["logs"], &[]).stderr.contains(text).then_some(()));
@@ -55,18 +70,19 @@ fn a_container_that_is_cut_off_from_the_start_keeps_all_commands_from_their_star
         let mut options = job.options(node, network, address);
         options.extend(["--env", "RDMA_INIT_PREFLIGHT=enforce", "--env"].map(str::to_owned));
         options.push("RDMA_INIT_PREFLIGHT_WAIT=20s".to_owned());
-        engine.start(options, &["sh", "-c", "echo started"])
+        hold(engine, options, "-- sh -c 'echo started'")
     };
     let there = [start(0, front, &zero), start(1, front, &front.address().to_string())];
     let cut_off = start(2, elsewhere, &elsewhere.address().to_string());
+    there.iter().chain([&cut_off]).for_each(go);
     for container in there {
-        let ended = container.wait().expect_code(121).expect_stdout("");
+        let ended = container.wait().expect_code(121).expect_stdout("held\n");
         ended.expect_line(["refusing to start", "preflight = \"enforce\"", "node 2 did not join within 20s"]);
     }
     cut_off
         .wait()
         .expect_code(121)
-        .expect_stdout("")
+        .expect_stdout("held\n")
         .expect_line(["refusing to start", "this node did not reach node 0"]);
 }
 
@@ -79,13 +95,7 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     let start = |node: u32, address: &str| engine.start(job.options(node, front, address), STEP);
     let another = || front.address().to_string();
     let (first, one, three) = (start(0, &zero), start(1, &another()), start(3, &another()));
-    // It waits for a file: while another node is paused, the engine has no time to start a container.
-    let mut options = job.options(2, front, &another());
-    options.extend(["--entrypoint", "sh"].map(str::to_owned));
-    let held = "echo held; until test -e /go; do sleep 0.1; done; exec /rdma-init preflight";
-    let two = engine.start(options, &["-c", held]);
-    poll_until("node 2 is held", || two.docker(["logs"], &[]).stdout.contains("held").then_some(()));
-    let go = format!("/proc/{}/root/go", two.inspect("{{.State.Pid}}"));
+    let two = hold(engine, job.options(2, front, &another()), "preflight");
     for node in ["node1", "node3"] {
         wait_for(&first, &format!("{node} has joined"));
     }
@@ -95,7 +105,7 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
     // This node keeps the others from finishing: all of its processes stop, not PID 1 alone.
     // runc gives up if its processes do not freeze at once.
     poll_until("the container is paused", || (three.docker(["pause"], &[]).code == Some(0)).then_some(()));
-    fs::write(go, "").unwrap();
+    go(&two);
     wait_for(&first, "the rounds have begun");
     one.cut_off();
     three.docker(["unpause"], &[]).expect_code(0);

@@ -54,7 +54,12 @@ start_engine() {
     tries=0
     until answers --host "$socket"; do
         tries=$((tries + 1))
-        if [ $tries -gt 300 ] || ! [ -d /proc/$engine ]; then
+        # It gives the containerd that it starts 15 s, which a busy machine may need.
+        if ! [ -d /proc/$engine ] && grep -q 'timeout waiting for containerd to start' "$run/log"; then
+            start_engine
+            return
+        fi
+        if [ $tries -gt 3000 ] || ! [ -d /proc/$engine ]; then
             $sudo tail -n 5 "$run/log" >&2
             die 'the engine does not start (see above)'
         fi

@@ -45,14 +45,14 @@ fn stopped<'a>(engine: &'a Engine, settings: &[&str]) -> Container<'a> {
 #[test]
 fn after_the_stop_timeout_the_engine_need_not_kill() {
     let Some(engine) = engine() else { return };
-    let container = start(engine, &["RDMA_INIT_STOP_TIMEOUT=2s"], STUBBORN);
+    let container = start(engine, &["RDMA_INIT_STOP_TIMEOUT=10s"], STUBBORN);
     stop(&container);
     container
         .wait()
         .expect_code(137)
         // The command would have to stop the worker, because PID 1 forwards the stop only to the command.
         .expect_stdout("worker\ncommand asked\n")
-        .expect_line(["sh was killed by SIGKILL", "after the stop-timeout of 2s were killed"]);
+        .expect_line(["sh was killed by SIGKILL", "after the stop-timeout of 10s were killed"]);
 }
 
 /// If the engine itself kills the container, no process is left to report it.
@@ -60,7 +60,7 @@ fn after_the_stop_timeout_the_engine_need_not_kill() {
 fn without_a_stop_timeout_the_engine_kills() {
     let Some(engine) = engine() else { return };
     let container = start(engine, &[], STUBBORN);
-    container.docker(["stop", "-t", "2"], &[]).expect_code(0);
+    container.docker(["stop", "-t", "10"], &[]).expect_code(0);
     container
         .wait()
         .expect_code(137)
@@ -92,13 +92,13 @@ fn without_a_drain_timeout_the_workers_end_with_the_command() {
 fn workers_that_do_not_finish_are_killed_after_the_drain_timeout() {
     let Some(engine) = engine() else { return };
     let script = STUBBORN.replace("echo command asked", "exit 4");
-    let container = start(engine, &["RDMA_INIT_DRAIN_TIMEOUT=2s"], &script);
+    let container = start(engine, &["RDMA_INIT_DRAIN_TIMEOUT=10s"], &script);
     stop(&container);
     container
         .wait()
         .expect_code(4)
         .expect_stdout("worker\nworker asked\n")
-        .expect_line(["sh ended with exit code 4", "after the drain-timeout of 2s were killed"]);
+        .expect_line(["sh ended with exit code 4", "after the drain-timeout of 10s were killed"]);
 }
 
 #[test]

@@ -32,7 +32,7 @@ WANTED = {
 }
 
 # In seconds: for a Prometheus that starts and scrapes.
-LIMIT = 120
+LIMIT = 600
 
 
 def parsed(text):

@@ -15,14 +15,19 @@ use crate::support::faults::{Place, call_of, fail};
 use crate::support::running::{Ended, filtered};
 
 /// Starts the program in a container with this root, as PID 1 or in place, and waits for its end.
-fn start(root: &Path, is_pid_1: bool, fails: Option<(Place, i32)>) -> (Ended, Vec<Place>) {
+///
+/// Each call waits for a thread of this test. `is_waited_for`: whether PID 1 waits for all of the time of the preparation.
+fn start(
+    root: &Path,
+    is_pid_1: bool,
+    fails: Option<(Place, i32)>,
+    is_waited_for: bool,
+) -> (Ended, Vec<Place>) {
     let script = "echo \"ran ${NCCL_IB_HCA:-without} ${T_X:-unprepared}\"; exit 7";
     let arguments = ["--set", "T_X=prepared", "--", "/opt/sh", "-c", script];
     let mut command = container::command(root, is_pid_1, "chroot", &arguments);
     command.env("RDMA_INIT_PROPAGATE", "profile,environment,ssh").env("MASTER_ADDR", "127.0.0.1");
-    // Each call waits for a thread of this test. Only a read that fails may make PID 1 wait for all of that time.
-    let is_waited_for = fails.is_some_and(|(place, _)| place.process == 1 && place.call == libc::SYS_read);
-    command.env("RDMA_INIT_PREPARE_TIMEOUT", if is_waited_for { "10s" } else { "60s" });
+    command.env("RDMA_INIT_PREPARE_TIMEOUT", if is_waited_for { "10s" } else { "10m" });
     let (filter, seen) = fail(&container::program(), fails);
     let mut running = filtered(command, is_pid_1, filter);
     if !running.ends_within(DEADLINE) {
@@ -137,7 +142,7 @@ fn wrong(ended: &Ended, root: &Path, whole: &Whole, may_be_late: bool) -> Vec<St
 #[track_caller]
 fn expect_all_well(is_pid_1: bool, choose: impl Fn(&[Place]) -> Vec<(Place, i32)>) {
     let root = container::root();
-    let (ended, places) = start(root.path(), is_pid_1, None);
+    let (ended, places) = start(root.path(), is_pid_1, None, false);
     assert_eq!(ended.stdout, "ran =mlx5_0 prepared\n", "{ended:#?}");
     let whole = Whole::of(root.path());
     assert!(whole.0.len() > 10, "{:?}", all_files(root.path()));
@@ -154,9 +159,10 @@ fn expect_all_well(is_pid_1: bool, choose: impl Fn(&[Place]) -> Vec<(Place, i32)
                         println!("{number} of {} faults", faults.len());
                     }
                     let root = container::root();
-                    let (ended, _) = start(root.path(), is_pid_1, Some((*place, *errno)));
+                    let is_permit = is_permit(*place, &places);
+                    let (ended, _) = start(root.path(), is_pid_1, Some((*place, *errno)), is_permit);
                     refused.fetch_add(usize::from(ended.status.code() != Some(7)), Ordering::Relaxed);
-                    let wrong = wrong(&ended, root.path(), &whole, is_permit(*place, &places));
+                    let wrong = wrong(&ended, root.path(), &whole, is_permit);
                     if !wrong.is_empty() {
                         let (_, name, _) = call_of(*place);
                         let error = nix::errno::Errno::from_raw(*errno);
@@ -211,7 +217,7 @@ fn all(places: &[Place]) -> Vec<(Place, i32)> {
 #[test]
 fn a_file_with_lines_of_others_is_on_the_disk_before_it_gets_its_name() {
     let synced = |root: &Path| {
-        let (ended, places) = start(root, true, None);
+        let (ended, places) = start(root, true, None, false);
         assert_eq!(ended.stdout, "ran =mlx5_0 prepared\n", "{ended:#?}");
         places.iter().filter(|place| place.call == libc::SYS_fsync).count()
     };

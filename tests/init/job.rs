@@ -90,7 +90,15 @@ impl Job {
     /// Waits until node 0 has heard that a node is gone, and the watchers of the others have then seen data move.
     fn until_seen_gone(&self, others: &[Running]) {
         self.until_connected(others.len() - 1);
+        self.until_moved();
         others.iter().for_each(|node| looks(watcher(node.pid), 5));
+    }
+
+    /// Waits until the rails have moved some more.
+    fn until_moved(&self) {
+        let sent = || self.rails.lock().unwrap().sent;
+        let before = sent();
+        poll_until("the rails move", || (sent() > before + (3 << 24)).then_some(()));
     }
 
     /// How many sockets on the port of node 0's watcher have this state.
@@ -173,6 +181,7 @@ fn node_0_says_one_line_for_a_job_that_stalls_and_its_end_changes_nothing_for_th
         // The subject is how far apart in time the nodes stop: the watcher of node 2 has seen long that nothing moves,
         // when those of the others still see data move.
         looks(watcher(nodes[2].pid), 10);
+        job.until_moved();
         (0..2).for_each(|node| looks(watcher(nodes[node].pid), 2));
         job.hosts[2].port("hw_counters/req_transport_retries_exceeded", "2");
         job.set(0..2, false);

@@ -115,7 +115,8 @@ fn the_supervisor_keeps_nothing_that_is_the_command_s() {
     let running = in_place(supervised("exec sleep 1000"));
     running.command();
     has_descriptors(running.pid, &[0, 1, 2]).unwrap();
-    assert_eq!(fs::read_link(format!("/proc/{}/cwd", running.pid)).unwrap(), std::path::Path::new("/"));
+    let cwd = || fs::read_link(format!("/proc/{}/cwd", running.pid)).unwrap();
+    poll_until("the init is in /", || (cwd() == std::path::Path::new("/")).then_some(()));
     assert_eq!(status_field(&status(running.pid), "Threads"), Some("1"));
     running.kill(libc::SIGTERM);
     running.end().expect_code(143);

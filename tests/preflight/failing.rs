@@ -70,14 +70,14 @@ fn a_node_that_comes_and_dies_while_others_are_waited_for_is_said_to_have_left()
         return;
     }
     let job = Job::of(3);
-    let zero = job.start(0, &["--wait", "8s", "--log-level", "debug"]);
+    let zero = job.start(0, &["--wait", "60s", "--log-level", "debug"]);
     let one = job.start(1, &[]);
     zero.wait_for("node1 has joined");
     one.signal(Signal::SIGKILL);
     zero.wait_for("preflight: node1 has disconnected, and may reconnect: ");
     let ended = zero.end().expect_code(1);
     ended.expect("node1 (node 1) disconnected: ");
-    ended.expect("node 2 did not join within 8s");
+    ended.expect("node 2 did not join within 60s");
 }
 
 #[test]

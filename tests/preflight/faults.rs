@@ -47,7 +47,7 @@ pub const SOUND: Case = Case {
 const JOBS: usize = 6;
 
 /// The options of all nodes.
-const OPTIONS: [&str; 4] = ["--wait", "20s", "--bisection=false", "--json"];
+const OPTIONS: [&str; 4] = ["--wait", "60s", "--bisection=false", "--json"];
 
 /// Runs all cases, and reports each case whose result is not as expected.
 #[track_caller]

@@ -48,7 +48,7 @@ impl Display for Moment {
 fn run(nodes: &Nodes, filtered: u32, install: impl FnOnce() + Send) -> (Ended, Vec<Ended>) {
     let job = Job::of(NODES);
     let start = &|node: u32| {
-        let mut command = job.command_in(nodes, node, &["--wait", "20s", "--json"]);
+        let mut command = job.command_in(nodes, node, &["--wait", "60s", "--json"]);
         command.env("NCCL_SOCKET_IFNAME", "eth");
         Node::start(node, command)
     };

@@ -12,7 +12,7 @@ fn an_index_that_two_nodes_have_stands_beside_the_node_that_is_missing() {
         return;
     }
     let job = Job::of(3);
-    let zero = job.start(0, &["--wait", "10s", "--json", "--log-level", "debug"]);
+    let zero = job.start(0, &["--wait", "60s", "--json", "--log-level", "debug"]);
     let first = job.start(1, &[]);
     zero.wait_for("node1 has joined");
     let second = Node::start(2, job.command(1, &[]));

@@ -250,7 +250,9 @@ impl Server {
             self.seen.push(place);
         }
         if let Some((_, signal)) = self.strikes.filter(|(strikes, _)| *strikes == place) {
-            self.pids.iter().filter(|pid| **pid != 0).for_each(|pid| send(pid.cast_signed(), signal));
+            // The PID of one that has ended may be another program's by now.
+            let ours = self.pids.iter().filter(|pid| **pid != 0 && self.is_of_program(**pid));
+            ours.for_each(|pid| send(pid.cast_signed(), signal));
         }
         self.fails.filter(|(fails, _)| *fails == place).map(|(_, errno)| errno)
     }

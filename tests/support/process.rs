@@ -28,6 +28,8 @@ pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIte
 /// Gives a command its own environment, in which the program neither reads nor writes files of this machine.
 pub fn surroundings(command: &mut Command) -> &mut Command {
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
+    // The default would be too short for an emulated program on a busy machine.
+    command.env("RDMA_INIT_PREPARE_TIMEOUT", "10m");
     command.env("RDMA_INIT_STATE_DIR", "").env("RDMA_INIT_WRITE_NCCL_CONF", "false")
 }
 

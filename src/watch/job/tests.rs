@@ -1,6 +1,12 @@
 //! The two ends, over real connections.
 
+#[allow(unreachable_pub)]
+#[path = "../../../tests/support/port.rs"]
+mod port;
+
 use std::io::Write;
+
+use port::free_port;
 
 use super::message::{End, Join, Moved, PROTOCOL, State, ToNode, ToZero};
 use super::*;
@@ -30,10 +36,6 @@ fn ports() -> Vec<WatchedPort> {
 fn gone() -> Vec<PortLook> {
     let reader = FakeRoot::new().reader();
     vec![read(&reader, &Counters::new(&reader), "x_0", 1, None, None)]
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn orders(node: u32, nodes: u32, port: u16) -> JobOrders {

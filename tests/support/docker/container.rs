@@ -53,16 +53,10 @@ impl Container<'_> {
         self.attached.as_ref().unwrap().child.id()
     }
 
-    /// Waits for the end of the container.
+    /// Waits for the end of the container. The engine rarely loses all that a container has printed on the way to its
+    /// client (moby issue 27289), and has it in the log.
     #[track_caller]
     pub fn wait(mut self) -> Ended {
-        self.wait_again()
-    }
-
-    /// Does the same as [`Container::wait`] for a container that may end at once. The engine rarely loses all that such
-    /// a container has printed on the way to its client (moby issue 27289), and has it in the log.
-    #[track_caller]
-    pub fn wait_once(mut self) -> Ended {
         let mut ended = self.wait_again();
         if ended.stdout.is_empty() || ended.stderr.is_empty() {
             let logged = self.docker(["logs"], &[]).expect_code(0);

@@ -131,7 +131,7 @@ impl Engine {
     /// Runs `docker run` with options, and waits for its end.
     #[track_caller]
     pub fn run<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
-        self.start(options, command).wait_once()
+        self.start(options, command).wait()
     }
 
     /// Does the same as [`Engine::run`] for a container that the engine may be unable to start.
@@ -212,7 +212,7 @@ impl Engine {
 
     /// Runs `docker run` with the image that contains only the program, and waits for its end.
     pub fn run_bare<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
-        self.start_image(&self.bare_image, options, command).wait_once()
+        self.start_image(&self.bare_image, options, command).wait()
     }
 
     /// Creates a container without starting it.
