@@ -105,7 +105,8 @@ demo: build
 	  RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false \
 	  $$run $(TARGET) -- sh -c 'echo "this shell is process $$$$, its parent is process $$PPID"'
 
-test-setup:
+# Not beside `setup`: apt-get does not wait for another one that reads the lists of packages.
+test-setup: setup
 	@sh tests/setup.sh test
 
 # The tests run the binary that is delivered. The tests themselves use the debug profile, which builds in a

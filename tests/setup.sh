@@ -17,10 +17,10 @@ is_root() { [ "$(id -u)" = 0 ]; }
 may_become_root() { is_root || command -v sudo >/dev/null; }
 as_root() { if is_root; then "$@"; else sudo "$@"; fi; }
 
-# apt WORD...: runs apt-get as root. It waits for another apt, which may be running on a machine that has just booted. For
-# the lists of packages apt-get itself does not wait, and `make test` runs this script twice at the same time.
+# apt WORD...: runs apt-get as root. It waits for another apt, which may be running on a machine that has
+# just booted.
 apt() {
-    as_root env DEBIAN_FRONTEND=noninteractive flock --close /var/lib/dpkg apt-get -qq -o DPkg::Lock::Timeout=300 "$@"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"
 }
 
 # Prints which of these packages are not installed.

@@ -157,7 +157,7 @@ fn a_step_has_one_verdict_and_leaves_out_a_node_that_does_not_come() {
     let preflight = ["/rdma-init", "preflight", "--wait=60s", "--exclude-file=bad", "--exclude-format=slurm"];
     let ended = step(&controller, "1", &preflight);
     assert_ne!(ended.code, Some(0), "{ended:#?}");
-    assert!(ended.stdout.contains("slurm2 (node 1) did not join within 60s"), "{ended:#?}");
+    assert!(ended.stdout.contains("slurm2 (node 1) did not join within 1m"), "{ended:#?}");
     let bad = fs::read_to_string(shared.path().join("bad")).unwrap();
     assert_eq!(bad, "slurm2\n");
     let exclude = format!("--exclude={}", bad.trim_end());
