@@ -43,11 +43,12 @@ fn watcher_says(running: &mut Running, text: &str) {
     awaits_events(watcher(running.pid));
 }
 
-fn watched(running: &mut Running, host: &Host) {
+/// Takes the link down and up again, and waits each time until the watcher has said so, the `nth` time.
+fn flaps(running: &mut Running, host: &Host, nth: usize) {
     host.port("state", "1: DOWN");
-    running.wait_for_error("mlx5_0 is no longer active.");
+    running.wait_for_errors("mlx5_0 is no longer active.", nth);
     host.port("state", "4: ACTIVE");
-    running.wait_for_error("mlx5_0 is active again");
+    running.wait_for_errors("mlx5_0 is active again", nth);
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_job_that_moved_nothing_is_told_once_and_one_that_never_began_is_not_accused
 fn what_the_watcher_saw_is_in_the_account_and_in_status() {
     let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
     let (mut running, end) = ends_with(&host, &place, &["--state-dir", "/dev/state"], 3);
-    watched(&mut running, &host);
+    flaps(&mut running, &host, 1);
     // The driver is loaded anew.
     host.port("counters/port_xmit_data", "1000");
     poll_until("the watcher has looked", || {
@@ -262,26 +263,14 @@ fn an_event_of_a_finding_says_what_it_is_about() {
 #[test]
 fn lines_that_the_watcher_omitted_are_counted_at_the_end() {
     let (host, place) = (Host::new(), tempfile::tempdir().unwrap());
-    let (running, end) = ends_with(&host, &place, &["--state-dir", "/dev/state"], 0);
-    let status = |running: &Running, options: &[&str]| {
-        inside(running, &[&["status", "--state-dir", "/dev/state"], options].concat())
-    };
-    let is_seen = |running: &Running, downs: u64, is_lost: bool| {
-        poll_until("the watcher has seen it", || {
-            let status: Value = serde_json::from_str(&status(running, &["--json"])).unwrap();
-            let rail = &status["account"]["rails"][0];
-            (rail["downs"] == downs && rail["lost"] == is_lost).then_some(())
-        });
-    };
-    for downs in 1..7 {
-        host.port("state", "1: DOWN");
-        is_seen(&running, downs, true);
-        host.port("state", "4: ACTIVE");
-        is_seen(&running, downs, false);
+    let (mut running, end) = ends_with(&host, &place, &["--state-dir", "/dev/state"], 0);
+    for nth in 1..7 {
+        flaps(&mut running, &host, nth);
     }
     host.port("state", "1: DOWN");
     let omitted = "1 more line about mlx5_0 (link-down) was omitted";
-    poll_until("status counts it", || status(&running, &[]).contains(omitted).then_some(()));
+    let status = || inside(&running, &["status", "--state-dir", "/dev/state"]);
+    poll_until("status counts it", || status().contains(omitted).then_some(()));
     end();
     let said = running.end().expect_code(0).stderr;
     assert_eq!(said.matches("mlx5_0 is no longer active").count(), 6, "{said}");
@@ -296,7 +285,7 @@ fn a_watcher_that_ended_early_is_in_the_account() {
         let (mut running, end) = ends_with(&host, &place, options, 0);
         let outside = watcher(running.pid);
         if !is_json {
-            watched(&mut running, &host);
+            flaps(&mut running, &host, 1);
         }
         send(outside, libc::SIGKILL);
         poll_until("it has ended", || has_ended(&running, outside).then_some(()));
@@ -411,7 +400,7 @@ fn a_file_of_metrics_that_cannot_be_written_is_told_once() {
     let host = Host::new();
     let mut running = host.job(&["--watch-metrics", "/no/such/folder/rdma.prom"]);
     running.wait_for_error("cannot write the metrics to /no/such/folder/rdma.prom (watch-metrics): ");
-    watched(&mut running, &host);
+    flaps(&mut running, &host, 1);
     running.kill(libc::SIGTERM);
     let said = running.end().expect_code(143).stderr;
     assert_eq!(said.matches("cannot write").count(), 1, "{said}");

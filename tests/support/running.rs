@@ -206,7 +206,7 @@ impl Running {
     /// Waits until standard output contains this text.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
-        if let Err(found) = self.stdout.wait_for(text) {
+        if let Err(found) = self.stdout.wait_for(text, 1) {
             let errors = self.stderr.so_far();
             panic!("no {text:?} on standard output: {found:?}, standard error: {errors}");
         }
@@ -215,8 +215,14 @@ impl Running {
     /// Waits until standard error contains this text.
     #[track_caller]
     pub fn wait_for_error(&mut self, text: &str) {
-        if let Err(found) = self.stderr.wait_for(text) {
-            panic!("no {text:?} on standard error: {found}");
+        self.wait_for_errors(text, 1);
+    }
+
+    /// Waits until standard error contains this text so many times.
+    #[track_caller]
+    pub fn wait_for_errors(&mut self, text: &str, count: usize) {
+        if let Err(found) = self.stderr.wait_for(text, count) {
+            panic!("not {count} times {text:?} on standard error: {found}");
         }
     }
 
@@ -449,11 +455,11 @@ impl Stream {
         String::from_utf8_lossy(&self.text).into_owned()
     }
 
-    fn wait_for(&mut self, text: &str) -> Result<(), String> {
+    fn wait_for(&mut self, text: &str, count: usize) -> Result<(), String> {
         let until = Instant::now() + DEADLINE;
         loop {
             let so_far = self.so_far();
-            if so_far.contains(text) {
+            if so_far.matches(text).count() >= count {
                 return Ok(());
             }
             match self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
