@@ -105,7 +105,7 @@ fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> anyhow
         Task::start(longest, &[], || own.take_part().map_err(|why| why.to_string())).map_err(no_process)?;
     // The limit is that of this process alone, which does not become the command.
     let _ = allow_connections(node.nodes);
-    let told = hear(&terms, limits, &listener, &task);
+    let told = hear(&terms, limits, listener, &task);
     let said = task.result::<Result<Told, String>>();
     told.map_err(|why| {
         match said {
@@ -116,7 +116,7 @@ fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> anyhow
     })
 }
 
-fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> anyhow::Result<Outcome> {
+fn hear(terms: &Terms, limits: Limits, listener: Listener, task: &Task) -> anyhow::Result<Outcome> {
     let started = Instant::now();
     let mut zero = Zero::new(terms, listener)?;
     let own = task.fd();

@@ -109,8 +109,8 @@ mod tests {
         let mut guests = PendingConnections::new(&PROTOCOL, SECOND, 8);
         let mut proven = None;
         loop {
-            guests.accept(&listener, Instant::now() + 5 * SECOND, &mut |_| {}).unwrap();
-            proven = proven.or(guests.hear(&one_key(b"0123456789abcdef"), &mut |_| {}));
+            guests.accept(&listener, Instant::now() + 5 * SECOND, &mut |_, _| {}).unwrap();
+            proven = proven.or(guests.hear(&one_key(b"0123456789abcdef"), &mut |_, _| {}));
             attempt = match attempt.go_on(token)? {
                 Progress::Pending(attempt) => attempt,
                 Progress::Proven(channel) => {

@@ -4,6 +4,8 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{KeepAlive, TcpKeepCount, TcpKeepIdle, TcpKeepInterval};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -39,6 +41,15 @@ impl Channel {
 
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.connection.fd()
+    }
+
+    /// Lets a machine that is off, or a network that is gone, end a quiet connection after about three minutes.
+    pub(crate) fn keep_alive(&self) {
+        let stream = self.connection.stream();
+        let _ = setsockopt(stream, KeepAlive, &true);
+        let _ = setsockopt(stream, TcpKeepIdle, &120);
+        let _ = setsockopt(stream, TcpKeepInterval, &20);
+        let _ = setsockopt(stream, TcpKeepCount, &3);
     }
 
     /// Waits until the kernel has accepted the message.
@@ -109,4 +120,27 @@ impl Channel {
         let why = format!("{} violates the protocol: {what}", self.address());
         Stranger { fault: Fault::NotOurs, why }
     }
+}
+
+/// Returns the two ends of an authenticated connection: that of the node which was called, and the caller's.
+#[cfg(test)]
+pub(crate) fn channels() -> [Channel; 2] {
+    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    channels_over([near, far].map(|stream| std::net::TcpStream::from(std::os::fd::OwnedFd::from(stream))))
+}
+
+/// The same, over these two ends.
+#[cfg(test)]
+pub(crate) fn channels_over(streams: [std::net::TcpStream; 2]) -> [Channel; 2] {
+    use crate::verbs::rail::Side;
+    use crate::wire::Protocol;
+
+    const PROTOCOL: Protocol = Protocol { schema: "rdma-init/channels/1", command: "channels" };
+    let mut sides = [Side::Second, Side::First].into_iter();
+    streams.map(|stream| {
+        let connection = Connection::new(stream, "node 0".to_owned(), &PROTOCOL).unwrap();
+        let session =
+            Session::new(PROTOCOL.schema, b"a token", sides.next().unwrap(), [b"first\n", b"second\n"]);
+        Channel::new(connection, session)
+    })
 }

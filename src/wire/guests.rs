@@ -58,7 +58,7 @@ impl PendingConnections {
     }
 
     /// Accepts the connections that have arrived by now. Their handshakes must finish by `end`, but each gets
-    /// a minimum time. `tell` receives the invalid peers.
+    /// a minimum time. `tell` receives the invalid peers and their addresses.
     ///
     /// # Errors
     /// No node can connect any more.
@@ -66,7 +66,7 @@ impl PendingConnections {
         &mut self,
         listener: &Listener,
         end: Instant,
-        tell: &mut dyn FnMut(Stranger),
+        tell: &mut dyn FnMut(&str, Stranger),
     ) -> anyhow::Result<()> {
         for _ in 0..AT_ONCE {
             match listener.accept() {
@@ -76,7 +76,7 @@ impl PendingConnections {
                     if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // No descriptors are left, so the oldest pending connection makes room.
-                Err(_) if !self.list.is_empty() => tell(self.push_out()),
+                Err(_) if !self.list.is_empty() => self.push_out(tell),
                 Err(error) => anyhow::bail!("cannot listen on {} any longer: {error}", listener.own),
             }
         }
@@ -88,7 +88,7 @@ impl PendingConnections {
         stream: TcpStream,
         from: SocketAddr,
         end: Instant,
-        tell: &mut dyn FnMut(Stranger),
+        tell: &mut dyn FnMut(&str, Stranger),
     ) -> anyhow::Result<()> {
         // A dual-stack listener reports an IPv4 address as an IPv4-mapped IPv6 address.
         let from = match from.ip().to_canonical() {
@@ -99,7 +99,7 @@ impl PendingConnections {
         let Ok(connection) = Connection::new(stream, from.clone(), self.protocol) else { return Ok(()) };
         let handshake = Handshake::new(self.protocol, Side::Second, "", self.longest, from)?;
         if self.list.len() == self.most {
-            tell(self.push_out());
+            self.push_out(tell);
         }
         let patience = handshake::patience(end);
         let until = Instant::now() + patience;
@@ -109,7 +109,7 @@ impl PendingConnections {
 
     /// Reads everything that has arrived on the pending connections. Returns the first node that has
     /// authenticated, if there is one. Call it until it returns `None`.
-    pub(crate) fn hear(&mut self, keys: &Keys, tell: &mut dyn FnMut(Stranger)) -> Option<Proven> {
+    pub(crate) fn hear(&mut self, keys: &Keys, tell: &mut dyn FnMut(&str, Stranger)) -> Option<Proven> {
         let mut index = 0;
         while let Some(guest) = self.list.get_mut(index) {
             match guest.hear(keys) {
@@ -120,8 +120,8 @@ impl PendingConnections {
                     return Some(Proven { channel: Channel::new(connection, session), identity, patience });
                 }
                 Err(stranger) => {
-                    self.list.remove(index);
-                    tell(stranger);
+                    let guest = self.list.remove(index);
+                    tell(guest.connection.address(), stranger);
                 }
             }
         }
@@ -130,12 +130,12 @@ impl PendingConnections {
 
     /// Closes the oldest connection, which had the most time to authenticate. A greeting alone proves
     /// nothing.
-    fn push_out(&mut self) -> Stranger {
+    fn push_out(&mut self, tell: &mut dyn FnMut(&str, Stranger)) {
         let guest = self.list.remove(0);
         let address = guest.connection.address();
         let why =
             format!("{address} was rejected, because too many others connected before it proved anything");
-        Stranger { fault: Fault::Evicted, why }
+        tell(address, Stranger { fault: Fault::Evicted, why });
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
             };
             while !is_there(&pending) {
                 assert!(Instant::now() < end, "it is not kept: {told:?}");
-                pending.accept(&listener, end, &mut |stranger| told.push(stranger.why)).unwrap();
+                pending.accept(&listener, end, &mut |_, stranger| told.push(stranger.why)).unwrap();
             }
             (caller, from)
         });

@@ -261,14 +261,13 @@ impl Handshake {
             );
             return Stranger { fault: Fault::Token, why };
         }
-        let why =
-            format!("{}{OTHER_TOKEN}: set the same {TOKEN_VARIABLE} on both nodes, or none", self.address);
+        let why = format!(
+            "{} does not have the same token as this node: set the same {TOKEN_VARIABLE} on both nodes, or none",
+            self.address
+        );
         Stranger { fault: Fault::Token, why }
     }
 }
-
-/// What the error of [`Fault::Token`] has after the address of the other node, if both have joined no job yet.
-pub(crate) const OTHER_TOKEN: &str = " does not have the same token as this node";
 
 /// Returns the error for bytes that no rdma-init node would send.
 pub(crate) fn not_ours(protocol: &Protocol, address: &str, bytes: &[u8]) -> Stranger {

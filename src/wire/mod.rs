@@ -12,6 +12,7 @@ pub mod connection;
 pub(crate) mod fuzz;
 pub(crate) mod guests;
 pub(crate) mod handshake;
+pub(crate) mod hub;
 pub mod listen;
 pub mod reach;
 pub(crate) mod session;

@@ -233,7 +233,7 @@ fn thin_zero(nodes: u32, port: u16) {
     };
     // A descriptor for each node, as the program itself takes care of.
     allow_connections(nodes);
-    let mut zero = Zero::new(&terms, &listener).expect("a random number");
+    let mut zero = Zero::new(&terms, listener).expect("a random number");
     zero.meet(own.as_fd()).expect("all nodes come");
     zero.prove(own.as_fd()).expect("the rounds end");
     let inputs = collect_inputs(zero.heard(), Limits::default(), Duration::ZERO);

@@ -40,7 +40,7 @@ fn report(stranger: &mut Stranger, reports: Vec<PairReport>) {
 }
 
 /// Runs node 0 of the job. Returns whether the job passes, which nodes are faulty, and the reason.
-fn zero(job: &Job, listener: &Listener) -> (bool, Vec<u32>, String) {
+fn zero(job: &Job, listener: Listener) -> (bool, Vec<u32>, String) {
     let terms = job.terms(Duration::ZERO);
     let (own, _other) = UnixStream::pair().unwrap();
     let mut zero = Zero::new(&terms, listener).unwrap();
@@ -76,7 +76,7 @@ fn beside(attack: Attack) -> (bool, Vec<u32>, String) {
     let job = Job::of(HONEST + 1);
     let listener = Listener::on_port(job.port).unwrap();
     std::thread::scope(|scope| {
-        let zero = scope.spawn(|| zero(&job, &listener));
+        let zero = scope.spawn(|| zero(&job, listener));
         let join = |node: u32| {
             let mut stranger = Stranger::proven(&job);
             stranger.join(&job, node, &format!("host{node}"));

@@ -83,7 +83,7 @@ fn document(case: &Case) -> Value {
         });
         let (own, _other) = UnixStream::pair().unwrap();
         let own = own.as_fd();
-        let mut zero = Zero::new(&terms, &listener).unwrap();
+        let mut zero = Zero::new(&terms, listener).unwrap();
         zero.meet(own).unwrap();
         zero.prove(own).unwrap();
         let mut next = zero.heard().evidence.rounds();

@@ -130,20 +130,6 @@ pub struct Partner {
     pub is_again: bool,
 }
 
-/// Returns the two ends of an authenticated connection: node 0's end, and the node's end.
-#[cfg(test)]
-pub fn channels(streams: [std::net::TcpStream; 2]) -> [crate::wire::Channel; 2] {
-    use crate::verbs::rail::Side;
-    use crate::wire::{Channel, connection::Connection, session::Session};
-
-    let greetings: [&[u8]; 2] = [b"first\n", b"second\n"];
-    let mut sides = [Side::Second, Side::First].into_iter();
-    streams.map(|stream| {
-        let connection = Connection::new(stream, "node 0".to_owned(), &MEETING).unwrap();
-        Channel::new(connection, Session::new(MEETING.schema, b"a token", sides.next().unwrap(), greetings))
-    })
-}
-
 #[cfg(test)]
 impl Partner {
     /// Returns an order to test the rails with this node, with the fields that tests look at.

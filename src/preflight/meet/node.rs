@@ -374,14 +374,14 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     use super::*;
-    use crate::preflight::meet::message::channels;
+    use crate::wire::channel::channels_over;
 
     /// If it did not, node 0 would drop it once another node is [`HUNG`] late.
     #[test]
     fn a_node_answers_whenever_node_0_says_that_it_waits() {
         let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let node = TcpStream::connect(listening.local_addr().unwrap()).unwrap();
-        let [mut zero, its] = channels([listening.accept().unwrap().0, node]);
+        let [mut zero, its] = channels_over([listening.accept().unwrap().0, node]);
         let waiting = || ToNode::Waiting { missing: "node 2".to_owned() };
         let told = Told { passed: true, line: String::new(), reason: None };
         for message in [waiting(), waiting(), ToNode::Verdict(told)] {

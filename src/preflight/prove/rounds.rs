@@ -128,7 +128,7 @@ impl<'a> PairRounds<'a> {
                 return Ok(told);
             }
             self.advance();
-            let tell = &mut |stranger| strangers.add(stranger);
+            let tell = &mut |_: &str, stranger| strangers.add(stranger);
             guests.accept(self.listener, Instant::now() + SILENT, tell)?;
             while let Some(Proven { channel, identity, .. }) = guests.hear(&|of| self.keys.of(of), tell) {
                 self.is_called(channel, &identity);

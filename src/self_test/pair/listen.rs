@@ -30,13 +30,13 @@ pub(super) fn first(
     let mut guests = PendingConnections::new(&PROTOCOL, longest, MOST);
     let key = one_key(token.as_bytes());
     loop {
-        let tell = &mut |stranger| strangers.add(stranger);
+        let tell = &mut |_: &str, stranger| strangers.add(stranger);
         if let Some(Proven { channel, patience, .. }) = guests.hear(&key, tell) {
             return Ok(Some((channel, patience)));
         }
         let is_open = Instant::now() < end;
         if is_open {
-            guests.accept(listener, end, &mut |stranger| strangers.add(stranger))?;
+            guests.accept(listener, end, &mut |_, stranger| strangers.add(stranger))?;
         } else if guests.is_empty() {
             return Ok(None);
         }

@@ -70,7 +70,7 @@ impl Job {
         let files = if orders.node == 0 { allow_connections(orders.nodes) } else { None };
         let rest = (after / 10).max(3 * interval);
         let role = match orders.node {
-            0 => Role::Zero(Box::new(Zero::new(orders, token, rest, after)?)),
+            0 => Role::Zero(Box::new(Zero::new(orders, &token, rest, after)?)),
             _ => Role::Node(Box::new(Node::new(orders, token, rest, Duration::ZERO))),
         };
         Some(Job { started: Instant::now(), signals, own: Own::default(), role, files })
@@ -116,7 +116,7 @@ impl Job {
         let callers = fds.len();
         let wake = match &self.role {
             Role::Zero(zero) => {
-                fds.extend(zero.fds(now).map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+                fds.extend(zero.fds().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
                 zero.wake_at(now)
             }
             Role::Node(node) => {

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use super::JobOrders;
 use super::message::{End, Join, LONGEST, PROTOCOL, ToNode, ToZero};
 use super::own::{Motion, Own};
-use super::zero::keep_alive;
 use crate::sys::random;
 use crate::text::{shortened, visible};
 use crate::wire::attempt::{Attempt, Progress};
@@ -141,7 +140,7 @@ impl Node {
 
     fn join(&mut self, mut channel: Channel, now: Duration) -> Result<Stage, Stranger> {
         self.answered = None;
-        keep_alive(&channel);
+        channel.keep_alive();
         let JobOrders { node, nodes, job, name, .. } = &self.orders;
         let join = Join { node: *node, nodes: *nodes, job: job.clone(), name: name.clone() };
         channel.queue(&ToZero::Join(join))?;

@@ -56,7 +56,7 @@ impl Nodes {
     fn new(nodes: u32, connected: u32) -> Nodes {
         let port = free_port();
         let token = || TOKEN.as_bytes().to_vec();
-        let zero = Zero::new(orders(0, nodes, port), token(), REST, 600 * SECOND).unwrap();
+        let zero = Zero::new(orders(0, nodes, port), &token(), REST, 600 * SECOND).unwrap();
         let others = (1..=connected).map(|node| {
             (Node::new(orders(node, nodes, port), token(), REST, Duration::ZERO), Own::default())
         });
@@ -364,7 +364,7 @@ fn a_node_that_rests_by_its_own_setting_is_asked_again() {
 fn a_node_connects_again_when_node_0_is_back() {
     let mut nodes = Nodes::new(2, 1);
     nodes.until_connected(1);
-    let new = Zero::new(orders(0, 2, nodes.port), TOKEN.as_bytes().to_vec(), REST, 600 * SECOND).unwrap();
+    let new = Zero::new(orders(0, 2, nodes.port), TOKEN.as_bytes(), REST, 600 * SECOND).unwrap();
     nodes.zero = new;
     nodes.until_connected(1);
 }

@@ -16,7 +16,7 @@ use crate::preflight::who::{names, scheduler};
 use crate::self_test::check::Outcome;
 use crate::self_test::kinds::{self, Level};
 use crate::text::{shortened, visible};
-use crate::wire::Channel;
+use crate::wire::hub::Newcomer;
 
 /// How often a node may join. A node that has disconnected may rejoin, and each time writes a line to
 /// the log. Each index has its own count, so no node is refused because another one joined too often.
@@ -61,28 +61,26 @@ impl Zero<'_> {
     }
 
     /// Lets a node join, or rejects it.
-    pub(super) fn join(&mut self, mut channel: Channel, join: Join) {
-        if let Some(Objection { why, fix }) = self.objection(&channel, &join) {
-            let said = format!("{}: {why}", channel.address());
-            let is_second = self.contest(&channel, &join);
+    pub(super) fn join(&mut self, newcomer: Newcomer, join: Join) {
+        if let Some(Objection { why, fix }) = self.objection(&newcomer, &join) {
+            let said = format!("{}: {why}", newcomer.address());
+            let is_second = self.contest(&newcomer, &join);
             // If another node has the index, this node has a wrong one, and its right one is unknown.
-            let index = Some(join.node).filter(|node| !self.members.contains_key(node));
+            let index = Some(join.node).filter(|node| self.hub.get(*node).is_none());
             let index = index.filter(|node| (*node as usize) < self.heard.nodes.len());
             let is_new = match is_second {
                 true => self.heard.refused.add_second(join.node),
-                false => self.heard.refused.add(index, channel.address(), &why, fix),
+                false => self.heard.refused.add(index, newcomer.address(), &why, fix),
             };
             if is_new {
                 (self.terms.say)(&format!("preflight: rejected {said}"));
             }
-            // A short message fits into an empty queue, so this does not wait for the reader.
             let why = if fix.is_empty() { why } else { format!("{why}. {}", fix.trim_end_matches('.')) };
-            let _ = channel.queue(&ToNode::Refused(why));
+            newcomer.refuse(&ToNode::Refused(why));
             return;
         }
         *self.comings.entry(join.node).or_default() += 1;
         self.away.remove(&join.node);
-        self.budget.change(0, channel.connection().held());
         let Join { node, address, port, rails, mut rates, addresses, transport, network, report, .. } = join;
         let host = visible(&shortened(&report.host));
         let is_taken = |known: &Member| names::host(&known.name) == host;
@@ -119,34 +117,27 @@ impl Zero<'_> {
         if let Some(place) = self.heard.nodes.get_mut(node as usize) {
             *place = Some(known);
         }
-        let member = JoinedNode { channel, address, port, heard: Instant::now() };
-        let added = self.listen_to(node, &member);
-        self.members.insert(node, member);
         self.ledger.join(node);
-        match added {
+        match self.hub.admit(newcomer, node, JoinedNode { address, port }) {
             Ok(()) if self.is_complete() => {}
             Ok(()) => {
                 let missing = self.missing_lately();
-                if let Some(member) = self.members.get_mut(&node) {
-                    // The next read notices a broken connection.
-                    let _ = member.channel.queue(&ToNode::Waiting { missing });
-                }
+                self.hub.send(node, &ToNode::Waiting { missing });
             }
             Err(errno) => self.leaves(node, Gone::Left(format!("node 0 cannot receive from it: {errno}"))),
         }
     }
 
     /// Records both nodes that joined with one index, if another one has this index.
-    fn contest(&mut self, channel: &Channel, join: &Join) -> bool {
+    fn contest(&mut self, newcomer: &Newcomer, join: &Join) -> bool {
         // A node of another job does not claim this index.
         if join.job != self.terms.job || join.nodes != self.terms.nodes {
             return false;
         }
         let known = self.heard.nodes.get(join.node as usize).and_then(Option::as_ref);
-        let (Some(member), Some(known)) = (self.members.get(&join.node), known) else { return false };
-        let shown = |name: &str, channel: &Channel| format!("{name} at {}", channel.address());
-        let first = shown(&known.name, &member.channel);
-        let second = shown(&visible(&shortened(&join.report.host)), channel);
+        let (Some(first), Some(known)) = (self.hub.address(join.node), known) else { return false };
+        let first = format!("{} at {first}", known.name);
+        let second = format!("{} at {}", visible(&shortened(&join.report.host)), newcomer.address());
         let both = self.heard.contested.entry(join.node).or_insert([first, second]);
         // The evidence of the rounds may already exist.
         self.heard.evidence.contest(join.node, both.clone());
@@ -154,7 +145,7 @@ impl Zero<'_> {
     }
 
     /// Returns why a node cannot be part of this job.
-    fn objection(&self, channel: &Channel, join: &Join) -> Option<Objection> {
+    fn objection(&self, newcomer: &Newcomer, join: &Join) -> Option<Objection> {
         let shown =
             |job: &Option<String>| job.as_deref().map_or("none".to_owned(), |job| visible(&shortened(job)));
         let objection = |why, fix| Some(Objection { why, fix });
@@ -186,15 +177,14 @@ impl Zero<'_> {
             let why = format!("a node with the index {} has joined and left {comings} times", join.node);
             return without_fix(why);
         }
-        match (self.members.get(&join.node), self.heard.nodes.get(join.node as usize)) {
-            (Some(member), Some(Some(known))) => {
+        match (self.hub.address(join.node), self.heard.nodes.get(join.node as usize)) {
+            (Some(first), Some(Some(known))) => {
                 let why = format!(
-                    "two nodes have the index {}: {} at {}, and {} at {}",
+                    "two nodes have the index {}: {} at {first}, and {} at {}",
                     join.node,
                     known.name,
-                    member.channel.address(),
                     visible(&shortened(&join.report.host)),
-                    channel.address()
+                    newcomer.address()
                 );
                 objection(why, OWN_INDEX)
             }

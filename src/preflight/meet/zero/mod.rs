@@ -1,11 +1,9 @@
 //! Node 0: all nodes connect to it, get their pairs, report their results, and get the verdict. One
 //! process receives from all of them at once, and never blocks on any of them.
 
-mod budget;
 mod hearing;
 mod ledger;
 mod meeting;
-mod newcomers;
 mod proving;
 mod refusals;
 mod secrets;
@@ -16,28 +14,22 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use budget::BufferBudget;
 use ledger::Ledger;
-use newcomers::Newcomers;
-use nix::sys::epoll::{Epoll, EpollCreateFlags};
 use refusals::Refusals;
 use secrets::Secrets;
 
 use crate::compare::comparison::ComparedNodes;
 use crate::preflight::judge::evidence::{Evidence, Gone, Member};
-use crate::preflight::meet::message::MEETING;
-use crate::preflight::meet::node::ALIVE;
+use crate::preflight::meet::message::{Join, LONGEST, MEETING, ToNode, ToZero};
+use crate::preflight::meet::node::{ALIVE, HUNG};
 use crate::preflight::meet::progress::Progress;
 use crate::preflight::meet::schedule::Extent;
 use crate::preflight::meet::times::Times;
 use crate::text::{shortened, visible};
-use crate::wire::Channel;
-use crate::wire::guests::PendingConnections;
+use crate::wire::Protocol;
+use crate::wire::hub::{Hub, Limits, Peer};
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;
-
-/// The most connections whose other ends have not authenticated yet.
-const MOST_GUESTS: usize = 512;
 
 /// What node 0 needs to coordinate the job.
 pub struct Terms<'a> {
@@ -102,11 +94,35 @@ enum JobPhase {
     Telling,
 }
 
+/// Where the other nodes reach a node that has joined.
 struct JoinedNode {
-    channel: Channel,
     address: Option<IpAddr>,
     port: u16,
-    heard: Instant,
+}
+
+impl Peer for JoinedNode {
+    const PROTOCOL: &'static Protocol = &MEETING;
+    const LIMITS: Limits = Limits {
+        guests: 512,
+        newcomers: 256,
+        patience: HUNG,
+        // Node 0 has nothing else to do, and thousands of nodes may come at once.
+        pause: Duration::from_millis(1),
+        longest: LONGEST,
+        // Even in the largest job, a node's reports fit into fewer messages.
+        messages: 4096,
+        silence: Some(HUNG),
+    };
+    type Message = ToZero;
+    type Join = Join;
+    type Reply = ToNode;
+
+    fn join(message: ToZero) -> Option<Join> {
+        match message {
+            ToZero::Join(join) => Some(*join),
+            ToZero::Alive | ToZero::Proved(_) => None,
+        }
+    }
 }
 
 /// The rounds that are in progress.
@@ -120,16 +136,10 @@ struct Series {
 
 pub struct Zero<'a> {
     terms: &'a Terms<'a>,
-    listener: &'a Listener,
-    guests: PendingConnections,
+    hub: Hub<JoinedNode>,
     strangers: Strangers<'a>,
-    newcomers: Newcomers,
-    members: BTreeMap<u32, JoinedNode>,
     /// What the members still owe.
     ledger: Ledger,
-    /// The members that have sent something, or accept more data.
-    epoll: Epoll,
-    budget: BufferBudget,
     /// How often a node of each index has joined.
     comings: BTreeMap<u32, usize>,
     secrets: Secrets,
@@ -145,8 +155,6 @@ pub struct Zero<'a> {
     next_word: Instant,
     /// When node 0 reports progress again.
     next_line: Instant,
-    /// When node 0 next checks for silent nodes.
-    next_look: Instant,
     /// The missing nodes, and when they were determined.
     missing: Option<(Instant, String)>,
 }
@@ -156,23 +164,17 @@ const OWN_PROCESS_EXITED: &str = "the process that takes part for node 0 itself 
 impl<'a> Zero<'a> {
     /// # Errors
     /// The kernel gives no random number, or no descriptor.
-    pub fn new(terms: &'a Terms<'a>, listener: &'a Listener) -> anyhow::Result<Zero<'a>> {
+    pub fn new(terms: &'a Terms<'a>, listener: Listener) -> anyhow::Result<Zero<'a>> {
         let secrets =
             Secrets::new().map_err(|error| anyhow!("cannot get a random number for the job: {error}"))?;
         let now = Instant::now();
         let nodes = usize::try_from(terms.nodes).unwrap_or_default();
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
-        let epoll = epoll.map_err(|errno| anyhow!("cannot create an epoll instance: {errno}"))?;
+        let hub = Hub::new(Ok(listener), terms.token.as_bytes(), terms.nodes);
         Ok(Zero {
             terms,
-            listener,
-            guests: PendingConnections::new(&MEETING, ALIVE, MOST_GUESTS),
+            hub: hub.map_err(|errno| anyhow!("cannot create an epoll instance: {errno}"))?,
             strangers: Strangers::new(terms.say, "preflight: node 0"),
-            newcomers: Newcomers::default(),
-            members: BTreeMap::new(),
             ledger: Ledger::default(),
-            epoll,
-            budget: BufferBudget::of(nodes),
             comings: BTreeMap::new(),
             secrets,
             heard: Heard {
@@ -194,7 +196,6 @@ impl<'a> Zero<'a> {
             again_until: None,
             next_word: now + ALIVE,
             next_line: now + telling::every(terms),
-            next_look: now,
             missing: None,
         })
     }
@@ -209,14 +210,14 @@ impl<'a> Zero<'a> {
 
     /// Returns whether all nodes have joined, before their rounds begin.
     fn is_complete(&self) -> bool {
-        self.members.len() >= self.heard.nodes.len()
+        self.hub.len() >= self.heard.nodes.len()
     }
 
     /// Returns whether no other node has joined and this node, which has passed before, was started
     /// again.
     pub fn is_alone(&self) -> bool {
         let is_over = |after: Duration| Instant::now() + self.terms.wait >= self.terms.until + after;
-        self.members.len() < 2 && self.terms.alone_after.is_some_and(is_over)
+        self.hub.len() < 2 && self.terms.alone_after.is_some_and(is_over)
     }
 
     fn missing(&self) -> impl Iterator<Item = u32> {

@@ -29,7 +29,7 @@ impl Zero<'_> {
         // The names of missing nodes are no longer needed.
         self.missing = None;
         self.disambiguate_names();
-        let present: Vec<u32> = self.members.keys().copied().collect();
+        let present: Vec<u32> = self.hub.members().map(|(node, _)| node).collect();
         let schedule = Schedule { nodes: present.len().try_into().unwrap_or(0), extent: self.terms.extent };
         let count = schedule.rounds().try_into().unwrap_or(u16::MAX);
         self.heard.evidence = self.evidence(count);
@@ -209,9 +209,7 @@ impl Zero<'_> {
                 let pairs = halves.iter().filter_map(partner).collect();
                 let each_ms = self.terms.times.each.as_millis().try_into().unwrap_or(u64::MAX);
                 let order = Order { first, each_ms, pairs };
-                let Some(member) = self.members.get_mut(&node) else { continue };
-                // The next read notices a broken connection.
-                let _ = member.channel.queue(&ToNode::Prove(order));
+                self.hub.send(node, &ToNode::Prove(order));
             }
         }
         tracing::debug!("preflight: the rounds have begun");
@@ -248,7 +246,7 @@ impl Zero<'_> {
     }
 
     fn partner(&self, round: u16, node: u32) -> Option<Partner> {
-        let member = self.members.get(&node)?;
+        let member = self.hub.get(node)?;
         let name = self.heard.nodes.get(node as usize)?.as_ref()?.name.clone();
         Some(Partner {
             round,

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use crate::preflight::judge::evidence::Explanation;
 use crate::text::{condensed_to, counted, grouped};
-use crate::wire::handshake::OTHER_TOKEN;
 use crate::wire::stranger::{Fault, Stranger};
 
 /// The most sentences. A peer that connects again and again needs no more.
@@ -73,15 +72,11 @@ impl Refusals {
 
     /// Records a peer that failed to authenticate. It may be a node of the job with another token or
     /// another version. Anything else that connects to a port is not a node.
-    pub fn add_stranger(&mut self, stranger: &Stranger) {
-        let fix = match stranger.fault {
-            Fault::Token => TOKEN,
-            Fault::Version => VERSION,
-            Fault::Gone | Fault::Evicted | Fault::Silent | Fault::NotOurs | Fault::Unknown => return,
-        };
-        match stranger.why.split_once(OTHER_TOKEN) {
-            Some((address, _)) => self.add(None, address, "it does not have the token of node 0", fix),
-            None => self.add(None, "", &stranger.why, fix),
+    pub fn add_stranger(&mut self, address: &str, stranger: &Stranger) {
+        match stranger.fault {
+            Fault::Token => self.add(None, address, "it does not have the token of node 0", TOKEN),
+            Fault::Version => self.add(None, "", &stranger.why, VERSION),
+            Fault::Gone | Fault::Evicted | Fault::Silent | Fault::NotOurs | Fault::Unknown => false,
         };
     }
 
@@ -121,20 +116,27 @@ mod tests {
         let known = |why: &str, fix| Some(Explanation { why: why.to_owned(), fix });
         assert_eq!(refusals.explain(3, 2), known("it was rejected: a:1: it expects 2 nodes", "Compare."));
         assert_eq!(refusals.explain(4, 1), None);
-        let stranger = |fault| Stranger { fault, why: "b has another token".to_owned() };
-        refusals.add_stranger(&stranger(Fault::NotOurs));
+        let stranger = |fault| Stranger { fault, why: "it is none".to_owned() };
+        refusals.add_stranger("b", &stranger(Fault::NotOurs));
         assert_eq!(refusals.explain(4, 1), None);
-        refusals.add_stranger(&stranger(Fault::Token));
-        let perhaps = "it may be the one that was rejected: b has another token";
+        refusals.add_stranger("b", &stranger(Fault::Token));
+        let perhaps = "it may be the one that was rejected: b: it does not have the token of node 0";
         assert_eq!(refusals.explain(4, 1), known(perhaps, TOKEN));
         assert_eq!(refusals.explain(4, 2), None, "more are missing than were rejected");
         let said: Vec<String> = refusals.sentences(|_| false).collect();
-        assert_eq!(said, ["rejected: a:1: it expects 2 nodes", "rejected: b has another token"]);
+        assert_eq!(
+            said,
+            ["rejected: a:1: it expects 2 nodes", "rejected: b: it does not have the token of node 0"]
+        );
         assert!(refusals.add_second(2));
         let second = known("it may be one of the two nodes that joined with the index 2", INDEX);
         assert_eq!([1, 2, 3].map(|missing| refusals.explain(4, missing)), [second.clone(), second, None]);
         let said: Vec<String> = refusals.sentences(|why| why.starts_with("it")).collect();
-        assert_eq!(said, ["rejected: b has another token"], "the second node of an index is a fault");
+        assert_eq!(
+            said,
+            ["rejected: b: it does not have the token of node 0"],
+            "the second node of an index is a fault"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use super::{JobPhase, JoinedNode, Terms, Zero};
+use super::{JobPhase, Terms, Zero};
 use crate::preflight::judge::bisection;
 use crate::preflight::meet::message::{ToNode, Told};
 use crate::preflight::meet::node::ALIVE;
@@ -35,11 +35,8 @@ impl Zero<'_> {
         self.phase = JobPhase::Telling;
         // There is nothing else to send.
         (self.next_word, self.next_line) = (end, end);
-        for (node, member) in &mut self.members {
-            let _ = member.channel.queue(&ToNode::Verdict(verdict(*node)));
-        }
-        let is_sending = |member: &JoinedNode| member.channel.connection().is_sending();
-        while self.members.values().any(is_sending) && Instant::now() < end {
+        self.hub.send_all(|node| ToNode::Verdict(verdict(node)));
+        while self.hub.is_sending() && Instant::now() < end {
             // Node 0's own process may have ended, because it has received the verdict.
             if self.hear(end, own).is_err() {
                 return;
@@ -49,7 +46,7 @@ impl Zero<'_> {
         // node's data was unread, the kernel would reset the connection, and the node might lose the
         // verdict.
         let end = end.min(Instant::now() + CLOSING);
-        while !self.members.is_empty() && Instant::now() < end {
+        while self.hub.len() > 0 && Instant::now() < end {
             if self.hear(end, own).is_err() {
                 return;
             }
@@ -84,9 +81,7 @@ impl Zero<'_> {
         if now >= self.next_word {
             self.next_word = now + ALIVE;
             let missing = self.missing_lately();
-            for member in self.members.values_mut() {
-                let _ = member.channel.queue(&ToNode::Waiting { missing: missing.clone() });
-            }
+            self.hub.send_all(|_| ToNode::Waiting { missing: missing.clone() });
         }
         self.report_progress(Zero::meeting);
     }
@@ -101,9 +96,7 @@ impl Zero<'_> {
     /// Sends the nodes a keep-alive before node 0 computes something and sends nothing meanwhile.
     pub fn send_keep_alive(&mut self) {
         self.next_word = Instant::now() + ALIVE;
-        for member in self.members.values_mut() {
-            let _ = member.channel.queue(&ToNode::Working);
-        }
+        self.hub.send_all(|_| ToNode::Working);
     }
 
     /// Schedules progress of the new stage to be shown at once, if there is a terminal.
@@ -129,11 +122,11 @@ impl Zero<'_> {
     fn meeting(&self) -> Progress {
         let mut stage = format!("have joined; node 0 is waiting for {}", self.shown_missing());
         // A node that has joined has resolved the name.
-        if let Some(why) = self.terms.unresolved.filter(|_| self.members.len() < 2) {
+        if let Some(why) = self.terms.unresolved.filter(|_| self.hub.len() < 2) {
             let meet = &self.terms.meet;
             stage.push_str(&format!("; node 0 cannot resolve its own name ({meet}): {why}"));
         }
-        Progress { done: self.members.len(), all: self.heard.nodes.len(), thing: "node", stage }
+        Progress { done: self.hub.len(), all: self.heard.nodes.len(), thing: "node", stage }
     }
 
     fn working(&self) -> Progress {
@@ -151,7 +144,7 @@ impl Zero<'_> {
         };
         // If most nodes are finished, the remaining ones are of interest.
         let left = self.ledger.busy();
-        if left <= NAMED && left * 2 < self.members.len() {
+        if left <= NAMED && left * 2 < self.hub.len() {
             let names: Vec<String> =
                 self.ledger.waits_for().map(|(_, node)| self.heard.evidence.name(node)).collect();
             stage.push_str(&format!("; node 0 is waiting for {}", condensed_to(&names, NAMED)));

@@ -1,11 +1,9 @@
 //! A node 0 that violates the protocol.
 
-use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::net::Ipv4Addr;
 
 use super::*;
-use crate::preflight::meet::message::channels;
+use crate::wire::channel::channels;
 
 fn order(pairs: Vec<Partner>) -> Order {
     Order { first: 0, each_ms: 0, pairs }
@@ -23,8 +21,7 @@ fn has_more_after(messages: &[ToNode]) -> bool {
 /// right away.
 fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (anyhow::Result<Option<Told>>, bool) {
     let node = Node::node_3_of_4();
-    let (zero, its) = UnixStream::pair().unwrap();
-    let [mut zero, its] = channels([zero, its].map(|stream| TcpStream::from(OwnedFd::from(stream))));
+    let [mut zero, its] = channels();
     let listener = Listener::on_port(0).unwrap();
     let mut rounds = PairRounds::new(&node, its, &listener, Ipv4Addr::LOCALHOST.into(), &order(Vec::new()));
     change(&mut rounds);

@@ -1,4 +1,4 @@
-//! How much node 0 stores of messages whose end has not arrived. Each may be long, and a node may send
+//! How much a hub stores of messages whose end has not arrived. Each may be long, and a node may send
 //! most of one and then stop. Many of these must not fill the memory.
 
 /// In bytes: what is stored for all nodes together, and for each of them. In all but the largest jobs,

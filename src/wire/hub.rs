@@ -1,0 +1,426 @@
+//! One end of many connections: all nodes of a job connect to the process of node 0 that has the hub.
+//!
+//! A connection proves first that it has the token, then says which node it is, and is a member once the owner of the
+//! hub admits it. The hub waits for none of them, and bounds what each and all of them together may cost: connections,
+//! time, and bytes that are kept.
+
+mod budget;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use budget::BufferBudget;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::guests::PendingConnections;
+use super::handshake::one_key;
+use super::listen::Listener;
+use super::stranger::{Fault, Stranger};
+use super::{Address, Channel, Protocol};
+
+/// How long each message of a hub or of a node may take, as the handshake announces it.
+pub(crate) const MESSAGE: Duration = Duration::from_secs(5);
+
+/// How long to wait if the port is not free, or no descriptor is left.
+const LISTEN_PAUSE: Duration = Duration::from_secs(60);
+
+/// The most connections that are read from before the others.
+const AT_ONCE: usize = 64;
+
+/// How often to look for silent members.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Newcomers have the numbers from here on in epoll, and members those below.
+const FIRST_NEWCOMER: u64 = 1 << 32;
+
+/// What the nodes of one protocol may cost.
+pub(crate) struct Limits {
+    /// The most connections that have proven nothing, and the most that have not said which node they are.
+    pub guests: usize,
+    pub newcomers: usize,
+    /// How long a node may take to say which one it is.
+    pub patience: Duration,
+    /// How long unproven connections wait after some were read, so that a flood of them takes little of the time of
+    /// others. The kernel keeps those that come meanwhile.
+    pub pause: Duration,
+    /// In bytes: the longest message of a node.
+    pub longest: usize,
+    /// The most messages of one node that are read before those of the others.
+    pub messages: usize,
+    /// After how long a silence a member has left; `None` if nodes are silent until they are asked.
+    pub silence: Option<Duration>,
+}
+
+/// A member, as the owner of a hub knows it.
+pub(crate) trait Peer {
+    const PROTOCOL: &'static Protocol;
+    const LIMITS: Limits;
+    /// What nodes send, and which of it says which node it is.
+    type Message: DeserializeOwned;
+    type Join;
+    /// What nodes get.
+    type Reply: Serialize;
+
+    fn join(message: Self::Message) -> Option<Self::Join>;
+}
+
+pub(crate) enum HubEvent<P: Peer> {
+    /// A node has said which one it is, and is to be admitted or refused.
+    Joins(Newcomer, P::Join),
+    Said(u32, P::Message),
+    /// A member is none any more.
+    Left(u32, P, Stranger),
+}
+
+/// A process that has the token.
+pub(crate) struct Newcomer(pub(crate) Channel);
+
+struct Link {
+    channel: Channel,
+    /// When it came, or has sent its last message.
+    heard: Instant,
+}
+
+pub(crate) struct Hub<P: Peer> {
+    /// Or where to listen as soon as the port is free.
+    listener: Result<Listener, Address>,
+    token: Vec<u8>,
+    guests: PendingConnections,
+    /// When to serve connections again that have proven nothing.
+    serve_at: Instant,
+    /// Oldest first.
+    newcomers: BTreeMap<u64, Link>,
+    next_newcomer: u64,
+    members: BTreeMap<u32, (Link, P)>,
+    /// The newcomers and members that have sent something, or accept more.
+    epoll: Epoll,
+    budget: BufferBudget,
+    /// The connections that are still to be read from in this pass, and how many messages the last of them has sent.
+    ready: Vec<u64>,
+    messages: usize,
+    /// Whether more connections had something than one pass reads. Then this process is late, and not the nodes.
+    is_late: bool,
+    look_at: Instant,
+    silent: Vec<u32>,
+}
+
+impl<P: Peer> Hub<P> {
+    /// Makes a hub for a job of this many nodes.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor.
+    pub(crate) fn new(listener: Result<Listener, Address>, token: &[u8], nodes: u32) -> nix::Result<Hub<P>> {
+        let now = Instant::now();
+        Ok(Hub {
+            listener,
+            token: token.to_vec(),
+            guests: PendingConnections::new(P::PROTOCOL, MESSAGE, P::LIMITS.guests),
+            serve_at: now,
+            newcomers: BTreeMap::new(),
+            next_newcomer: FIRST_NEWCOMER,
+            members: BTreeMap::new(),
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            budget: BufferBudget::of(nodes.try_into().unwrap_or(usize::MAX)),
+            ready: Vec::new(),
+            messages: 0,
+            is_late: false,
+            look_at: now,
+            silent: Vec::new(),
+        })
+    }
+
+    /// Returns what to wait for.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let listener = self.listener.as_ref().ok().filter(|_| Instant::now() >= self.serve_at);
+        let unproven = listener.map(|listener| [listener.fd()].into_iter().chain(self.guests.fds()));
+        unproven.into_iter().flatten().chain([self.epoll.0.as_fd()])
+    }
+
+    /// Returns when to go on if nothing happens.
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        let is_paused = self.serve_at > Instant::now();
+        let unproven = if is_paused { Some(self.serve_at) } else { self.guests.until() };
+        let newcomer = self.newcomers.values().next().map(|link| link.heard + P::LIMITS.patience);
+        unproven.into_iter().chain(newcomer).min()
+    }
+
+    /// Begins a pass: accepts connections whose handshakes must finish by `end`, and finds out who has sent something.
+    /// [`Hub::next_event`] returns what, until it returns `None`. `tell` receives the invalid peers and their addresses.
+    ///
+    /// # Errors
+    /// No node can connect for now. Those that have connected are served all the same.
+    pub(crate) fn poll(&mut self, end: Instant, tell: &mut dyn FnMut(&str, Stranger)) -> anyhow::Result<()> {
+        let is_due = Instant::now() >= self.serve_at;
+        let served = if is_due { self.serve_unproven(end, tell) } else { Ok(()) };
+        if served.is_err() {
+            self.serve_at = Instant::now() + LISTEN_PAUSE;
+        }
+        let mut events = [EpollEvent::empty(); AT_ONCE];
+        // EINTR is harmless: the next call reports the events.
+        let count = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or_default();
+        self.is_late = count == AT_ONCE;
+        self.ready.clear();
+        self.ready.extend(events.iter().take(count).map(EpollEvent::data));
+        self.messages = 0;
+        served
+    }
+
+    fn serve_unproven(&mut self, end: Instant, tell: &mut dyn FnMut(&str, Stranger)) -> anyhow::Result<()> {
+        let listener = match &self.listener {
+            Ok(listener) => listener,
+            Err(place) => {
+                self.listener = Ok(Listener::at(place, Instant::now())?);
+                return Ok(());
+            }
+        };
+        if let Err(why) = self.guests.accept(listener, end, tell) {
+            // No descriptor is left, but the oldest newcomer has one.
+            return if self.drop_oldest() { Ok(()) } else { Err(why) };
+        }
+        if !self.guests.is_empty() {
+            self.serve_at = Instant::now() + P::LIMITS.pause;
+        }
+        let next = || Some(self.guests.hear(&one_key(&self.token), tell)?.channel);
+        for channel in std::iter::from_fn(next).collect::<Vec<_>>() {
+            self.welcome(channel, tell);
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, channel: Channel, tell: &mut dyn FnMut(&str, Stranger)) {
+        channel.keep_alive();
+        if self.newcomers.len() >= P::LIMITS.newcomers {
+            // It had the most time to say which node it is.
+            self.drop_oldest();
+        }
+        let (id, address) = (self.next_newcomer, channel.address().to_owned());
+        self.next_newcomer += 1;
+        match self.register(id, channel) {
+            Ok(link) => drop(self.newcomers.insert(id, link)),
+            Err(errno) => {
+                let why = format!("cannot receive from {address}: {errno}");
+                tell(&address, Stranger { fault: Fault::Gone, why });
+            }
+        }
+    }
+
+    /// Has the kernel say once when something happens on a connection, and the first time at once: what was read
+    /// already is then heard, too.
+    fn register(&mut self, id: u64, channel: Channel) -> nix::Result<Link> {
+        let news = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        self.epoll.add(channel.fd(), EpollEvent::new(news, id))?;
+        self.budget.change(0, channel.connection().held());
+        Ok(Link { channel, heard: Instant::now() })
+    }
+
+    fn release(&mut self, link: Link) -> Channel {
+        self.budget.change(link.channel.connection().held(), 0);
+        let _ = self.epoll.delete(link.channel.fd());
+        link.channel
+    }
+
+    /// Drops the newcomer that has had the most time. Returns whether there was one.
+    fn drop_oldest(&mut self) -> bool {
+        let oldest = self.newcomers.pop_first();
+        oldest.map(|(_, link)| self.release(link)).is_some()
+    }
+
+    /// Returns the next event of this pass.
+    pub(crate) fn next_event(&mut self) -> Option<HubEvent<P>> {
+        while let Some(id) = self.ready.last().copied() {
+            let event = match u32::try_from(id) {
+                Ok(node) => self.hear(node),
+                Err(_) => self.hear_newcomer(id),
+            };
+            if event.is_some() {
+                return event;
+            }
+            self.ready.pop();
+            self.messages = 0;
+        }
+        self.keep_to_budget().or_else(|| self.drop_silent())
+    }
+
+    fn hear(&mut self, node: u32) -> Option<HubEvent<P>> {
+        let (link, _) = self.members.get_mut(&node)?;
+        // What it has said counts, even if nothing reaches it any more.
+        let sent = link.channel.flush();
+        let said = link.receive(P::LIMITS.longest, &mut self.budget);
+        let why = match (said, sent) {
+            (Ok(Some(message)), _) if self.messages < P::LIMITS.messages => {
+                self.messages += 1;
+                link.heard = Instant::now();
+                return Some(HubEvent::Said(node, message));
+            }
+            (Ok(Some(_)), _) => not_ours("it does not stop sending messages".to_owned()),
+            (Ok(None), Ok(())) => return None,
+            (_, Err(_)) => not_ours("it no longer accepts messages".to_owned()),
+            (Err(why), Ok(())) => why,
+        };
+        self.leave(node, why)
+    }
+
+    fn hear_newcomer(&mut self, id: u64) -> Option<HubEvent<P>> {
+        let link = self.newcomers.get_mut(&id)?;
+        let said = link.receive(P::LIMITS.longest, &mut self.budget);
+        if matches!(said, Ok(None)) {
+            return None;
+        }
+        let channel = self.newcomers.remove(&id).map(|link| self.release(link))?;
+        let join = P::join(said.ok().flatten()?)?;
+        Some(HubEvent::Joins(Newcomer(channel), join))
+    }
+
+    /// Drops the longest incomplete message with its sender, until all incomplete messages fit into the budget.
+    fn keep_to_budget(&mut self) -> Option<HubEvent<P>> {
+        while self.budget.is_too_small() {
+            let member = self.members.iter().map(|(node, (link, _))| (link.held(), *node)).max();
+            let newcomer = self.newcomers.iter().map(|(id, link)| (link.held(), *id)).max();
+            match (member, newcomer) {
+                (Some((length, node)), newcomer)
+                    if length > 0 && newcomer.is_none_or(|(other, _)| other <= length) =>
+                {
+                    let why = format!("{length} bytes of a message arrived, but not its end");
+                    return self.leave(node, not_ours(why));
+                }
+                (_, newcomer) => {
+                    let link = newcomer.and_then(|(_, id)| self.newcomers.remove(&id))?;
+                    self.release(link);
+                }
+            }
+        }
+        None
+    }
+
+    fn drop_silent(&mut self) -> Option<HubEvent<P>> {
+        let now = Instant::now();
+        if self.is_late {
+            return None;
+        }
+        while self.newcomers.values().next().is_some_and(|link| now >= link.heard + P::LIMITS.patience) {
+            self.drop_oldest();
+        }
+        let silence = P::LIMITS.silence?;
+        if now >= self.look_at {
+            self.look_at = now + LOOK;
+            let silent = self.members.iter().filter(|(_, (link, _))| now > link.heard + silence);
+            self.silent = silent.map(|(node, _)| *node).collect();
+        }
+        while let Some(node) = self.silent.pop() {
+            let why = format!("it has sent nothing for {} s", silence.as_secs());
+            let left = self.leave(node, Stranger { fault: Fault::Silent, why });
+            if left.is_some() {
+                return left;
+            }
+        }
+        None
+    }
+
+    fn leave(&mut self, node: u32, why: Stranger) -> Option<HubEvent<P>> {
+        Some(HubEvent::Left(node, self.remove(node)?, why))
+    }
+
+    /// Makes a newcomer a member.
+    ///
+    /// # Errors
+    /// The kernel cannot watch one more connection.
+    pub(crate) fn admit(&mut self, newcomer: Newcomer, node: u32, peer: P) -> nix::Result<()> {
+        let link = self.register(node.into(), newcomer.0)?;
+        self.members.insert(node, (link, peer));
+        Ok(())
+    }
+
+    /// Closes the connection of a member.
+    pub(crate) fn remove(&mut self, node: u32) -> Option<P> {
+        let (link, peer) = self.members.remove(&node)?;
+        self.release(link);
+        Some(peer)
+    }
+
+    /// Sends a message without waiting. A broken connection is noticed when it is heard next.
+    pub(crate) fn send(&mut self, node: u32, message: &P::Reply) {
+        if let Some((link, _)) = self.members.get_mut(&node) {
+            let _ = link.channel.queue(message);
+        }
+    }
+
+    pub(crate) fn send_all(&mut self, message: impl Fn(u32) -> P::Reply) {
+        for (node, (link, _)) in &mut self.members {
+            let _ = link.channel.queue(&message(*node));
+        }
+    }
+
+    /// Returns whether a member has not accepted yet all that was sent.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.members.values().any(|(link, _)| link.channel.connection().is_sending())
+    }
+
+    /// Returns how many members there are.
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn members(&self) -> impl Iterator<Item = (u32, &P)> {
+        self.members.iter().map(|(node, (_, peer))| (*node, peer))
+    }
+
+    pub(crate) fn members_mut(&mut self) -> impl Iterator<Item = (u32, &mut P)> {
+        self.members.iter_mut().map(|(node, (_, peer))| (*node, peer))
+    }
+
+    pub(crate) fn get(&self, node: u32) -> Option<&P> {
+        self.members.get(&node).map(|(_, peer)| peer)
+    }
+
+    pub(crate) fn get_mut(&mut self, node: u32) -> Option<&mut P> {
+        self.members.get_mut(&node).map(|(_, peer)| peer)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_none_pending(&self) -> bool {
+        self.guests.is_empty()
+    }
+
+    /// Returns the address of a member.
+    pub(crate) fn address(&self, node: u32) -> Option<&str> {
+        self.members.get(&node).map(|(link, _)| link.channel.address())
+    }
+}
+
+impl Link {
+    fn held(&self) -> usize {
+        self.channel.connection().held()
+    }
+
+    fn receive<T: DeserializeOwned>(
+        &mut self,
+        longest: usize,
+        budget: &mut BufferBudget,
+    ) -> Result<Option<T>, Stranger> {
+        let before = self.held();
+        let said = self.channel.receive_if_there(longest);
+        budget.change(before, self.held());
+        said
+    }
+}
+
+impl Newcomer {
+    pub(crate) fn address(&self) -> &str {
+        self.0.address()
+    }
+
+    /// Says why it is no member. A short message fits into an empty queue, so no reader is waited for.
+    pub(crate) fn refuse(mut self, why: &impl Serialize) {
+        let _ = self.0.queue(why);
+    }
+}
+
+fn not_ours(why: String) -> Stranger {
+    Stranger { fault: Fault::NotOurs, why }
+}
+
+#[cfg(test)]
+mod tests;

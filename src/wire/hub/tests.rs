@@ -1,0 +1,157 @@
+use std::io::Write;
+
+use super::*;
+use crate::wire::channel::channels;
+
+const PROTOCOL: Protocol = Protocol { schema: "rdma-init/hub/1", command: "hub" };
+
+/// A node that has joined.
+struct Node;
+
+impl Peer for Node {
+    const PROTOCOL: &'static Protocol = &PROTOCOL;
+    const LIMITS: Limits = Limits {
+        guests: 2,
+        newcomers: 3,
+        patience: Duration::from_secs(60),
+        pause: Duration::ZERO,
+        longest: 4096,
+        messages: 10,
+        silence: Some(Duration::from_secs(60)),
+    };
+    /// A number joins.
+    type Message = Option<u32>;
+    type Join = u32;
+    type Reply = ();
+
+    fn join(message: Option<u32>) -> Option<u32> {
+        message
+    }
+}
+
+fn hub() -> Hub<Node> {
+    Hub::new(Ok(Listener::on_port(0).unwrap()), b"a token", 3).unwrap()
+}
+
+fn member(hub: &mut Hub<Node>, node: u32) -> Channel {
+    let [ours, its] = channels();
+    hub.admit(Newcomer(ours), node, Node).unwrap();
+    its
+}
+
+fn newcomer(hub: &mut Hub<Node>) -> Channel {
+    let [ours, its] = channels();
+    hub.welcome(ours, &mut |_, _| {});
+    its
+}
+
+/// Sends this many bytes of a message, but not its end.
+fn send(from: &Channel, length: usize) {
+    (&mut from.connection().stream()).write_all(&vec![b'0'; length]).unwrap();
+}
+
+fn events(hub: &mut Hub<Node>) -> Vec<HubEvent<Node>> {
+    hub.poll(Instant::now(), &mut |_, _| {}).unwrap();
+    std::iter::from_fn(|| hub.next_event()).collect()
+}
+
+/// Returns who has left in this pass, and why.
+fn left(hub: &mut Hub<Node>) -> Vec<(u32, String)> {
+    let left = events(hub).into_iter().filter_map(|event| match event {
+        HubEvent::Left(node, _, why) => Some((node, why.to_string())),
+        HubEvent::Joins(..) | HubEvent::Said(..) => None,
+    });
+    left.collect()
+}
+
+#[test]
+fn beyond_the_limit_the_oldest_newcomers_are_dropped() {
+    let mut hub = hub();
+    let mut others: Vec<Channel> = (0..5).map(|_| newcomer(&mut hub)).collect();
+    assert!(events(&mut hub).is_empty());
+    let is_closed = |channel: &mut Channel| channel.receive_if_there::<()>(64).is_err();
+    let closed: Vec<bool> = others.iter_mut().map(is_closed).collect();
+    assert_eq!(closed, [true, true, false, false, false]);
+    // A connection that does not begin with who it is is dropped as well.
+    others[3].send(&None::<u32>).unwrap();
+    assert!(events(&mut hub).is_empty());
+    assert_eq!(hub.newcomers.len(), 2);
+    assert!(hub.drop_oldest() && hub.drop_oldest() && !hub.drop_oldest());
+    assert_eq!(hub.epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO), Ok(0));
+}
+
+#[test]
+fn what_a_node_has_sent_behind_who_it_is_is_heard_once_it_is_a_member() {
+    let mut hub = hub();
+    let mut its = newcomer(&mut hub);
+    its.send(&Some(7)).unwrap();
+    its.send(&None::<u32>).unwrap();
+    send(&its, 1000);
+    let [HubEvent::Joins(..)] = &events(&mut hub)[..] else { panic!("it has said who it is") };
+    assert_eq!((hub.newcomers.len(), hub.budget.is_too_small()), (0, false));
+    let mut its = newcomer(&mut hub);
+    its.send(&Some(7)).unwrap();
+    its.send(&None::<u32>).unwrap();
+    hub.poll(Instant::now(), &mut |_, _| {}).unwrap();
+    while let Some(event) = hub.next_event() {
+        let HubEvent::Joins(newcomer, 7) = event else { panic!("it joins first") };
+        hub.admit(newcomer, 7, Node).unwrap();
+    }
+    assert!(matches!(events(&mut hub)[..], [HubEvent::Said(7, None)]));
+}
+
+#[test]
+fn a_node_that_never_stops_sending_has_left() {
+    let mut hub = hub();
+    let mut its = member(&mut hub, 0);
+    for (count, heard) in [(10, 10), (0, 0)] {
+        (0..count).for_each(|_| its.send(&None::<u32>).unwrap());
+        let said = events(&mut hub);
+        assert!(said.iter().all(|event| matches!(event, HubEvent::Said(0, None))));
+        assert_eq!(said.len(), heard);
+    }
+    (0..11).for_each(|_| its.send(&None::<u32>).unwrap());
+    assert_eq!(left(&mut hub), [(0, "it does not stop sending messages".to_owned())]);
+}
+
+#[test]
+fn the_node_with_the_longest_partial_message_is_dropped_first() {
+    let mut hub = hub();
+    hub.budget = BufferBudget::of_bytes(3500);
+    let others = [(0, 1000), (1, 1200), (2, 1000)].map(|(node, length)| {
+        let its = member(&mut hub, node);
+        send(&its, length);
+        its
+    });
+    assert_eq!(left(&mut hub), []);
+    send(&others[2], 300);
+    assert_eq!(left(&mut hub), []);
+    // A newcomer stays, because its message is shorter than the others.
+    let its = newcomer(&mut hub);
+    send(&its, 900);
+    assert_eq!(left(&mut hub), [(2, "1300 bytes of a message arrived, but not its end".to_owned())]);
+    // A node that has left no longer uses the budget.
+    send(&others[0], 300);
+    assert_eq!((left(&mut hub), hub.newcomers.len()), (Vec::new(), 1));
+    send(&its, 1000);
+    assert_eq!((left(&mut hub), hub.newcomers.len(), hub.len()), (Vec::new(), 0, 2));
+}
+
+#[test]
+fn a_member_that_sends_nothing_has_left_unless_the_hub_is_late() {
+    let mut hub = hub();
+    let _others = [0, 1].map(|node| member(&mut hub, node));
+    let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(61)) else { return };
+    for (link, _) in hub.members.values_mut() {
+        link.heard = long_ago;
+    }
+    hub.is_late = true;
+    assert!(hub.next_event().is_none());
+    let why = || "it has sent nothing for 60 s".to_owned();
+    assert_eq!(left(&mut hub), [(1, why()), (0, why())]);
+    // One that is a newcomer for too long is dropped.
+    let _its = newcomer(&mut hub);
+    hub.newcomers.values_mut().for_each(|link| link.heard = long_ago);
+    assert!(hub.wake_at().is_some_and(|wake| wake < Instant::now()));
+    assert_eq!((left(&mut hub), hub.newcomers.len()), (Vec::new(), 0));
+}
