@@ -1,6 +1,7 @@
 //! Unpredictable random bytes.
 
 use std::io;
+use std::time::Duration;
 
 use nix::libc;
 
@@ -24,4 +25,13 @@ pub(crate) fn fill(bytes: &mut [u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns a random time between half of this time and all of it, so that many nodes do not connect at
+/// once.
+pub(crate) fn jittered(time: Duration) -> Duration {
+    let mut byte = [0];
+    // Without random numbers, the nodes connect at the same time.
+    let _ = fill(&mut byte);
+    time / 2 + time / 2 * u32::from(byte[0]) / 255
 }

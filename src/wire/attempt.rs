@@ -110,7 +110,7 @@ mod tests {
         let mut proven = None;
         loop {
             guests.accept(&listener, Instant::now() + 5 * SECOND, &mut |_, _| {}).unwrap();
-            proven = proven.or(guests.hear(&one_key(b"0123456789abcdef"), &mut |_, _| {}));
+            proven = proven.or(guests.hear(&one_key(b"0123456789abcdef"), &mut |_, _| {}).pop());
             attempt = match attempt.go_on(token)? {
                 Progress::Pending(attempt) => attempt,
                 Progress::Proven(channel) => {

@@ -107,25 +107,24 @@ impl PendingConnections {
         Ok(())
     }
 
-    /// Reads everything that has arrived on the pending connections. Returns the first node that has
-    /// authenticated, if there is one. Call it until it returns `None`.
-    pub(crate) fn hear(&mut self, keys: &Keys, tell: &mut dyn FnMut(&str, Stranger)) -> Option<Proven> {
-        let mut index = 0;
-        while let Some(guest) = self.list.get_mut(index) {
+    /// Reads everything that has arrived on the pending connections. Returns the nodes that have authenticated.
+    pub(crate) fn hear(&mut self, keys: &Keys, tell: &mut dyn FnMut(&str, Stranger)) -> Vec<Proven> {
+        let mut proven = Vec::new();
+        for mut guest in std::mem::take(&mut self.list) {
             match guest.hear(keys) {
-                Ok(None) => index += 1,
+                Ok(None) => self.list.push(guest),
                 Ok(Some((session, patience))) => {
-                    let PendingConnection { connection, handshake, .. } = self.list.remove(index);
-                    let identity = handshake.identity().to_owned();
-                    return Some(Proven { channel: Channel::new(connection, session), identity, patience });
+                    let identity = guest.handshake.identity().to_owned();
+                    proven.push(Proven {
+                        channel: Channel::new(guest.connection, session),
+                        identity,
+                        patience,
+                    });
                 }
-                Err(stranger) => {
-                    let guest = self.list.remove(index);
-                    tell(guest.connection.address(), stranger);
-                }
+                Err(stranger) => tell(guest.connection.address(), stranger),
             }
         }
-        None
+        proven
     }
 
     /// Closes the oldest connection, which had the most time to authenticate. A greeting alone proves

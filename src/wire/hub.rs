@@ -4,13 +4,10 @@
 //! hub admits it. The hub waits for none of them, and bounds what each and all of them together may cost: connections,
 //! time, and bytes that are kept.
 
-mod budget;
-
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use budget::BufferBudget;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,67 +18,63 @@ use super::listen::Listener;
 use super::stranger::{Fault, Stranger};
 use super::{Address, Channel, Protocol};
 
-/// How long each message of a hub or of a node may take, as the handshake announces it.
-pub(crate) const MESSAGE: Duration = Duration::from_secs(5);
+/// How long each message may take, as the handshake announces it.
+const MESSAGE: Duration = Duration::from_secs(5);
+
+/// The most nodes that have not said which they are, and how long each may take to do so.
+const NEWCOMERS: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// How long to wait if the port is not free, or no descriptor is left.
 const LISTEN_PAUSE: Duration = Duration::from_secs(60);
 
-/// The most connections that are read from before the others.
+/// The most connections that are read from before the others, and the most messages of each: a node of a job sends
+/// fewer.
 const AT_ONCE: usize = 64;
+const MESSAGES_AT_ONCE: usize = 4096;
 
 /// How often to look for silent members.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// In bytes: what is kept of messages whose end has not arrived, for all nodes together and for each of them. A node
+/// may send most of a long message and then stop, but what most of them send is shorter, and arrives as a whole.
+const KEPT: usize = 4 * 1024 * 1024;
+const KEPT_OF_EACH: usize = 8 * 1024;
+
 /// Newcomers have the numbers from here on in epoll, and members those below.
 const FIRST_NEWCOMER: u64 = 1 << 32;
 
-/// What the nodes of one protocol may cost.
-pub(crate) struct Limits {
-    /// The most connections that have proven nothing, and the most that have not said which node they are.
-    pub guests: usize,
-    pub newcomers: usize,
-    /// How long a node may take to say which one it is.
-    pub patience: Duration,
-    /// How long unproven connections wait after some were read, so that a flood of them takes little of the time of
-    /// others. The kernel keeps those that come meanwhile.
-    pub pause: Duration,
-    /// In bytes: the longest message of a node.
-    pub longest: usize,
-    /// The most messages of one node that are read before those of the others.
-    pub messages: usize,
-    /// After how long a silence a member has left; `None` if nodes are silent until they are asked.
-    pub silence: Option<Duration>,
-}
-
-/// A member, as the owner of a hub knows it.
+/// What the owner of a hub knows of a member, and what members may cost.
 pub(crate) trait Peer {
     const PROTOCOL: &'static Protocol;
-    const LIMITS: Limits;
-    /// What nodes send, and which of it says which node it is.
+    /// The most connections that have proven nothing.
+    const GUESTS: usize;
+    /// How long these wait after some were read, so that a flood of them takes little of the time of others. The kernel
+    /// keeps those that come meanwhile.
+    const PAUSE: Duration;
+    /// In bytes: the longest message of a node.
+    const LONGEST: usize;
+    /// After how long a silence a member has left; `None` if nodes are silent until they are asked.
+    const SILENCE: Option<Duration>;
+    /// What nodes send, and what they get.
     type Message: DeserializeOwned;
-    type Join;
-    /// What nodes get.
     type Reply: Serialize;
-
-    fn join(message: Self::Message) -> Option<Self::Join>;
 }
 
 pub(crate) enum HubEvent<P: Peer> {
-    /// A node has said which one it is, and is to be admitted or refused.
-    Joins(Newcomer, P::Join),
+    /// The first message of a process that has the token. Unless it says which node this is, and the owner admits that,
+    /// it is closed.
+    Joins(Channel, P::Message),
     Said(u32, P::Message),
     /// A member is none any more.
     Left(u32, P, Stranger),
 }
 
-/// A process that has the token.
-pub(crate) struct Newcomer(pub(crate) Channel);
-
-struct Link {
+pub(crate) struct Link<P> {
     channel: Channel,
     /// When it came, or has sent its last message.
     heard: Instant,
+    pub peer: P,
 }
 
 pub(crate) struct Hub<P: Peer> {
@@ -92,19 +85,20 @@ pub(crate) struct Hub<P: Peer> {
     /// When to serve connections again that have proven nothing.
     serve_at: Instant,
     /// Oldest first.
-    newcomers: BTreeMap<u64, Link>,
+    newcomers: BTreeMap<u64, Link<()>>,
     next_newcomer: u64,
-    members: BTreeMap<u32, (Link, P)>,
+    members: BTreeMap<u32, Link<P>>,
     /// The newcomers and members that have sent something, or accept more.
     epoll: Epoll,
-    budget: BufferBudget,
+    /// How many bytes of messages are kept, and the most of them.
+    held: usize,
+    most_held: usize,
     /// The connections that are still to be read from in this pass, and how many messages the last of them has sent.
     ready: Vec<u64>,
     messages: usize,
     /// Whether more connections had something than one pass reads. Then this process is late, and not the nodes.
     is_late: bool,
     look_at: Instant,
-    silent: Vec<u32>,
 }
 
 impl<P: Peer> Hub<P> {
@@ -117,18 +111,18 @@ impl<P: Peer> Hub<P> {
         Ok(Hub {
             listener,
             token: token.to_vec(),
-            guests: PendingConnections::new(P::PROTOCOL, MESSAGE, P::LIMITS.guests),
+            guests: PendingConnections::new(P::PROTOCOL, MESSAGE, P::GUESTS),
             serve_at: now,
             newcomers: BTreeMap::new(),
             next_newcomer: FIRST_NEWCOMER,
             members: BTreeMap::new(),
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            budget: BufferBudget::of(nodes.try_into().unwrap_or(usize::MAX)),
+            held: 0,
+            most_held: KEPT.saturating_add(KEPT_OF_EACH.saturating_mul(nodes as usize)),
             ready: Vec::new(),
             messages: 0,
             is_late: false,
             look_at: now,
-            silent: Vec::new(),
         })
     }
 
@@ -143,7 +137,7 @@ impl<P: Peer> Hub<P> {
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         let is_paused = self.serve_at > Instant::now();
         let unproven = if is_paused { Some(self.serve_at) } else { self.guests.until() };
-        let newcomer = self.newcomers.values().next().map(|link| link.heard + P::LIMITS.patience);
+        let newcomer = self.newcomers.values().next().map(|link| link.heard + PATIENCE);
         unproven.into_iter().chain(newcomer).min()
     }
 
@@ -162,8 +156,7 @@ impl<P: Peer> Hub<P> {
         // EINTR is harmless: the next call reports the events.
         let count = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or_default();
         self.is_late = count == AT_ONCE;
-        self.ready.clear();
-        self.ready.extend(events.iter().take(count).map(EpollEvent::data));
+        self.ready = events.iter().take(count).map(EpollEvent::data).collect();
         self.messages = 0;
         served
     }
@@ -181,24 +174,22 @@ impl<P: Peer> Hub<P> {
             return if self.drop_oldest() { Ok(()) } else { Err(why) };
         }
         if !self.guests.is_empty() {
-            self.serve_at = Instant::now() + P::LIMITS.pause;
+            self.serve_at = Instant::now() + P::PAUSE;
         }
-        let next = || Some(self.guests.hear(&one_key(&self.token), tell)?.channel);
-        for channel in std::iter::from_fn(next).collect::<Vec<_>>() {
-            self.welcome(channel, tell);
-        }
+        let proven = self.guests.hear(&one_key(&self.token), tell);
+        proven.into_iter().for_each(|proven| self.welcome(proven.channel, tell));
         Ok(())
     }
 
     fn welcome(&mut self, channel: Channel, tell: &mut dyn FnMut(&str, Stranger)) {
         channel.keep_alive();
-        if self.newcomers.len() >= P::LIMITS.newcomers {
+        if self.newcomers.len() >= NEWCOMERS {
             // It had the most time to say which node it is.
             self.drop_oldest();
         }
         let (id, address) = (self.next_newcomer, channel.address().to_owned());
         self.next_newcomer += 1;
-        match self.register(id, channel) {
+        match self.register(id, channel, ()) {
             Ok(link) => drop(self.newcomers.insert(id, link)),
             Err(errno) => {
                 let why = format!("cannot receive from {address}: {errno}");
@@ -209,17 +200,17 @@ impl<P: Peer> Hub<P> {
 
     /// Has the kernel say once when something happens on a connection, and the first time at once: what was read
     /// already is then heard, too.
-    fn register(&mut self, id: u64, channel: Channel) -> nix::Result<Link> {
+    fn register<T>(&mut self, id: u64, channel: Channel, peer: T) -> nix::Result<Link<T>> {
         let news = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
         self.epoll.add(channel.fd(), EpollEvent::new(news, id))?;
-        self.budget.change(0, channel.connection().held());
-        Ok(Link { channel, heard: Instant::now() })
+        self.held = self.held.saturating_add(channel.connection().held());
+        Ok(Link { channel, heard: Instant::now(), peer })
     }
 
-    fn release(&mut self, link: Link) -> Channel {
-        self.budget.change(link.channel.connection().held(), 0);
+    fn release<T>(&mut self, link: Link<T>) -> (Channel, T) {
+        self.held = self.held.saturating_sub(link.held());
         let _ = self.epoll.delete(link.channel.fd());
-        link.channel
+        (link.channel, link.peer)
     }
 
     /// Drops the newcomer that has had the most time. Returns whether there was one.
@@ -245,12 +236,12 @@ impl<P: Peer> Hub<P> {
     }
 
     fn hear(&mut self, node: u32) -> Option<HubEvent<P>> {
-        let (link, _) = self.members.get_mut(&node)?;
+        let link = self.members.get_mut(&node)?;
         // What it has said counts, even if nothing reaches it any more.
         let sent = link.channel.flush();
-        let said = link.receive(P::LIMITS.longest, &mut self.budget);
+        let said = link.receive(P::LONGEST, &mut self.held);
         let why = match (said, sent) {
-            (Ok(Some(message)), _) if self.messages < P::LIMITS.messages => {
+            (Ok(Some(message)), _) if self.messages < MESSAGES_AT_ONCE => {
                 self.messages += 1;
                 link.heard = Instant::now();
                 return Some(HubEvent::Said(node, message));
@@ -265,31 +256,27 @@ impl<P: Peer> Hub<P> {
 
     fn hear_newcomer(&mut self, id: u64) -> Option<HubEvent<P>> {
         let link = self.newcomers.get_mut(&id)?;
-        let said = link.receive(P::LIMITS.longest, &mut self.budget);
+        let said = link.receive(P::LONGEST, &mut self.held);
         if matches!(said, Ok(None)) {
             return None;
         }
-        let channel = self.newcomers.remove(&id).map(|link| self.release(link))?;
-        let join = P::join(said.ok().flatten()?)?;
-        Some(HubEvent::Joins(Newcomer(channel), join))
+        let link = self.newcomers.remove(&id)?;
+        let (channel, ()) = self.release(link);
+        Some(HubEvent::Joins(channel, said.ok().flatten()?))
     }
 
     /// Drops the longest incomplete message with its sender, until all incomplete messages fit into the budget.
     fn keep_to_budget(&mut self) -> Option<HubEvent<P>> {
-        while self.budget.is_too_small() {
-            let member = self.members.iter().map(|(node, (link, _))| (link.held(), *node)).max();
-            let newcomer = self.newcomers.iter().map(|(id, link)| (link.held(), *id)).max();
-            match (member, newcomer) {
-                (Some((length, node)), newcomer)
-                    if length > 0 && newcomer.is_none_or(|(other, _)| other <= length) =>
-                {
+        while self.held > self.most_held {
+            let members = self.members.iter().map(|(node, link)| (link.held(), u64::from(*node)));
+            let newcomers = self.newcomers.iter().map(|(id, link)| (link.held(), *id));
+            let (length, id) = members.chain(newcomers).max()?;
+            match u32::try_from(id) {
+                Ok(node) => {
                     let why = format!("{length} bytes of a message arrived, but not its end");
                     return self.leave(node, not_ours(why));
                 }
-                (_, newcomer) => {
-                    let link = newcomer.and_then(|(_, id)| self.newcomers.remove(&id))?;
-                    self.release(link);
-                }
+                Err(_) => drop(self.newcomers.remove(&id).map(|link| self.release(link))),
             }
         }
         None
@@ -300,23 +287,17 @@ impl<P: Peer> Hub<P> {
         if self.is_late {
             return None;
         }
-        while self.newcomers.values().next().is_some_and(|link| now >= link.heard + P::LIMITS.patience) {
+        while self.newcomers.values().next().is_some_and(|link| now >= link.heard + PATIENCE) {
             self.drop_oldest();
         }
-        let silence = P::LIMITS.silence?;
-        if now >= self.look_at {
+        let silence = P::SILENCE.filter(|_| now >= self.look_at)?;
+        let silent = self.members.iter().find(|(_, link)| now > link.heard + silence);
+        let Some((node, _)) = silent else {
             self.look_at = now + LOOK;
-            let silent = self.members.iter().filter(|(_, (link, _))| now > link.heard + silence);
-            self.silent = silent.map(|(node, _)| *node).collect();
-        }
-        while let Some(node) = self.silent.pop() {
-            let why = format!("it has sent nothing for {} s", silence.as_secs());
-            let left = self.leave(node, Stranger { fault: Fault::Silent, why });
-            if left.is_some() {
-                return left;
-            }
-        }
-        None
+            return None;
+        };
+        let why = format!("it has sent nothing for {} s", silence.as_secs());
+        self.leave(*node, Stranger { fault: Fault::Silent, why })
     }
 
     fn leave(&mut self, node: u32, why: Stranger) -> Option<HubEvent<P>> {
@@ -327,94 +308,73 @@ impl<P: Peer> Hub<P> {
     ///
     /// # Errors
     /// The kernel cannot watch one more connection.
-    pub(crate) fn admit(&mut self, newcomer: Newcomer, node: u32, peer: P) -> nix::Result<()> {
-        let link = self.register(node.into(), newcomer.0)?;
-        self.members.insert(node, (link, peer));
+    pub(crate) fn admit(&mut self, channel: Channel, node: u32, peer: P) -> nix::Result<()> {
+        let link = self.register(node.into(), channel, peer)?;
+        self.members.insert(node, link);
         Ok(())
     }
 
     /// Closes the connection of a member.
     pub(crate) fn remove(&mut self, node: u32) -> Option<P> {
-        let (link, peer) = self.members.remove(&node)?;
-        self.release(link);
-        Some(peer)
+        let link = self.members.remove(&node)?;
+        Some(self.release(link).1)
     }
 
     /// Sends a message without waiting. A broken connection is noticed when it is heard next.
     pub(crate) fn send(&mut self, node: u32, message: &P::Reply) {
-        if let Some((link, _)) = self.members.get_mut(&node) {
+        if let Some(link) = self.members.get_mut(&node) {
             let _ = link.channel.queue(message);
         }
     }
 
     pub(crate) fn send_all(&mut self, message: impl Fn(u32) -> P::Reply) {
-        for (node, (link, _)) in &mut self.members {
+        for (node, link) in &mut self.members {
             let _ = link.channel.queue(&message(*node));
         }
     }
 
     /// Returns whether a member has not accepted yet all that was sent.
     pub(crate) fn is_sending(&self) -> bool {
-        self.members.values().any(|(link, _)| link.channel.connection().is_sending())
+        self.members.values().any(|link| link.channel.connection().is_sending())
     }
 
-    /// Returns how many members there are.
-    pub(crate) fn len(&self) -> usize {
-        self.members.len()
+    pub(crate) fn members(&self) -> &BTreeMap<u32, Link<P>> {
+        &self.members
     }
 
-    pub(crate) fn members(&self) -> impl Iterator<Item = (u32, &P)> {
-        self.members.iter().map(|(node, (_, peer))| (*node, peer))
+    pub(crate) fn peers_mut(&mut self) -> impl Iterator<Item = (u32, &mut P)> {
+        self.members.iter_mut().map(|(node, link)| (*node, &mut link.peer))
     }
 
-    pub(crate) fn members_mut(&mut self) -> impl Iterator<Item = (u32, &mut P)> {
-        self.members.iter_mut().map(|(node, (_, peer))| (*node, peer))
-    }
-
-    pub(crate) fn get(&self, node: u32) -> Option<&P> {
-        self.members.get(&node).map(|(_, peer)| peer)
-    }
-
-    pub(crate) fn get_mut(&mut self, node: u32) -> Option<&mut P> {
-        self.members.get_mut(&node).map(|(_, peer)| peer)
+    pub(crate) fn peer_mut(&mut self, node: u32) -> Option<&mut P> {
+        self.members.get_mut(&node).map(|link| &mut link.peer)
     }
 
     #[cfg(test)]
     pub(crate) fn has_none_pending(&self) -> bool {
         self.guests.is_empty()
     }
-
-    /// Returns the address of a member.
-    pub(crate) fn address(&self, node: u32) -> Option<&str> {
-        self.members.get(&node).map(|(link, _)| link.channel.address())
-    }
 }
 
-impl Link {
+impl<P> Link<P> {
+    pub(crate) fn address(&self) -> &str {
+        self.channel.address()
+    }
+
     fn held(&self) -> usize {
         self.channel.connection().held()
     }
 
+    /// `held`: what all connections keep.
     fn receive<T: DeserializeOwned>(
         &mut self,
         longest: usize,
-        budget: &mut BufferBudget,
+        held: &mut usize,
     ) -> Result<Option<T>, Stranger> {
-        let before = self.held();
+        let others = held.saturating_sub(self.held());
         let said = self.channel.receive_if_there(longest);
-        budget.change(before, self.held());
+        *held = others.saturating_add(self.held());
         said
-    }
-}
-
-impl Newcomer {
-    pub(crate) fn address(&self) -> &str {
-        self.0.address()
-    }
-
-    /// Says why it is no member. A short message fits into an empty queue, so no reader is waited for.
-    pub(crate) fn refuse(mut self, why: &impl Serialize) {
-        let _ = self.0.queue(why);
     }
 }
 

@@ -4,12 +4,16 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::Protocol;
 use super::channel::Channel;
 use super::connection::Connection;
 use super::handshake::{self, Handshake, Step, one_key};
 use super::stranger::{Fault, Stranger};
+use super::{Address, Protocol};
 use crate::verbs::rail::Side;
+
+/// The most and the least time for one attempt to connect: a node that is off does not answer at all.
+const TRY: Duration = Duration::from_secs(5);
+const LEAST_TRY: Duration = Duration::from_millis(200);
 
 /// Why connecting failed, as far as this helps to find the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +23,8 @@ pub enum ConnectFailure {
     NoRoute,
     TimedOut,
     Other,
+    /// The node connected, but got no answer, or the connection ended.
+    Unanswered,
 }
 
 /// A failed connection: why, as a value and as a sentence.
@@ -39,6 +45,52 @@ impl From<std::io::Error> for Unreached {
         };
         Unreached { why, text: error.to_string() }
     }
+}
+
+/// Why an attempt to reach a node failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Miss {
+    #[error("{0}")]
+    Unresolved(String),
+    #[error("cannot reach {0}: {1}")]
+    Unreached(Address, Unreached),
+    #[error(transparent)]
+    Unanswered(Stranger),
+    /// The process that answers there is not the right one, so another attempt would fail, too.
+    #[error(transparent)]
+    Wrong(Stranger),
+}
+
+impl Miss {
+    pub(crate) fn kind(&self) -> ConnectFailure {
+        match self {
+            Miss::Unresolved(_) => ConnectFailure::NoAddress,
+            Miss::Unreached(_, why) => why.why,
+            Miss::Unanswered(_) | Miss::Wrong(_) => ConnectFailure::Unanswered,
+        }
+    }
+}
+
+/// Tries once to connect to a node at an address, and to prove the token to it; until this time, but with a minimum
+/// for each. Returns what [`prove`] does.
+///
+/// # Errors
+/// Why it failed.
+pub fn attempt(
+    address: &Address,
+    protocol: &'static Protocol,
+    token: &[u8],
+    longest: Duration,
+    end: Instant,
+) -> Result<(Channel, Duration), Miss> {
+    let sockets = address.sockets(end).map_err(Miss::Unresolved)?;
+    let left = end.saturating_duration_since(Instant::now()).clamp(LEAST_TRY, TRY);
+    let connection = connect(&sockets, left, &address.to_string(), protocol);
+    let connection = connection.map_err(|why| Miss::Unreached(address.clone(), why))?;
+    prove(connection, protocol, "", token, longest, end).map_err(|stranger| match stranger.fault {
+        Fault::Gone | Fault::Silent | Fault::Evicted => Miss::Unanswered(stranger),
+        Fault::NotOurs | Fault::Unknown | Fault::Version | Fault::Token => Miss::Wrong(stranger),
+    })
 }
 
 /// Connects to one of these addresses.

@@ -5,21 +5,12 @@ use std::collections::BTreeMap;
 use crate::text::counted;
 use crate::wire::reach::ConnectFailure;
 
-/// Why an attempt failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Missed {
-    /// The node could not connect.
-    Unconnected(ConnectFailure),
-    /// The node connected, but got no answer, or the connection ended.
-    Unanswered,
-}
-
-/// How often each of these failures happened.
+/// How often each failure happened.
 #[derive(Debug, Default)]
-pub(crate) struct AttemptFailures(BTreeMap<Missed, usize>);
+pub(crate) struct AttemptFailures(BTreeMap<ConnectFailure, usize>);
 
 impl AttemptFailures {
-    pub(in crate::preflight) fn add(&mut self, missed: Missed) {
+    pub(in crate::preflight) fn add(&mut self, missed: ConnectFailure) {
         *self.0.entry(missed).or_default() += 1;
     }
 
@@ -35,19 +26,19 @@ impl AttemptFailures {
     pub(in crate::preflight) fn fix(&self) -> &'static str {
         let most = self.0.iter().max_by_key(|(_, count)| **count).map(|(missed, _)| *missed);
         match most {
-            Some(Missed::Unconnected(ConnectFailure::NoAddress)) => {
+            Some(ConnectFailure::NoAddress) => {
                 "Check that this node resolves the name of node 0 (DNS, /etc/hosts), or name its address (--meet, before a command preflight-meet)"
             }
-            Some(Missed::Unconnected(ConnectFailure::Refused)) => {
+            Some(ConnectFailure::Refused) => {
                 "Check that node 0 was started, and that its own log names the same port; if node 0 has several addresses, name the right one (--meet, before a command preflight-meet)"
             }
-            Some(Missed::Unconnected(ConnectFailure::NoRoute)) => {
+            Some(ConnectFailure::NoRoute) => {
                 "Check the route to this address (ip route get), or name another address of node 0 (--meet, before a command preflight-meet)"
             }
-            Some(Missed::Unconnected(ConnectFailure::TimedOut)) => {
+            Some(ConnectFailure::TimedOut) => {
                 "Check that firewalls and network policies let TCP pass to this port of node 0, and that the address is one of its own"
             }
-            Some(Missed::Unconnected(ConnectFailure::Other) | Missed::Unanswered) | None => {
+            Some(ConnectFailure::Other | ConnectFailure::Unanswered) | None => {
                 "Check in the log of node 0 that it is running, and not stopped"
             }
         }
@@ -58,14 +49,14 @@ fn counted_tries(all: usize) -> String {
     if all == 1 { "1 try".to_owned() } else { counted(all, "trie") }
 }
 
-fn ended(missed: Missed) -> &'static str {
+fn ended(missed: ConnectFailure) -> &'static str {
     match missed {
-        Missed::Unconnected(ConnectFailure::NoAddress) => "found no address for the name",
-        Missed::Unconnected(ConnectFailure::Refused) => "reached a port that refuses connections",
-        Missed::Unconnected(ConnectFailure::NoRoute) => "found no route",
-        Missed::Unconnected(ConnectFailure::TimedOut) => "got no answer to the connection",
-        Missed::Unconnected(ConnectFailure::Other) => "failed for another reason",
-        Missed::Unanswered => "connected but got no answer",
+        ConnectFailure::NoAddress => "found no address for the name",
+        ConnectFailure::Refused => "reached a port that refuses connections",
+        ConnectFailure::NoRoute => "found no route",
+        ConnectFailure::TimedOut => "got no answer to the connection",
+        ConnectFailure::Other => "failed for another reason",
+        ConnectFailure::Unanswered => "connected but got no answer",
     }
 }
 
@@ -76,11 +67,11 @@ mod tests {
     #[test]
     fn tries_are_counted_by_their_ends_and_the_most_frequent_one_gives_the_fix() {
         let mut misses = AttemptFailures::default();
-        misses.add(Missed::Unconnected(ConnectFailure::TimedOut));
+        misses.add(ConnectFailure::TimedOut);
         assert_eq!(misses.sentence(), "of 1 try, 1 got no answer to the connection");
         assert!(misses.fix().contains("firewalls"));
-        (0..3).for_each(|_| misses.add(Missed::Unconnected(ConnectFailure::Refused)));
-        misses.add(Missed::Unanswered);
+        (0..3).for_each(|_| misses.add(ConnectFailure::Refused));
+        misses.add(ConnectFailure::Unanswered);
         let said = "of 5 tries, 3 reached a port that refuses connections, 1 got no answer to the connection, 1 connected but got no answer";
         assert_eq!(misses.sentence(), said);
         assert!(misses.fix().contains("Check that node 0 was started"));

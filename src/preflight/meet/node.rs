@@ -8,18 +8,18 @@ use anyhow::anyhow;
 
 use crate::compare::brief::Brief;
 use crate::preflight::meet::message::{Join, MEETING, ToNode, ToZero, Told};
-use crate::preflight::meet::missed::{AttemptFailures, Missed};
+use crate::preflight::meet::missed::AttemptFailures;
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::meet::times::Times;
 use crate::preflight::prove::rounds::{PairRounds, bounded};
 use crate::preflight::who::addresses::Addresses;
 use crate::preflight::who::own::{LocalRails, Network};
 use crate::self_test::run::Scope;
-use crate::sys::random;
+use crate::sys::random::jittered;
 use crate::text::{duration, shortened, visible};
 use crate::wire::listen::Listener;
-use crate::wire::reach::{self, ConnectFailure, Unreached};
-use crate::wire::stranger::{Fault, Stranger};
+use crate::wire::reach::{self, Miss};
+use crate::wire::stranger::Stranger;
 use crate::wire::{Address, Channel};
 
 /// What a node needs to take part.
@@ -84,39 +84,9 @@ pub enum NodeError {
     Other(#[from] anyhow::Error),
 }
 
-/// Why one attempt did not reach node 0. Another attempt may succeed.
-#[derive(Debug, thiserror::Error)]
-pub enum JoinAttemptError {
-    #[error("{0}")]
-    Resolve(String),
-    #[error("cannot reach {name}: {why}")]
-    Connect { name: String, why: Unreached },
-    #[error(transparent)]
-    Unanswered(Stranger),
-}
-
-impl JoinAttemptError {
-    fn kind(&self) -> Missed {
-        match self {
-            JoinAttemptError::Resolve(_) => Missed::Unconnected(ConnectFailure::NoAddress),
-            JoinAttemptError::Connect { why, .. } => Missed::Unconnected(why.why),
-            JoinAttemptError::Unanswered(_) => Missed::Unanswered,
-        }
-    }
-}
-
-/// Why the connection to node 0 ended before the first pair.
-#[derive(Debug, thiserror::Error)]
-pub enum Lost {
-    #[error(transparent)]
-    Stranger(#[from] Stranger),
-    #[error(transparent)]
-    Addresses(std::io::Error),
-}
-
-/// Why a node that joined got no verdict.
+/// Why a node that joined got no verdict. Before the first pair, it may join again.
 enum End {
-    Again(Lost),
+    Again(anyhow::Error),
     For(anyhow::Error),
 }
 
@@ -168,14 +138,13 @@ impl Node<'_> {
             match self.stay(channel, &listener) {
                 Ok(told) => return Ok(told),
                 Err(End::Again(why)) if Instant::now() < end => lost = Some(why),
-                Err(End::Again(why)) => return Err(anyhow::Error::new(why).into()),
-                Err(End::For(why)) => return Err(why.into()),
+                Err(End::Again(why) | End::For(why)) => return Err(why.into()),
             }
         }
     }
 
     /// Connects to node 0, and tries as often as necessary.
-    fn reach(&self, end: Instant, lost: Option<Lost>) -> Result<Channel, NodeError> {
+    fn reach(&self, end: Instant, lost: Option<anyhow::Error>) -> Result<Channel, NodeError> {
         let started = Instant::now();
         // If node 0 was there a moment ago, it will come back.
         let alone_after = self.alone_after.filter(|_| lost.is_none());
@@ -188,13 +157,15 @@ impl Node<'_> {
             pause = LONGEST_PAUSE;
         }
         loop {
-            let why = match self.once(end)? {
-                Ok(channel) => return Ok(channel),
-                Err(miss) => {
-                    misses.add(miss.kind());
-                    miss
-                }
+            let now = Instant::now();
+            // A node that has waited for a long time still gets enough time for this.
+            let until = end.clamp(now + TRY, now + 2 * TRY);
+            let why = match reach::attempt(&self.meet, &MEETING, self.token.as_bytes(), ALIVE, until) {
+                Ok((channel, _)) => return Ok(channel),
+                Err(Miss::Wrong(stranger)) => return Err(anyhow::Error::new(stranger).into()),
+                Err(miss) => miss,
             };
+            misses.add(why.kind());
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 if let Some(after) = alone_after {
@@ -221,36 +192,9 @@ impl Node<'_> {
         }
     }
 
-    /// Tries once to reach node 0. The inner error says why that failed, and another attempt may
-    /// succeed.
-    ///
-    /// # Errors
-    /// Another attempt would fail in the same way.
-    fn once(&self, end: Instant) -> anyhow::Result<Result<Channel, JoinAttemptError>> {
-        let name = self.meet.to_string();
-        let sockets = match self.meet.sockets(end.min(Instant::now() + 2 * TRY)) {
-            Ok(sockets) => sockets,
-            Err(why) => return Ok(Err(JoinAttemptError::Resolve(why))),
-        };
-        let connection = match reach::connect(&sockets, TRY, &name, &MEETING) {
-            Ok(connection) => connection,
-            Err(why) => return Ok(Err(JoinAttemptError::Connect { name, why })),
-        };
-        // A node that has waited for a long time still gets enough time for this.
-        let patience = Instant::now() + TRY;
-        match reach::prove(connection, &MEETING, "", self.token.as_bytes(), ALIVE, patience) {
-            Ok((channel, _)) => Ok(Ok(channel)),
-            Err(stranger @ Stranger { fault: Fault::Gone | Fault::Silent | Fault::Evicted, .. }) => {
-                Ok(Err(JoinAttemptError::Unanswered(stranger)))
-            }
-            // The process that answers at this address is not node 0 of this job.
-            Err(stranger) => Err(stranger.into()),
-        }
-    }
-
     /// Joins, and stays until the end.
     fn stay(&self, mut channel: Channel, listener: &Listener) -> Result<Told, End> {
-        let ends = channel.connection().ends().map_err(|error| End::Again(Lost::Addresses(error)))?;
+        let ends = channel.connection().ends().map_err(|error| End::Again(error.into()))?;
         if let IpAddr::V6(own) = ends[0].ip()
             && own.is_unicast_link_local()
         {
@@ -322,15 +266,6 @@ impl Node<'_> {
 pub fn presentable(told: Told) -> Told {
     let shown = |text: String| visible(&bounded(text));
     Told { line: shown(told.line), reason: told.reason.map(shown), ..told }
-}
-
-/// Returns a random time between half of this time and all of it, so that many nodes do not connect at
-/// once.
-fn jittered(time: Duration) -> Duration {
-    let mut byte = [0];
-    // Without random numbers, the nodes connect at the same time.
-    let _ = random::fill(&mut byte);
-    time / 2 + time / 2 * u32::from(byte[0]) / 255
 }
 
 /// Returns the addresses of a peer.

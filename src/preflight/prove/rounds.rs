@@ -130,7 +130,7 @@ impl<'a> PairRounds<'a> {
             self.advance();
             let tell = &mut |_: &str, stranger| strangers.add(stranger);
             guests.accept(self.listener, Instant::now() + SILENT, tell)?;
-            while let Some(Proven { channel, identity, .. }) = guests.hear(&|of| self.keys.of(of), tell) {
+            for Proven { channel, identity, .. } in guests.hear(&|of| self.keys.of(of), tell) {
                 self.is_called(channel, &identity);
             }
             self.answer_callers();

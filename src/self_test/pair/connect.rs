@@ -2,19 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::bail;
 
 use super::message::PROTOCOL;
 use super::{Meeting, time};
-use crate::wire::connection::Connection;
-use crate::wire::stranger::{Fault, Stranger};
-use crate::wire::{Address, Channel, reach};
+use crate::wire::reach::{self, Miss};
+use crate::wire::stranger::Stranger;
+use crate::wire::{Address, Channel};
 
 /// The pause between two attempts to reach a node that is not running yet.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// The time for one attempt: a node that is off does not answer at all.
-const TRY: Duration = Duration::from_secs(5);
 
 /// Connects until a node has authenticated. Before that, a connection may be closed or stay silent, because
 /// a proxy's node is not running yet, or because many others have connected to the node. If this happens, it
@@ -30,52 +27,37 @@ pub(super) fn go_to(
 ) -> anyhow::Result<(Channel, Duration)> {
     let started = Instant::now();
     let mut is_said = false;
-    let mut before = None;
+    // What answered at the address earlier.
+    let mut before: Option<Stranger> = None;
+    let token = meeting.token.as_bytes();
     loop {
-        let reached = reach(address, end, &mut |why| {
-            if !is_said {
-                say(&format!("cannot reach {address} yet, retrying: {why}"));
-                is_said = true;
-            }
-        });
-        let connection = reached.map_err(|why| {
-            // What answered at the address earlier.
-            let before = before.take().map(|stranger: Stranger| format!(". Before: {stranger}"));
-            let within = time(started.elapsed());
-            anyhow!("cannot reach {address} within {within}: {why}{}", before.unwrap_or_default())
-        })?;
-        let token = meeting.token.as_bytes();
-        match reach::prove(connection, &PROTOCOL, "", token, meeting.extent.longest(), end) {
+        let miss = match reach::attempt(address, &PROTOCOL, token, meeting.extent.longest(), end) {
             Ok(proven) => return Ok(proven),
-            Err(stranger @ Stranger { fault: Fault::Gone | Fault::Silent, .. })
-                if Instant::now() + PAUSE < end =>
-            {
+            Err(miss) => miss,
+        };
+        let is_over = Instant::now() + PAUSE >= end;
+        let why = match miss {
+            Miss::Wrong(stranger) => return Err(stranger.into()),
+            Miss::Unanswered(stranger) if is_over => return Err(stranger.into()),
+            Miss::Unanswered(stranger) => {
                 if before.is_none() {
                     say(&format!("tries again: {stranger}."));
                 }
                 before = Some(stranger);
                 std::thread::sleep(PAUSE);
+                continue;
             }
-            Err(stranger) => return Err(stranger.into()),
+            Miss::Unresolved(why) => why,
+            Miss::Unreached(_, why) => why.to_string(),
+        };
+        if is_over {
+            let before = before.map(|stranger| format!(". Before: {stranger}")).unwrap_or_default();
+            bail!("cannot reach {address} within {}: {why}{before}", time(started.elapsed()));
         }
-    }
-}
-
-/// # Errors
-/// Why the address cannot be reached.
-fn reach(address: &Address, end: Instant, say: &mut dyn FnMut(&str)) -> Result<Connection, String> {
-    loop {
-        match once(address, end) {
-            Ok(connection) => return Ok(connection),
-            Err(why) if Instant::now() + PAUSE >= end => return Err(why),
-            Err(why) => say(&why),
+        if !is_said {
+            say(&format!("cannot reach {address} yet, retrying: {why}"));
+            is_said = true;
         }
         std::thread::sleep(PAUSE);
     }
-}
-
-fn once(address: &Address, end: Instant) -> Result<Connection, String> {
-    let left = end.saturating_duration_since(Instant::now()).clamp(PAUSE, TRY);
-    let sockets = address.sockets(end)?;
-    reach::connect(&sockets, left, &address.to_string(), &PROTOCOL).map_err(|why| why.to_string())
 }

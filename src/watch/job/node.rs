@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::JobOrders;
 use super::message::{End, Join, LONGEST, PROTOCOL, ToNode, ToZero};
 use super::own::{Motion, Own};
-use crate::sys::random;
+use crate::sys::random::jittered;
 use crate::text::{shortened, visible};
 use crate::wire::attempt::{Attempt, Progress};
 use crate::wire::stranger::Stranger;
@@ -169,12 +169,4 @@ impl Node {
         }
         Ok(())
     }
-}
-
-/// Between half of the time and all of it, so that many nodes do not come all at once.
-fn jittered(time: Duration) -> Duration {
-    let mut byte = [0];
-    // Without random numbers, the nodes come together.
-    let _ = random::fill(&mut byte);
-    time / 2 + time / 2 * u32::from(byte[0]) / 255
 }

@@ -14,11 +14,11 @@ use super::own::Own;
 use super::words::{self, Clocks};
 use crate::finding::Finding;
 use crate::text::visible;
-use crate::wire::Protocol;
-use crate::wire::hub::{Hub, HubEvent, Limits, Newcomer, Peer};
+use crate::wire::hub::{Hub, HubEvent, Peer};
 use crate::wire::stranger::Stranger;
+use crate::wire::{Channel, Protocol};
 
-/// The time for a handshake, for a node to say which one it is, and to answer.
+/// The time for a handshake, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest and the shortest time between two questions to all nodes while node 0 rests.
@@ -53,26 +53,12 @@ struct Member {
 
 impl Peer for Member {
     const PROTOCOL: &'static Protocol = &PROTOCOL;
-    /// The job runs meanwhile, so a flood of connections must take little of its time.
-    const LIMITS: Limits = Limits {
-        guests: 128,
-        newcomers: 128,
-        patience: PATIENCE,
-        pause: Duration::from_millis(50),
-        longest: LONGEST,
-        messages: 16,
-        silence: None,
-    };
+    const GUESTS: usize = 128;
+    const PAUSE: Duration = Duration::from_millis(50);
+    const LONGEST: usize = LONGEST;
+    const SILENCE: Option<Duration> = None;
     type Message = ToZero;
-    type Join = Join;
     type Reply = ToNode;
-
-    fn join(message: ToZero) -> Option<Join> {
-        match message {
-            ToZero::Join(join) => Some(join),
-            ToZero::State(_) | ToZero::Changed | ToZero::Bye(_) => None,
-        }
-    }
 }
 
 /// All nodes were asked, and may answer until a time.
@@ -118,21 +104,23 @@ impl Zero {
         }
         while let Some(event) = self.hub.next_event() {
             match event {
-                HubEvent::Joins(newcomer, join) => self.join(newcomer, join),
+                HubEvent::Joins(channel, ToZero::Join(join)) => self.join(channel, join),
+                HubEvent::Joins(..) => {}
                 HubEvent::Said(node, message) => self.hear(node, message, now),
                 HubEvent::Left(node, member, _) => self.leaves(node, member, now, None),
             }
         }
     }
 
-    fn join(&mut self, newcomer: Newcomer, join: Join) {
+    fn join(&mut self, mut channel: Channel, join: Join) {
         if let Some(why) = self.objection(&join) {
-            tracing::debug!("the job's watchers: rejected {}: {why}", newcomer.address());
-            newcomer.refuse(&ToNode::Refused(why));
+            tracing::debug!("the job's watchers: rejected {}: {why}", channel.address());
+            // A message that is short fits into an empty queue: no reader is waited for.
+            let _ = channel.queue(&ToNode::Refused(why));
             return;
         }
         let member = Member { name: visible(&join.name), asked: None, answer: None, may_change: false };
-        if self.hub.admit(newcomer, join.node, member).is_ok() {
+        if self.hub.admit(channel, join.node, member).is_ok() {
             tracing::debug!("the job's watchers: node {} is connected", join.node);
             self.gone.remove(&join.node);
             self.has_told_left = false;
@@ -149,12 +137,15 @@ impl Zero {
         }
         // The older connection stays: a process that takes the index of another node does not replace it. That of a
         // machine that is off ends soon.
-        self.hub.get(join.node).map(|_| format!("node {} is connected already", join.node))
+        self.hub
+            .members()
+            .contains_key(&join.node)
+            .then(|| format!("node {} is connected already", join.node))
     }
 
     /// Takes what a node says: its answer, once after it that something has changed, and that its command has ended.
     fn hear(&mut self, node: u32, message: ToZero, now: Duration) {
-        let Some(member) = self.hub.get_mut(node) else { return };
+        let Some(member) = self.hub.peer_mut(node) else { return };
         match (message, member.asked) {
             (ToZero::State(state), Some(asked)) if is_possible(&state) => {
                 // A question that is over had to do without this answer. And a node that has come to rest by its
@@ -202,8 +193,8 @@ impl Zero {
                 .map(|since| words::moves_again(moved.saturating_sub(since)));
         }
         if let Some(question) = &self.question {
-            let is_over =
-                now >= question.until || self.hub.members().all(|(_, member)| member.asked.is_none());
+            let is_over = now >= question.until
+                || self.hub.members().values().all(|member| member.peer.asked.is_none());
             return is_over.then(|| self.verdict(clocks)).flatten();
         }
         // That the job moves again shows here, unless this node has no part in what moves. Then the others say when it
@@ -222,7 +213,7 @@ impl Zero {
         let own = Answer { when: own.when(), ports: own.ports().to_vec() };
         self.question = Some(Question { until: now + PATIENCE, own });
         let mut asked = Vec::new();
-        for (node, member) in self.hub.members_mut() {
+        for (node, member) in self.hub.peers_mut() {
             member.answer = None;
             // One that still owes an answer gets no further question. Its answer counts from the first one.
             if member.asked.is_none() {
@@ -240,7 +231,7 @@ impl Zero {
         let mut names = Names::default();
         let own = Report { name: names.of(&self.orders.name, 0), answer: Some(own) };
         let mut nodes = vec![own];
-        for (node, member) in self.hub.members_mut() {
+        for (node, member) in self.hub.peers_mut() {
             nodes.push(Report { name: names.of(&member.name, node), answer: member.answer.take() });
         }
         let gone =
@@ -275,7 +266,7 @@ impl Zero {
 #[cfg(test)]
 impl Zero {
     pub(super) fn connected(&self) -> usize {
-        self.hub.len()
+        self.hub.members().len()
     }
 
     pub(super) fn has_none_pending(&self) -> bool {
@@ -288,7 +279,7 @@ impl Zero {
 
     /// Returns how many nodes owe an answer.
     pub(super) fn unanswered(&self) -> usize {
-        self.hub.members().filter(|(_, member)| member.asked.is_some()).count()
+        self.hub.members().values().filter(|member| member.peer.asked.is_some()).count()
     }
 
     /// Asks without an end.

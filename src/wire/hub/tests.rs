@@ -10,23 +10,12 @@ struct Node;
 
 impl Peer for Node {
     const PROTOCOL: &'static Protocol = &PROTOCOL;
-    const LIMITS: Limits = Limits {
-        guests: 2,
-        newcomers: 3,
-        patience: Duration::from_secs(60),
-        pause: Duration::ZERO,
-        longest: 4096,
-        messages: 10,
-        silence: Some(Duration::from_secs(60)),
-    };
-    /// A number joins.
-    type Message = Option<u32>;
-    type Join = u32;
+    const GUESTS: usize = 2;
+    const PAUSE: Duration = Duration::ZERO;
+    const LONGEST: usize = 4096;
+    const SILENCE: Option<Duration> = Some(Duration::from_secs(60));
+    type Message = u32;
     type Reply = ();
-
-    fn join(message: Option<u32>) -> Option<u32> {
-        message
-    }
 }
 
 fn hub() -> Hub<Node> {
@@ -35,7 +24,7 @@ fn hub() -> Hub<Node> {
 
 fn member(hub: &mut Hub<Node>, node: u32) -> Channel {
     let [ours, its] = channels();
-    hub.admit(Newcomer(ours), node, Node).unwrap();
+    hub.admit(ours, node, Node).unwrap();
     its
 }
 
@@ -67,16 +56,11 @@ fn left(hub: &mut Hub<Node>) -> Vec<(u32, String)> {
 #[test]
 fn beyond_the_limit_the_oldest_newcomers_are_dropped() {
     let mut hub = hub();
-    let mut others: Vec<Channel> = (0..5).map(|_| newcomer(&mut hub)).collect();
-    assert!(events(&mut hub).is_empty());
-    let is_closed = |channel: &mut Channel| channel.receive_if_there::<()>(64).is_err();
-    let closed: Vec<bool> = others.iter_mut().map(is_closed).collect();
-    assert_eq!(closed, [true, true, false, false, false]);
-    // A connection that does not begin with who it is is dropped as well.
-    others[3].send(&None::<u32>).unwrap();
-    assert!(events(&mut hub).is_empty());
-    assert_eq!(hub.newcomers.len(), 2);
-    assert!(hub.drop_oldest() && hub.drop_oldest() && !hub.drop_oldest());
+    let mut others: Vec<Channel> = (0..NEWCOMERS + 2).map(|_| newcomer(&mut hub)).collect();
+    while events(&mut hub).is_empty() && hub.is_late {}
+    let closed = others.iter_mut().map(|channel| channel.receive_if_there::<()>(64).is_err());
+    assert!(closed.eq((0..NEWCOMERS + 2).map(|number| number < 2)));
+    while hub.drop_oldest() {}
     assert_eq!(hub.epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO), Ok(0));
 }
 
@@ -84,40 +68,42 @@ fn beyond_the_limit_the_oldest_newcomers_are_dropped() {
 fn what_a_node_has_sent_behind_who_it_is_is_heard_once_it_is_a_member() {
     let mut hub = hub();
     let mut its = newcomer(&mut hub);
-    its.send(&Some(7)).unwrap();
-    its.send(&None::<u32>).unwrap();
+    its.send(&7).unwrap();
+    its.send(&8).unwrap();
     send(&its, 1000);
-    let [HubEvent::Joins(..)] = &events(&mut hub)[..] else { panic!("it has said who it is") };
-    assert_eq!((hub.newcomers.len(), hub.budget.is_too_small()), (0, false));
-    let mut its = newcomer(&mut hub);
-    its.send(&Some(7)).unwrap();
-    its.send(&None::<u32>).unwrap();
     hub.poll(Instant::now(), &mut |_, _| {}).unwrap();
-    while let Some(event) = hub.next_event() {
-        let HubEvent::Joins(newcomer, 7) = event else { panic!("it joins first") };
-        hub.admit(newcomer, 7, Node).unwrap();
-    }
-    assert!(matches!(events(&mut hub)[..], [HubEvent::Said(7, None)]));
+    let Some(HubEvent::Joins(channel, 7)) = hub.next_event() else { panic!("it joins first") };
+    assert_eq!((hub.newcomers.len(), hub.held), (0, 0));
+    hub.admit(channel, 7, Node).unwrap();
+    assert!(hub.held > 1000);
+    assert!(matches!(events(&mut hub)[..], [HubEvent::Said(7, 8)]));
+    assert_eq!(hub.held, 1000);
+    drop(its);
+    assert_eq!(left(&mut hub).len(), 1);
+    assert_eq!(hub.held, 0);
 }
 
 #[test]
 fn a_node_that_never_stops_sending_has_left() {
     let mut hub = hub();
     let mut its = member(&mut hub, 0);
-    for (count, heard) in [(10, 10), (0, 0)] {
-        (0..count).for_each(|_| its.send(&None::<u32>).unwrap());
-        let said = events(&mut hub);
-        assert!(said.iter().all(|event| matches!(event, HubEvent::Said(0, None))));
-        assert_eq!(said.len(), heard);
-    }
-    (0..11).for_each(|_| its.send(&None::<u32>).unwrap());
-    assert_eq!(left(&mut hub), [(0, "it does not stop sending messages".to_owned())]);
+    its.send(&7).unwrap();
+    hub.poll(Instant::now(), &mut |_, _| {}).unwrap();
+    hub.messages = MESSAGES_AT_ONCE - 1;
+    assert!(matches!(hub.next_event(), Some(HubEvent::Said(0, 7))));
+    assert!(hub.next_event().is_none());
+    (0..2).for_each(|_| its.send(&7).unwrap());
+    hub.poll(Instant::now(), &mut |_, _| {}).unwrap();
+    hub.messages = MESSAGES_AT_ONCE - 1;
+    assert!(matches!(hub.next_event(), Some(HubEvent::Said(0, 7))));
+    let Some(HubEvent::Left(0, _, why)) = hub.next_event() else { panic!("it goes on") };
+    assert_eq!(why.to_string(), "it does not stop sending messages");
 }
 
 #[test]
 fn the_node_with_the_longest_partial_message_is_dropped_first() {
     let mut hub = hub();
-    hub.budget = BufferBudget::of_bytes(3500);
+    hub.most_held = 3500;
     let others = [(0, 1000), (1, 1200), (2, 1000)].map(|(node, length)| {
         let its = member(&mut hub, node);
         send(&its, length);
@@ -134,7 +120,7 @@ fn the_node_with_the_longest_partial_message_is_dropped_first() {
     send(&others[0], 300);
     assert_eq!((left(&mut hub), hub.newcomers.len()), (Vec::new(), 1));
     send(&its, 1000);
-    assert_eq!((left(&mut hub), hub.newcomers.len(), hub.len()), (Vec::new(), 0, 2));
+    assert_eq!((left(&mut hub), hub.newcomers.len(), hub.members().len()), (Vec::new(), 0, 2));
 }
 
 #[test]
@@ -142,13 +128,11 @@ fn a_member_that_sends_nothing_has_left_unless_the_hub_is_late() {
     let mut hub = hub();
     let _others = [0, 1].map(|node| member(&mut hub, node));
     let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(61)) else { return };
-    for (link, _) in hub.members.values_mut() {
-        link.heard = long_ago;
-    }
+    hub.members.values_mut().for_each(|link| link.heard = long_ago);
     hub.is_late = true;
     assert!(hub.next_event().is_none());
     let why = || "it has sent nothing for 60 s".to_owned();
-    assert_eq!(left(&mut hub), [(1, why()), (0, why())]);
+    assert_eq!(left(&mut hub), [(0, why()), (1, why())]);
     // One that is a newcomer for too long is dropped.
     let _its = newcomer(&mut hub);
     hub.newcomers.values_mut().for_each(|link| link.heard = long_ago);

@@ -24,7 +24,8 @@ impl Zero<'_> {
         })?;
         while let Some(event) = self.hub.next_event() {
             match event {
-                HubEvent::Joins(newcomer, join) => self.join(newcomer, join),
+                HubEvent::Joins(channel, ToZero::Join(join)) => self.join(channel, *join),
+                HubEvent::Joins(..) => {}
                 HubEvent::Said(node, message) => {
                     if let Err(why) = self.take(node, message) {
                         self.leaves(node, Gone::Left(why));

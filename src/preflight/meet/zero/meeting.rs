@@ -16,7 +16,7 @@ use crate::preflight::who::{names, scheduler};
 use crate::self_test::check::Outcome;
 use crate::self_test::kinds::{self, Level};
 use crate::text::{shortened, visible};
-use crate::wire::hub::Newcomer;
+use crate::wire::Channel;
 
 /// How often a node may join. A node that has disconnected may rejoin, and each time writes a line to
 /// the log. Each index has its own count, so no node is refused because another one joined too often.
@@ -61,22 +61,23 @@ impl Zero<'_> {
     }
 
     /// Lets a node join, or rejects it.
-    pub(super) fn join(&mut self, newcomer: Newcomer, join: Join) {
-        if let Some(Objection { why, fix }) = self.objection(&newcomer, &join) {
-            let said = format!("{}: {why}", newcomer.address());
-            let is_second = self.contest(&newcomer, &join);
+    pub(super) fn join(&mut self, mut channel: Channel, join: Join) {
+        if let Some(Objection { why, fix }) = self.objection(&channel, &join) {
+            let said = format!("{}: {why}", channel.address());
+            let is_second = self.contest(&channel, &join);
             // If another node has the index, this node has a wrong one, and its right one is unknown.
-            let index = Some(join.node).filter(|node| self.hub.get(*node).is_none());
+            let index = Some(join.node).filter(|node| !self.hub.members().contains_key(node));
             let index = index.filter(|node| (*node as usize) < self.heard.nodes.len());
             let is_new = match is_second {
                 true => self.heard.refused.add_second(join.node),
-                false => self.heard.refused.add(index, newcomer.address(), &why, fix),
+                false => self.heard.refused.add(index, channel.address(), &why, fix),
             };
             if is_new {
                 (self.terms.say)(&format!("preflight: rejected {said}"));
             }
             let why = if fix.is_empty() { why } else { format!("{why}. {}", fix.trim_end_matches('.')) };
-            newcomer.refuse(&ToNode::Refused(why));
+            // A short message fits into an empty queue, so this does not wait for the reader.
+            let _ = channel.queue(&ToNode::Refused(why));
             return;
         }
         *self.comings.entry(join.node).or_default() += 1;
@@ -118,7 +119,7 @@ impl Zero<'_> {
             *place = Some(known);
         }
         self.ledger.join(node);
-        match self.hub.admit(newcomer, node, JoinedNode { address, port }) {
+        match self.hub.admit(channel, node, JoinedNode { address, port }) {
             Ok(()) if self.is_complete() => {}
             Ok(()) => {
                 let missing = self.missing_lately();
@@ -129,15 +130,15 @@ impl Zero<'_> {
     }
 
     /// Records both nodes that joined with one index, if another one has this index.
-    fn contest(&mut self, newcomer: &Newcomer, join: &Join) -> bool {
+    fn contest(&mut self, channel: &Channel, join: &Join) -> bool {
         // A node of another job does not claim this index.
         if join.job != self.terms.job || join.nodes != self.terms.nodes {
             return false;
         }
         let known = self.heard.nodes.get(join.node as usize).and_then(Option::as_ref);
-        let (Some(first), Some(known)) = (self.hub.address(join.node), known) else { return false };
-        let first = format!("{} at {first}", known.name);
-        let second = format!("{} at {}", visible(&shortened(&join.report.host)), newcomer.address());
+        let (Some(first), Some(known)) = (self.hub.members().get(&join.node), known) else { return false };
+        let first = format!("{} at {}", known.name, first.address());
+        let second = format!("{} at {}", visible(&shortened(&join.report.host)), channel.address());
         let both = self.heard.contested.entry(join.node).or_insert([first, second]);
         // The evidence of the rounds may already exist.
         self.heard.evidence.contest(join.node, both.clone());
@@ -145,7 +146,7 @@ impl Zero<'_> {
     }
 
     /// Returns why a node cannot be part of this job.
-    fn objection(&self, newcomer: &Newcomer, join: &Join) -> Option<Objection> {
+    fn objection(&self, channel: &Channel, join: &Join) -> Option<Objection> {
         let shown =
             |job: &Option<String>| job.as_deref().map_or("none".to_owned(), |job| visible(&shortened(job)));
         let objection = |why, fix| Some(Objection { why, fix });
@@ -177,14 +178,15 @@ impl Zero<'_> {
             let why = format!("a node with the index {} has joined and left {comings} times", join.node);
             return without_fix(why);
         }
-        match (self.hub.address(join.node), self.heard.nodes.get(join.node as usize)) {
+        match (self.hub.members().get(&join.node), self.heard.nodes.get(join.node as usize)) {
             (Some(first), Some(Some(known))) => {
                 let why = format!(
-                    "two nodes have the index {}: {} at {first}, and {} at {}",
+                    "two nodes have the index {}: {} at {}, and {} at {}",
                     join.node,
                     known.name,
+                    first.address(),
                     visible(&shortened(&join.report.host)),
-                    newcomer.address()
+                    channel.address()
                 );
                 objection(why, OWN_INDEX)
             }

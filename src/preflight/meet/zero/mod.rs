@@ -20,14 +20,14 @@ use secrets::Secrets;
 
 use crate::compare::comparison::ComparedNodes;
 use crate::preflight::judge::evidence::{Evidence, Gone, Member};
-use crate::preflight::meet::message::{Join, LONGEST, MEETING, ToNode, ToZero};
+use crate::preflight::meet::message::{LONGEST, MEETING, ToNode, ToZero};
 use crate::preflight::meet::node::{ALIVE, HUNG};
 use crate::preflight::meet::progress::Progress;
 use crate::preflight::meet::schedule::Extent;
 use crate::preflight::meet::times::Times;
 use crate::text::{shortened, visible};
 use crate::wire::Protocol;
-use crate::wire::hub::{Hub, Limits, Peer};
+use crate::wire::hub::{Hub, Peer};
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;
 
@@ -102,27 +102,13 @@ struct JoinedNode {
 
 impl Peer for JoinedNode {
     const PROTOCOL: &'static Protocol = &MEETING;
-    const LIMITS: Limits = Limits {
-        guests: 512,
-        newcomers: 256,
-        patience: HUNG,
-        // Node 0 has nothing else to do, and thousands of nodes may come at once.
-        pause: Duration::from_millis(1),
-        longest: LONGEST,
-        // Even in the largest job, a node's reports fit into fewer messages.
-        messages: 4096,
-        silence: Some(HUNG),
-    };
+    const GUESTS: usize = 512;
+    /// Node 0 has nothing else to do, and thousands of nodes may come at once.
+    const PAUSE: Duration = Duration::from_millis(1);
+    const LONGEST: usize = LONGEST;
+    const SILENCE: Option<Duration> = Some(HUNG);
     type Message = ToZero;
-    type Join = Join;
     type Reply = ToNode;
-
-    fn join(message: ToZero) -> Option<Join> {
-        match message {
-            ToZero::Join(join) => Some(*join),
-            ToZero::Alive | ToZero::Proved(_) => None,
-        }
-    }
 }
 
 /// The rounds that are in progress.
@@ -210,14 +196,14 @@ impl<'a> Zero<'a> {
 
     /// Returns whether all nodes have joined, before their rounds begin.
     fn is_complete(&self) -> bool {
-        self.hub.len() >= self.heard.nodes.len()
+        self.hub.members().len() >= self.heard.nodes.len()
     }
 
     /// Returns whether no other node has joined and this node, which has passed before, was started
     /// again.
     pub fn is_alone(&self) -> bool {
         let is_over = |after: Duration| Instant::now() + self.terms.wait >= self.terms.until + after;
-        self.hub.len() < 2 && self.terms.alone_after.is_some_and(is_over)
+        self.hub.members().len() < 2 && self.terms.alone_after.is_some_and(is_over)
     }
 
     fn missing(&self) -> impl Iterator<Item = u32> {

@@ -29,7 +29,7 @@ impl Zero<'_> {
         // The names of missing nodes are no longer needed.
         self.missing = None;
         self.disambiguate_names();
-        let present: Vec<u32> = self.hub.members().map(|(node, _)| node).collect();
+        let present: Vec<u32> = self.hub.members().keys().copied().collect();
         let schedule = Schedule { nodes: present.len().try_into().unwrap_or(0), extent: self.terms.extent };
         let count = schedule.rounds().try_into().unwrap_or(u16::MAX);
         self.heard.evidence = self.evidence(count);
@@ -246,7 +246,7 @@ impl Zero<'_> {
     }
 
     fn partner(&self, round: u16, node: u32) -> Option<Partner> {
-        let member = self.hub.get(node)?;
+        let member = &self.hub.members().get(&node)?.peer;
         let name = self.heard.nodes.get(node as usize)?.as_ref()?.name.clone();
         Some(Partner {
             round,

@@ -131,7 +131,7 @@ mod tests {
         assert!(refusals.add_second(2));
         let second = known("it may be one of the two nodes that joined with the index 2", INDEX);
         assert_eq!([1, 2, 3].map(|missing| refusals.explain(4, missing)), [second.clone(), second, None]);
-        let said: Vec<String> = refusals.sentences(|why| why.starts_with("it")).collect();
+        let said: Vec<String> = refusals.sentences(|why| why.starts_with("it expects")).collect();
         assert_eq!(
             said,
             ["rejected: b: it does not have the token of node 0"],

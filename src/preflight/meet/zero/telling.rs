@@ -46,7 +46,7 @@ impl Zero<'_> {
         // node's data was unread, the kernel would reset the connection, and the node might lose the
         // verdict.
         let end = end.min(Instant::now() + CLOSING);
-        while self.hub.len() > 0 && Instant::now() < end {
+        while !self.hub.members().is_empty() && Instant::now() < end {
             if self.hear(end, own).is_err() {
                 return;
             }
@@ -122,11 +122,11 @@ impl Zero<'_> {
     fn meeting(&self) -> Progress {
         let mut stage = format!("have joined; node 0 is waiting for {}", self.shown_missing());
         // A node that has joined has resolved the name.
-        if let Some(why) = self.terms.unresolved.filter(|_| self.hub.len() < 2) {
+        if let Some(why) = self.terms.unresolved.filter(|_| self.hub.members().len() < 2) {
             let meet = &self.terms.meet;
             stage.push_str(&format!("; node 0 cannot resolve its own name ({meet}): {why}"));
         }
-        Progress { done: self.hub.len(), all: self.heard.nodes.len(), thing: "node", stage }
+        Progress { done: self.hub.members().len(), all: self.heard.nodes.len(), thing: "node", stage }
     }
 
     fn working(&self) -> Progress {
@@ -144,7 +144,7 @@ impl Zero<'_> {
         };
         // If most nodes are finished, the remaining ones are of interest.
         let left = self.ledger.busy();
-        if left <= NAMED && left * 2 < self.hub.len() {
+        if left <= NAMED && left * 2 < self.hub.members().len() {
             let names: Vec<String> =
                 self.ledger.waits_for().map(|(_, node)| self.heard.evidence.name(node)).collect();
             stage.push_str(&format!("; node 0 is waiting for {}", condensed_to(&names, NAMED)));

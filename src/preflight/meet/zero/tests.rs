@@ -7,13 +7,12 @@ use crate::preflight::prove::pair::{PairFailure, PairOutcome, PairReport};
 use crate::preflight::who::own::Network;
 use crate::wire::Channel;
 use crate::wire::channel::channels;
-use crate::wire::hub::Newcomer;
 
 /// Makes nodes members, and returns their ends.
 fn with_nodes(zero: &mut Zero, nodes: u32) -> Vec<Channel> {
     let join = |node| {
         let [ours, its] = channels();
-        zero.hub.admit(Newcomer(ours), node, JoinedNode { address: None, port: 1 }).unwrap();
+        zero.hub.admit(ours, node, JoinedNode { address: None, port: 1 }).unwrap();
         zero.ledger.join(node);
         its
     };
