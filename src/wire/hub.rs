@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -128,9 +129,13 @@ impl<P: Peer> Hub<P> {
 
     /// Returns what to wait for.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let listener = self.listener.as_ref().ok().filter(|_| Instant::now() >= self.serve_at);
-        let unproven = listener.map(|listener| [listener.fd()].into_iter().chain(self.guests.fds()));
-        unproven.into_iter().flatten().chain([self.epoll.0.as_fd()])
+        let is_due = Instant::now() >= self.serve_at;
+        self.unproven().filter(move |_| is_due).chain([self.epoll.0.as_fd()])
+    }
+
+    fn unproven(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let listener = self.listener.as_ref().ok();
+        listener.into_iter().flat_map(|listener| [listener.fd()].into_iter().chain(self.guests.fds()))
     }
 
     /// Returns when to go on if nothing happens.
@@ -169,12 +174,15 @@ impl<P: Peer> Hub<P> {
                 return Ok(());
             }
         };
+        let mut fds: Vec<PollFd> = self.unproven().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let is_quiet = poll(&mut fds, PollTimeout::ZERO) == Ok(0);
+        if is_quiet && self.guests.until().is_none_or(|until| Instant::now() < until) {
+            return Ok(());
+        }
+        self.serve_at = Instant::now() + P::PAUSE;
         if let Err(why) = self.guests.accept(listener, end, tell) {
             // No descriptor is left, but the oldest newcomer has one.
             return if self.drop_oldest() { Ok(()) } else { Err(why) };
-        }
-        if !self.guests.is_empty() {
-            self.serve_at = Instant::now() + P::PAUSE;
         }
         let proven = self.guests.hear(&one_key(&self.token), tell);
         proven.into_iter().for_each(|proven| self.welcome(proven.channel, tell));

@@ -139,3 +139,23 @@ fn a_member_that_sends_nothing_has_left_unless_the_hub_is_late() {
     assert!(hub.wake_at().is_some_and(|wake| wake < Instant::now()));
     assert_eq!((left(&mut hub), hub.newcomers.len()), (Vec::new(), 0));
 }
+
+/// A connection that proves nothing and sends nothing must not keep the hub awake.
+#[test]
+fn unproven_connections_are_read_only_when_they_have_sent_something() {
+    let mut hub = hub();
+    let to = hub.listener.as_ref().ok().unwrap().own.port();
+    let mut caller = std::net::TcpStream::connect(("127.0.0.1", to)).unwrap();
+    let until = |hub: &mut Hub<Node>, is_done: fn(&Hub<Node>) -> bool| {
+        while !is_done(hub) {
+            hub.poll(Instant::now() + MESSAGE, &mut |_, stranger| assert_eq!(stranger.fault, Fault::NotOurs))
+                .unwrap();
+        }
+    };
+    until(&mut hub, |hub| !hub.guests.is_empty());
+    let served = hub.serve_at;
+    assert!(events(&mut hub).is_empty());
+    assert_eq!(hub.serve_at, served);
+    caller.write_all(b"GET /\n").unwrap();
+    until(&mut hub, |hub| hub.guests.is_empty());
+}
