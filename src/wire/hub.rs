@@ -185,24 +185,20 @@ impl<P: Peer> Hub<P> {
             return if self.drop_oldest() { Ok(()) } else { Err(why) };
         }
         let proven = self.guests.hear(&one_key(&self.token), tell);
-        proven.into_iter().for_each(|proven| self.welcome(proven.channel, tell));
+        proven.into_iter().for_each(|proven| self.welcome(proven.channel));
         Ok(())
     }
 
-    fn welcome(&mut self, channel: Channel, tell: &mut dyn FnMut(&str, Stranger)) {
+    fn welcome(&mut self, channel: Channel) {
         channel.keep_alive();
         if self.newcomers.len() >= NEWCOMERS {
             // It had the most time to say which node it is.
             self.drop_oldest();
         }
-        let (id, address) = (self.next_newcomer, channel.address().to_owned());
         self.next_newcomer += 1;
-        match self.register(id, channel, ()) {
-            Ok(link) => drop(self.newcomers.insert(id, link)),
-            Err(errno) => {
-                let why = format!("cannot receive from {address}: {errno}");
-                tell(&address, Stranger { fault: Fault::Gone, why });
-            }
+        // If the kernel cannot watch it, it is closed, and comes again.
+        if let Ok(link) = self.register(self.next_newcomer, channel, ()) {
+            self.newcomers.insert(self.next_newcomer, link);
         }
     }
 
@@ -356,11 +352,6 @@ impl<P: Peer> Hub<P> {
 
     pub(crate) fn peer_mut(&mut self, node: u32) -> Option<&mut P> {
         self.members.get_mut(&node).map(|link| &mut link.peer)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn has_none_pending(&self) -> bool {
-        self.guests.is_empty()
     }
 }
 

@@ -440,7 +440,7 @@ fn invalid_peers_keep_no_node_out() {
     let flood = std::thread::spawn(move || {
         (0..300).map(|_| std::net::TcpStream::connect(to).unwrap()).collect::<Vec<_>>()
     });
-    nodes.until(Duration::ZERO, |nodes, _| !nodes.zero.has_none_pending());
+    nodes.until(Duration::ZERO, |nodes, now| nodes.zero.wake_at(now).is_some());
     nodes
         .others
         .push((Node::new(orders(1, 2, nodes.port), TOKEN.into(), REST, Duration::ZERO), Own::default()));

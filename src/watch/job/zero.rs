@@ -269,10 +269,6 @@ impl Zero {
         self.hub.members().len()
     }
 
-    pub(super) fn has_none_pending(&self) -> bool {
-        self.hub.has_none_pending()
-    }
-
     pub(super) fn is_asking(&self) -> bool {
         self.question.is_some() || self.unanswered() > 0
     }

@@ -82,20 +82,17 @@ impl Zero<'_> {
         if self.phase == JobPhase::Telling {
             return;
         }
+        let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverJoined(why)) = &how;
         if self.phase == JobPhase::Meeting {
             // The node may rejoin, and is missing until then.
             self.heard.unfit.retain(|(known, _)| *known != node);
             if let Some(known) = self.heard.nodes.get_mut(node as usize).and_then(Option::take) {
-                let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverJoined(why)) = &how;
-                (self.terms.say)(&format!(
-                    "preflight: {} has disconnected, and may reconnect: {why}",
-                    known.name
-                ));
+                let name = &known.name;
+                (self.terms.say)(&format!("preflight: {name} has disconnected, and may reconnect: {why}"));
                 self.away.insert(node, (known, how));
             }
             return;
         }
-        let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverJoined(why)) = &how;
         (self.terms.say)(&format!("preflight: {} has disconnected: {why}", self.heard.evidence.name(node)));
         self.heard.evidence.lose(node, how);
         for partner in partners {
