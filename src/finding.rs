@@ -51,6 +51,14 @@ pub(crate) enum Phase {
 }
 
 impl Severity {
+    /// Returns the name in documents.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning | Severity::Error => self.as_str(),
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Severity::Info => "note",

@@ -47,8 +47,8 @@ pub(crate) fn condensed<T: AsRef<str>>(names: &[T]) -> String {
 }
 
 /// Returns the names grouped by key, in the order of each group's first name.
-pub(crate) fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
-    let mut groups: Vec<(K, Vec<String>)> = Vec::new();
+pub(crate) fn grouped<K: PartialEq, V>(said: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (what, name) in said {
         match groups.iter_mut().find(|(known, _)| *known == what) {
             Some((_, names)) => names.push(name),

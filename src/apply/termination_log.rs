@@ -24,8 +24,32 @@ pub(crate) fn account(text: &str, configured: Option<&Path>) -> LastWords {
 }
 
 fn words(reason: &str, configured: Option<&Path>, of_kubelet: FileKind) -> LastWords {
-    let end = (0..=LONGEST.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
     let path = configured.unwrap_or(Path::new(DEFAULT));
     let file = if configured.is_some() { FileKind::Users } else { of_kubelet };
-    LastWords::new(path, file, &reason[..end.unwrap_or(0)])
+    LastWords::new(path, file, cut(reason))
+}
+
+/// Returns what of a text Kubernetes shows, up to the end of a sentence if it has one.
+fn cut(text: &str) -> &str {
+    let Some(end) =
+        (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).filter(|end| *end < text.len())
+    else {
+        return text;
+    };
+    let shown = &text[..end];
+    shown.rfind(". ").map_or(shown, |end| &shown[..=end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_long_ends_with_a_sentence() {
+        let sentences = "A rail is slow. ".repeat(400);
+        assert!(cut(&sentences).ends_with("A rail is slow.") && cut(&sentences).len() > LONGEST - 16);
+        let word = "é".repeat(LONGEST);
+        assert_eq!(cut(&word).len(), LONGEST);
+        assert_eq!(cut("One. Two.\n"), "One. Two.\n");
+    }
 }

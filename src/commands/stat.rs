@@ -15,7 +15,7 @@ use crate::facts::port_look::{self, PortLook};
 use crate::facts::{port_sample, traffic};
 use crate::finding::Finding;
 use crate::findings::port_errors::{self, PortRises};
-use crate::findings::port_name::has_several;
+use crate::findings::port_name::{RailId, has_several};
 use crate::log::say;
 use crate::report::metrics;
 use crate::report::stat::{self, Row};
@@ -63,12 +63,16 @@ pub(super) fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Re
         }
         out.flush()?;
         let hcas = || before.iter().map(|port| port.hca.as_str());
-        let until_now = |earlier: &Port| PortRises {
-            is_one_of_several: has_several(&earlier.hca, hcas()),
-            ..earlier.until(now.iter().find(|one| one.is(earlier)))
+        let until_now = |earlier: &Port| {
+            let is_one_of_several = has_several(&earlier.hca, hcas());
+            let rail = RailId { is_one_of_several, ..RailId::new(&earlier.hca, earlier.port) };
+            let gone = PortErrors::default();
+            // A port that is missing now has gone.
+            let later = now.iter().find(|one| one.is(earlier)).map_or(&gone, |later| &later.look.errors);
+            PortRises::between(rail, &earlier.look.errors, later)
         };
         let rises: Vec<PortRises> = before.iter().map(until_now).collect();
-        for Finding { severity, message, .. } in port_errors::findings(&rises, at - since) {
+        for Finding { severity, message, .. } in port_errors::findings(&rises, None, at - since) {
             say(&format!("{}: {message}", severity.as_str()));
         }
         if arguments.watch.is_none() {
@@ -88,13 +92,6 @@ struct Port {
 impl Port {
     fn is(&self, other: &Port) -> bool {
         (&self.hca, self.port) == (&other.hca, other.port)
-    }
-
-    /// Returns what went wrong until a later look, in which the port may be missing.
-    fn until(&self, later: Option<&Port>) -> PortRises {
-        let gone = PortErrors::default();
-        let later = later.map_or(&gone, |later| &later.look.errors);
-        PortRises::between(&self.hca, self.port, &self.look.errors, later)
     }
 }
 

@@ -16,8 +16,11 @@ pub(crate) enum Trouble {
     NoAnswer,
     /// A queue pair ended because its peer was not ready to receive: `IBV_WC_RNR_RETRY_EXC_ERR`.
     NotReady,
-    /// A read or a write of EFA failed.
+    /// A request failed, and its queue pair with it: a peer refused the access to its memory, or a read or a write of
+    /// EFA failed.
     FailedRequest,
+    /// A completion had an error that no other counter explains.
+    Completion,
     /// The link recovered from an error by itself.
     LinkRecovery,
     /// The link had more errors than its hardware accepts.
@@ -32,7 +35,12 @@ pub(crate) enum Trouble {
     ReceiverNotReady,
     /// The peer missed a packet and said so, and the packet was sent again; or the NIC itself found that it had to.
     Missed,
-    /// A packet arrived out of order, because one before it was lost or took another path, or was dropped on arrival.
+    /// The congestion control began anew after a packet was lost.
+    SlowRestart,
+    /// The NIC dropped a packet: it had no room for it, or no use.
+    Discarded,
+    /// A packet arrived out of order: one before it was lost, or took another path. A fabric that routes adaptively does
+    /// that by design, so this alone is no loss.
     OutOfOrder,
 }
 
@@ -68,6 +76,7 @@ const COUNTERS: &[Counter] = &[
     Counter(Trouble::LinkIntegrity, Port, "excessive_buffer_overrun_errors", StopsAt(0xf)),
     Counter(Trouble::Symbol, Port, "symbol_error", StopsAt(0xffff)),
     Counter(Trouble::ReceiveError, Port, "port_rcv_errors", StopsAt(0xffff)),
+    Counter(Trouble::Discarded, Port, "port_xmit_discards", StopsAt(0xffff)),
     // drivers/infiniband/hw/mlx5/counters.c
     Counter(Trouble::NoAnswer, Hardware, "req_transport_retries_exceeded", Wraps),
     Counter(Trouble::NotReady, Hardware, "req_rnr_retries_exceeded", Wraps),
@@ -77,19 +86,30 @@ const COUNTERS: &[Counter] = &[
     Counter(Trouble::Missed, Hardware, "implied_nak_seq_err", Wraps),
     Counter(Trouble::Missed, Hardware, "roce_adp_retrans", Wraps),
     Counter(Trouble::OutOfOrder, Hardware, "out_of_sequence", Wraps),
+    Counter(Trouble::FailedRequest, Hardware, "req_remote_access_errors", Wraps),
+    Counter(Trouble::FailedRequest, Hardware, "resp_remote_access_errors", Wraps),
+    Counter(Trouble::FailedRequest, Hardware, "req_remote_invalid_request", Wraps),
+    Counter(Trouble::Completion, Hardware, "req_cqe_error", Wraps),
+    Counter(Trouble::Completion, Hardware, "resp_cqe_error", Wraps),
+    Counter(Trouble::SlowRestart, Hardware, "roce_slow_restart", Wraps),
+    Counter(Trouble::ReceiveError, Hardware, "rx_icrc_encapsulated", Endless),
     // drivers/infiniband/hw/bnxt_re/hw_counters.c, with the names of older kernels
     Counter(Trouble::NoAnswer, Hardware, "max_retry_exceeded", Endless),
     Counter(Trouble::Timeout, Hardware, "to_retransmits", Endless),
     Counter(Trouble::ReceiverNotReady, Hardware, "rnr_naks_rcvd", Endless),
     Counter(Trouble::Missed, Hardware, "seq_err_naks_rcvd", Endless),
     Counter(Trouble::Missed, Hardware, "missing_resp", Endless),
+    Counter(Trouble::FailedRequest, Hardware, "remote_access_err", Endless),
+    Counter(Trouble::ReceiveError, Hardware, "rx_roce_errors", Endless),
+    Counter(Trouble::Discarded, Hardware, "rx_roce_discards", Endless),
+    Counter(Trouble::Discarded, Hardware, "tx_roce_discards", Endless),
     // drivers/infiniband/hw/efa/efa_verbs.c
     Counter(Trouble::FailedRequest, Hardware, "rdma_read_wr_err", Endless),
     Counter(Trouble::FailedRequest, Hardware, "rdma_write_wr_err", Endless),
     Counter(Trouble::Timeout, Hardware, "retrans_timeout_events", Endless),
     Counter(Trouble::Timeout, Hardware, "unresponsive_remote_events", Endless),
     Counter(Trouble::Timeout, Hardware, "impaired_remote_conn_events", Endless),
-    Counter(Trouble::OutOfOrder, Hardware, "rx_drops", Endless),
+    Counter(Trouble::Discarded, Hardware, "rx_drops", Endless),
     // drivers/infiniband/sw/rxe/rxe_hw_counters.c
     Counter(Trouble::LinkDown, Hardware, "link_downed", Endless),
     Counter(Trouble::NoAnswer, Hardware, "retry_exceeded_err", Endless),
@@ -149,6 +169,12 @@ impl Counter {
     fn read(&self, counters: &PortCounters) -> Option<u64> {
         match self {
             Counter(_, Port, name, _) => counters.of_port(name),
+            // Each queue pair that ends in order flushes what is left in it, and this counts as an error, too.
+            Counter(Trouble::Completion, Hardware, name, _) => {
+                let flushed =
+                    counters.of_hardware(&name.replace("_error", "_flush_error")).unwrap_or_default();
+                Some(counters.of_hardware(name)?.saturating_sub(flushed))
+            }
             Counter(_, Hardware, name, _) => counters.of_hardware(name),
         }
     }
@@ -419,6 +445,6 @@ mod tests {
     fn the_counters_of_many_ports_fit_into_a_note() {
         let full =
             PortErrors { state: Some(4), counts: vec![Some(1 << 40); COUNTERS.len()], unreadable: Some(5) };
-        assert!(serde_json::to_string(&full).unwrap().len() < 500);
+        assert!(serde_json::to_string(&full).unwrap().len() < 700);
     }
 }

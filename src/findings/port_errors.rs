@@ -4,19 +4,14 @@ use std::time::Duration;
 
 use crate::facts::port_errors::{PortErrors, Rise, Trouble};
 use crate::finding::{Finding, Id, Severity};
-use crate::findings::port_name::{names_of_port, port_id};
+use crate::findings::port_name::RailId;
 use crate::findings::ports::NOT_ACTIVATED;
 use crate::text::{coarse, condensed, counted, grouped};
 
 /// A port, and what its counters have counted in some time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PortRises {
-    pub hca: String,
-    /// The name that the HCA has now, if it had another one at the start.
-    pub now: Option<String>,
-    pub port: u32,
-    /// Whether the job uses several ports of the HCA.
-    pub is_one_of_several: bool,
+    pub rail: RailId,
     /// Whether the port was ACTIVE at the start but not at the end, and whether it is gone.
     pub is_lost: bool,
     pub is_gone: bool,
@@ -27,72 +22,93 @@ pub(crate) struct PortRises {
 
 impl PortRises {
     /// Returns what a port has counted between two looks.
-    pub(crate) fn between(hca: &str, port: u32, before: &PortErrors, now: &PortErrors) -> PortRises {
-        let (is_lost, rises) = (now.is_lost_since(before), now.since(before));
+    pub(crate) fn between(rail: RailId, before: &PortErrors, now: &PortErrors) -> PortRises {
         PortRises {
-            hca: hca.to_owned(),
-            now: None,
-            port,
-            is_one_of_several: false,
-            is_lost,
+            rail,
+            is_lost: now.is_lost_since(before),
             is_gone: now.is_gone(),
             waits_for_manager: now.waits_for_manager().is_some(),
-            rises,
+            rises: now.since(before),
         }
     }
-
-    fn name(&self) -> String {
-        names_of_port(&self.hca, self.now.as_deref(), self.port, self.is_one_of_several)
-    }
 }
 
-/// Whether so many in this time are worth a finding.
-pub(crate) fn is_worth_reporting(rise: &Rise, time: Duration) -> bool {
-    threshold(rise.trouble).is_passed(rise.count, time)
+/// What a kind of trouble means. docs/watcher.md has the sources of the thresholds.
+pub(crate) struct Kind {
+    /// The ID of the findings about it.
+    pub id: Id,
+    /// How many are worth a finding: at least this many, and this many in each of these times.
+    pub least: u64,
+    pub per: Duration,
+    /// What fails, and how; `None` for what is named by its counter.
+    words: Option<(&'static str, &'static str)>,
 }
-
-/// How many are worth a finding: at least this many, and this many in each of these times.
-struct Threshold(u64, Duration);
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
+const ANY_TIME: Duration = Duration::MAX;
 
-/// Returns the threshold for a kind of trouble; docs/watcher.md has the sources.
-fn threshold(trouble: Trouble) -> Threshold {
-    match trouble {
-        Trouble::LinkDown
-        | Trouble::NoAnswer
-        | Trouble::NotReady
-        | Trouble::FailedRequest
-        | Trouble::LinkIntegrity => Threshold(1, Duration::MAX),
-        Trouble::LinkRecovery => Threshold(5, MINUTE),
-        Trouble::Symbol => Threshold(120, HOUR),
-        Trouble::ReceiveError => Threshold(600, MINUTE),
-        Trouble::Timeout | Trouble::ReceiverNotReady | Trouble::Missed => Threshold(60, MINUTE),
-        Trouble::OutOfOrder => Threshold(6000, MINUTE),
+pub(crate) fn kind(trouble: Trouble) -> Kind {
+    use Trouble as T;
+    const NO_ANSWER: &str = "without an answer from the peer (error 12 in NCCL's log)";
+    const NOT_READY: &str = "because the peer was not ready (error 13 in NCCL's log)";
+    let (id, least, per, words) = match trouble {
+        T::LinkDown => (Id::LinkDown, 1, ANY_TIME, None),
+        T::NoAnswer => (Id::EndedQueuePairs, 1, ANY_TIME, Some(("queue pair", NO_ANSWER))),
+        T::NotReady => (Id::EndedQueuePairs, 1, ANY_TIME, Some(("queue pair", NOT_READY))),
+        T::FailedRequest => (Id::EndedQueuePairs, 1, ANY_TIME, Some(("request", ""))),
+        T::Completion => (Id::EndedQueuePairs, 1, ANY_TIME, Some(("completion", ""))),
+        T::LinkIntegrity => (Id::LinkErrors, 1, ANY_TIME, None),
+        T::LinkRecovery => (Id::LinkErrors, 5, MINUTE, None),
+        T::Symbol => (Id::LinkErrors, 120, HOUR, None),
+        T::ReceiveError => (Id::LinkErrors, 600, MINUTE, None),
+        T::Timeout | T::ReceiverNotReady | T::Missed => (Id::LostPackets, 60, MINUTE, None),
+        T::SlowRestart => (Id::LostPackets, 600, MINUTE, None),
+        T::Discarded | T::OutOfOrder => (Id::LostPackets, 6000, MINUTE, None),
+    };
+    Kind { id, least, per, words }
+}
+
+/// Whether so many in this time are worth a finding, if nothing else was counted.
+pub(crate) fn is_worth_reporting(rise: &Rise, time: Duration) -> bool {
+    let Kind { least, per, .. } = kind(rise.trouble);
+    let times = time.as_secs_f64() / per.as_secs_f64();
+    rise.count >= least && rise.count as f64 >= least as f64 * times
+}
+
+/// Leaves out what says nothing alone, or nothing more than another counter: packets that came out of order, unless
+/// packets were lost as well, because a fabric that routes adaptively, such as Spectrum-X, brings them so by design; and
+/// completions of queue pairs whose failure has a counter of its own.
+pub(crate) fn meaningful(mut rises: Vec<Rise>) -> Vec<Rise> {
+    let is_loss = |rise: &Rise| {
+        matches!(
+            rise.trouble,
+            Trouble::NoAnswer
+                | Trouble::Timeout
+                | Trouble::Missed
+                | Trouble::SlowRestart
+                | Trouble::Discarded
+        )
+    };
+    if !rises.iter().any(is_loss) {
+        rises.retain(|rise| rise.trouble != Trouble::OutOfOrder);
     }
-}
-
-/// Returns how many of a kind are the least that is worth a word, in any time.
-pub(crate) fn least(trouble: Trouble) -> u64 {
-    threshold(trouble).0
-}
-
-/// Returns the time in which so many of a kind are worth a finding.
-pub(crate) fn time_of_threshold(trouble: Trouble) -> Duration {
-    threshold(trouble).1
-}
-
-impl Threshold {
-    fn is_passed(&self, count: u64, time: Duration) -> bool {
-        let Threshold(least, per) = *self;
-        let times = time.as_secs_f64() / per.as_secs_f64();
-        count >= least && count as f64 >= least as f64 * times
+    let is_end =
+        |rise: &Rise| matches!(rise.trouble, Trouble::NoAnswer | Trouble::NotReady | Trouble::FailedRequest);
+    if rises.iter().any(is_end) {
+        rises.retain(|rise| rise.trouble != Trouble::Completion);
     }
+    rises
 }
 
-/// Returns the findings, the worst first. Ports with the same trouble share a finding.
-pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
+/// Returns what is worth a finding of what a port has counted in this time.
+pub(crate) fn worth_reporting(rises: &[Rise], time: Duration) -> Vec<Rise> {
+    meaningful(rises.iter().filter(|rise| is_worth_reporting(rise, time)).copied().collect())
+}
+
+/// Returns the findings, the worst first. Ports with the same trouble share a finding. `rails`: how many ports the job
+/// has, if these are ports of a job.
+pub(crate) fn findings(ports: &[PortRises], rails: Option<usize>, time: Duration) -> Vec<Finding> {
     let kinds_of_lost = [(false, FIX_OF_LINK), (false, NOT_ACTIVATED), (true, FIX_OF_GONE)];
     let lost = kinds_of_lost.into_iter().filter_map(|kind| {
         let of = |port: &PortRises| (port.is_gone, fix_of_lost(port.is_gone, port.waits_for_manager));
@@ -101,7 +117,7 @@ pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
         (!lost.is_empty()).then(|| of_lost(&lost, kind.0, kind.1))
     });
     let kinds = [Id::LinkDown, Id::EndedQueuePairs, Id::LinkErrors, Id::LostPackets];
-    lost.chain(kinds.into_iter().filter_map(|id| finding(id, ports, time))).collect()
+    lost.chain(kinds.into_iter().filter_map(|id| finding(id, ports, rails, time))).collect()
 }
 
 /// Returns the fix for a port that is no longer active, or is gone.
@@ -114,19 +130,18 @@ pub(crate) fn fix_of_lost(is_gone: bool, waits_for_manager: bool) -> &'static st
 }
 
 fn of_lost(ports: &[&PortRises], are_gone: bool, fix: &str) -> Finding {
-    let names: Vec<String> = ports.iter().map(|port| port.name()).collect();
+    let names: Vec<String> = ports.iter().map(|port| port.rail.to_string()).collect();
     let (was, is) = if names.len() == 1 { ("was", "is") } else { ("were", "are") };
     let end = if are_gone { format!("{is} gone now") } else { format!("no longer {is}") };
     let message = format!("{} {was} ACTIVE at first, but {end}.", condensed(&names));
     Finding::warning(Id::LinkDown, message).about_ports(ids(ports)).with_fix(fix)
 }
 
-fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
+fn finding(id: Id, ports: &[PortRises], rails: Option<usize>, time: Duration) -> Option<Finding> {
     let told = ports.iter().filter_map(|port| {
-        let rises =
-            port.rises.iter().filter(|rise| id_of(rise.trouble) == id && is_worth_reporting(rise, time));
+        let rises = worth_reporting(&port.rises, time).into_iter().filter(|rise| kind(rise.trouble).id == id);
         let (texts, troubles): (Vec<String>, Vec<Trouble>) =
-            rises.map(|rise| (text(rise), rise.trouble)).unzip();
+            rises.map(|rise| (text(&rise), rise.trouble)).unzip();
         (!texts.is_empty()).then(|| ((texts.join(", "), port), troubles))
     });
     let (told, troubles): (Vec<(String, &PortRises)>, Vec<Vec<Trouble>>) = told.unzip();
@@ -134,7 +149,7 @@ fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
         return None;
     }
     let about: Vec<&PortRises> = told.iter().map(|(_, port)| *port).collect();
-    let by_text = grouped(told.into_iter().map(|(text, port)| (text, port.name())));
+    let by_text = grouped(told.into_iter().map(|(text, port)| (text, port.rail.to_string())));
     let parts = by_text.into_iter().map(|(text, hcas)| {
         let names = condensed(&hcas);
         match (id, hcas.len()) {
@@ -144,8 +159,13 @@ fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
         }
     });
     let parts = parts.collect::<Vec<_>>().join("; ");
+    // A link that fails is one rail's; a process that ends has queue pairs on all rails of its peers.
+    let is_peer = id == Id::EndedQueuePairs && about.len() > 1 && Some(about.len()) == rails;
     let (severity, what) = match id {
         Id::LinkDown => (Severity::Warning, "The link went down within"),
+        Id::EndedQueuePairs if is_peer => {
+            (Severity::Info, "Queue pairs failed on all rails, as when a process of the job ends, in")
+        }
         Id::EndedQueuePairs => (Severity::Warning, "Queue pairs failed in"),
         Id::LinkErrors => (Severity::Warning, "The link had errors in"),
         _ => (Severity::Info, "Packets were lost or sent again in"),
@@ -190,38 +210,39 @@ const FIX_OF_QUEUE_PAIRS: &str = "Look in the other nodes' logs for a process th
 const FIX_OF_LOSS: &str =
     "Compare this port with the others (rdma-init stat --format prometheus), and check the network for loss.";
 
-/// Returns the ID of the findings about a kind of trouble.
-pub(crate) fn id_of(trouble: Trouble) -> Id {
-    match trouble {
-        Trouble::LinkDown => Id::LinkDown,
-        Trouble::NoAnswer | Trouble::NotReady | Trouble::FailedRequest => Id::EndedQueuePairs,
-        Trouble::LinkRecovery | Trouble::LinkIntegrity | Trouble::Symbol | Trouble::ReceiveError => {
-            Id::LinkErrors
+/// `4 without an answer from the peer (error 12 in NCCL's log)`, `symbol_error rose by 120`.
+fn text(rise: &Rise) -> String {
+    let Rise { trouble, counter, count, is_least } = *rise;
+    let least = if is_least { "at least " } else { "" };
+    match kind(trouble).words {
+        None if trouble == Trouble::LinkDown => format!("{least}{}", counted(saturated(count), "time")),
+        None => format!("{counter} rose by {least}{count}"),
+        Some((thing, "")) => {
+            format!("{least}{} ({counter})", counted(saturated(count), &format!("failed {thing}")))
         }
-        Trouble::Timeout | Trouble::ReceiverNotReady | Trouble::Missed | Trouble::OutOfOrder => {
-            Id::LostPackets
+        Some((_, how)) => format!("{least}{count} {how}"),
+    }
+}
+
+/// Does the same as [`text`] in a line that does not say what failed: `4 queue pairs failed without an answer ...`.
+pub(crate) fn sentence(rise: &Rise) -> String {
+    let Rise { trouble, counter, count, is_least } = *rise;
+    let least = if is_least { "at least " } else { "" };
+    match kind(trouble).words {
+        None => text(rise),
+        Some((thing, how)) => {
+            let how = if how.is_empty() { format!("({counter})") } else { how.to_owned() };
+            format!("{least}{} failed {how}", counted(saturated(count), thing))
         }
     }
 }
 
-fn text(rise: &Rise) -> String {
-    let Rise { trouble, counter, count, is_least } = *rise;
-    let count = match usize::try_from(count) {
-        Ok(count) if matches!(trouble, Trouble::LinkDown) => counted(count, "time"),
-        _ => count.to_string(),
-    };
-    let count = if is_least { format!("at least {count}") } else { count };
-    match trouble {
-        Trouble::LinkDown => count,
-        Trouble::NoAnswer => format!("{count} with no answer from the peer (error 12 in NCCL's log)"),
-        Trouble::NotReady => format!("{count} with a peer that was not ready (error 13 in NCCL's log)"),
-        Trouble::FailedRequest => format!("{count} failed requests ({counter})"),
-        _ => format!("{counter} rose by {count}"),
-    }
+fn saturated(count: u64) -> usize {
+    count.try_into().unwrap_or(usize::MAX)
 }
 
 fn ids(ports: &[&PortRises]) -> Vec<String> {
-    ports.iter().map(|port| port_id(port.now.as_ref().unwrap_or(&port.hca), port.port)).collect()
+    ports.iter().map(|port| port.rail.id()).collect()
 }
 
 #[cfg(test)]
@@ -236,15 +257,14 @@ mod tests {
             is_least: count == 255,
         };
         PortRises {
-            hca: format!("mlx5_{n}"),
-            port: 1,
+            rail: RailId::new(&format!("mlx5_{n}"), 1),
             rises: rises.iter().map(rise).collect(),
             ..PortRises::default()
         }
     }
 
     fn said(ports: &[PortRises], seconds: u64) -> Vec<(Id, Severity, String)> {
-        let found = findings(ports, Duration::from_secs(seconds)).into_iter();
+        let found = findings(ports, None, Duration::from_secs(seconds)).into_iter();
         found.map(|one| (one.id, one.severity, one.message)).collect()
     }
 
@@ -269,14 +289,17 @@ mod tests {
         let all = [port(1, &down), port(2, &down), port(4, &full), port(5, &once), port(6, &[])];
         let message = "The link went down within 1h: mlx5_1, mlx5_2, 3 times each; mlx5_4, at least 255 times; mlx5_5, 1 time.";
         assert_eq!(said(&all, 3600), [(Id::LinkDown, Severity::Warning, message.to_owned())]);
-        let about = &findings(&all, HOUR)[0].about.ports;
+        let about = &findings(&all, None, HOUR)[0].about.ports;
         let about: Vec<&str> = about.iter().map(String::as_str).collect();
         assert_eq!(about, ["mlx5_1:1", "mlx5_2:1", "mlx5_4:1", "mlx5_5:1"]);
     }
 
     #[test]
     fn each_of_several_ports_of_an_hca_has_its_number() {
-        let of = |number, rises: &[_]| PortRises { port: number, is_one_of_several: true, ..port(1, rises) };
+        let of = |port_number, rises: &[_]| PortRises {
+            rail: RailId { is_one_of_several: true, ..RailId::new("mlx5_1", port_number) },
+            ..port(1, rises)
+        };
         let lost = |number| PortRises { is_lost: true, ..of(number, &[]) };
         let message = |ports: &[PortRises]| said(ports, 10).remove(0).2;
         assert_eq!(
@@ -306,7 +329,7 @@ mod tests {
     #[test]
     fn each_cause_has_its_own_fix() {
         let fix = |port: PortRises| {
-            let found = findings(&[port], HOUR).remove(0);
+            let found = findings(&[port], None, HOUR).remove(0);
             assert!(has_its_fix(&found), "{found:?}");
             found.fix.unwrap()
         };
@@ -327,12 +350,29 @@ mod tests {
         assert_eq!(fix(PortRises { is_gone: true, ..lost }), FIX_OF_GONE);
     }
 
+    #[test]
+    fn queue_pairs_that_end_on_all_rails_accuse_no_link() {
+        let ended = [(Trouble::NoAnswer, "req_transport_retries_exceeded", 16)];
+        let severities = |rails| {
+            let found = findings(&[port(0, &ended), port(1, &ended)], rails, MINUTE);
+            found.iter().map(|one| one.severity).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (severities(Some(2)), severities(Some(3))),
+            (vec![Severity::Info], vec![Severity::Warning])
+        );
+        assert_eq!(severities(None), [Severity::Warning]);
+    }
+
     /// A network with several paths brings packets out of order that are not lost.
     #[test]
     fn what_the_receiver_counts_needs_more_than_what_the_sender_repeats() {
         let of = |trouble, count| !said(&[port(0, &[(trouble, "x", count)])], 60).is_empty();
         assert!(of(Trouble::Missed, 60) && !of(Trouble::Missed, 59));
-        assert!(of(Trouble::OutOfOrder, 6000) && !of(Trouble::OutOfOrder, 5999));
+        assert!(of(Trouble::Discarded, 6000) && !of(Trouble::Discarded, 5999));
+        assert!(!of(Trouble::OutOfOrder, 1_000_000));
+        let both = [(Trouble::Missed, "packet_seq_err", 60), (Trouble::OutOfOrder, "out_of_sequence", 6000)];
+        assert!(said(&[port(0, &both)], 60)[0].2.contains("out_of_sequence rose by 6000"));
     }
 
     #[test]
@@ -352,7 +392,7 @@ mod tests {
                 (
                     Id::EndedQueuePairs,
                     Severity::Warning,
-                    "Queue pairs failed in 10m: mlx5_3: 4 with no answer from the peer (error 12 in NCCL's log), 1 with a peer that was not ready (error 13 in NCCL's log)."
+                    "Queue pairs failed in 10m: mlx5_3: 4 without an answer from the peer (error 12 in NCCL's log), 1 because the peer was not ready (error 13 in NCCL's log)."
                 ),
                 (
                     Id::LinkErrors,

@@ -44,7 +44,7 @@ pub(crate) fn give_account(note: &[u8], at_end: &AtEnd) -> AccountOutcome {
         account.tells_rest_from = account.beginning;
     }
     start::account(&log, &account, at_end.is_cut_short);
-    let outcome = if account.is_broken() { AccountOutcome::Broken } else { AccountOutcome::Sound };
+    let outcome = if account.broke_lately() { AccountOutcome::Broken } else { AccountOutcome::Sound };
     // A text about a sound fabric would only take the place of what Kubernetes shows otherwise, such as the log's end.
     if let Some(ended) = at_end.failed
         && (account.is_noteworthy() || at_end.is_out_of_memory)
@@ -75,8 +75,8 @@ pub(crate) fn account_so_far(command: i32, has_ended: bool) -> Option<Account> {
 
 /// What the account has to know about a watcher with these orders.
 fn watcher(orders: &WatchOrders, has_ended: bool) -> Watcher {
-    let WatchOrders { interval, after, needs_no_rdma, .. } = *orders;
-    Watcher { has_ended, interval, after, needs_no_rdma }
+    let WatchOrders { interval, after, expected, .. } = *orders;
+    Watcher { has_ended, interval, after, expected }
 }
 
 /// Returns whether this command's supervisor has ports for a watcher; `None` if it cannot be asked.

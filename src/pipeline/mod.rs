@@ -201,13 +201,13 @@ pub fn prepare(
     }
     let filled = plan.filled().next().is_some();
     let of_plugin = left.of_plugin.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let image = PreparedExec::new(command, environment::with(inherited, plan.filled().chain(of_plugin)));
     // The counters are read last of all, because a self-test moves data, too.
     let note = if keeper == SupervisedBy::NoProcess {
         Vec::new()
     } else {
-        traffic::note(config, &facts, &plan, job)
+        traffic::note(config, &facts, &plan, job, &command)
     };
+    let image = PreparedExec::new(command, environment::with(inherited, plan.filled().chain(of_plugin)));
     // The process becomes the command, or exits, either of which frees all of this faster.
     std::mem::forget((facts, plan, profiles, report));
     Ok(Prepared::Command { image, filled, note, state: left.state, under_way: Some(Box::new(under_way)) })

@@ -1,8 +1,10 @@
 //! The watcher of the job's ports. What they show before the job is noted for the init of the command: for the watcher,
 //! and for the account when the command has ended.
 
+use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +19,8 @@ use crate::facts::rdma::LinkLayer;
 use crate::facts::start::SupervisedBy;
 use crate::facts::{Facts, Reader};
 use crate::finding::{Finding, Phase};
-use crate::findings::port_name::has_several;
+use crate::findings::port_name::{RailId, has_several};
+use crate::findings::traffic::Expected;
 use crate::init::Left;
 use crate::json;
 use crate::libraries::nccl::gid::INDEX;
@@ -29,10 +32,8 @@ use crate::plan::{Outcome, Plan, PortVerdict, failover};
 use crate::report::start;
 use crate::state::run::Unwatched;
 use crate::sys::environ;
-use crate::watch::account::Seen;
 use crate::watch::job::JobOrders;
-use crate::watch::told::PortTold;
-use crate::watch::{self, Surroundings, WatchOrders, WatchedPort};
+use crate::watch::{self, History, Standing, Surroundings, WatchOrders, WatchedPort};
 
 /// What the command's init keeps until the end.
 #[derive(Serialize, Deserialize)]
@@ -49,8 +50,14 @@ pub(super) struct Note {
 /// Returns the counters of the ports that the job will use, and how to speak of them. Empty if
 /// there is nothing to tell: no such port, or none that shows anything.
 ///
-/// `job` is how the watcher speaks with those of the job's other nodes.
-pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobOrders>) -> Vec<u8> {
+/// `job` is how the watcher speaks with those of the job's other nodes; `command` is the command's words.
+pub(super) fn note(
+    config: &Config,
+    facts: &Facts,
+    plan: &Plan,
+    job: Option<JobOrders>,
+    command: &[CString],
+) -> Vec<u8> {
     let reader = Reader::new(Path::new("/"));
     let counters = Counters::new(&reader);
     let failing_over = failover::of(plan).filter(|failover| failover.is_on);
@@ -62,10 +69,10 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
             let gid = used_gid(plan, port);
             let device = facts.rdma.iter().find(|hca| hca.name == port.hca);
             WatchedPort {
-                hca: port.hca.clone(),
-                now: None,
-                port: port.port,
-                is_one_of_several: has_several(&port.hca, used.clone().map(|used| used.hca.as_str())),
+                rail: RailId {
+                    is_one_of_several: has_several(&port.hca, used.clone().map(|used| used.hca.as_str())),
+                    ..RailId::new(&port.hca, port.port)
+                },
                 is_infiniband: port.link_layer == LinkLayer::InfiniBand,
                 first: port_look::first(&reader, &counters, &port.hca, port.port, gid.as_ref()),
                 gid,
@@ -83,7 +90,8 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
                 ras: ras_address(config, facts, plan),
                 on_finding: config.on_finding.clone(),
                 job,
-                needs_no_rdma: needs_no_rdma(facts, plan),
+                expected: expected(facts, plan),
+                is_server: is_server(command),
             };
             let metrics = config.watch_metrics.clone();
             json::line(&Note { format: config.log_format, level: config.log_level, ports, watch, metrics })
@@ -92,11 +100,31 @@ pub(super) fn note(config: &Config, facts: &Facts, plan: &Plan, job: Option<JobO
     }
 }
 
-/// Returns whether it is no wonder if nothing moves over the ports: the job has one node, or the plan says itself that NCCL
-/// will use TCP, and no env plugin may decide otherwise.
-fn needs_no_rdma(facts: &Facts, plan: &Plan) -> bool {
-    facts.platform.nodes.is_some_and(|nodes| nodes.count == 1)
-        || !plan.has_env_plugin() && matches!(plan.outcome(), Outcome::AsksForTcp | Outcome::NotUsed)
+/// Returns whether the job is to move data over the ports: it is known to have several nodes, and the plan does not say
+/// itself that NCCL will use TCP, unless an env plugin may decide otherwise.
+fn expected(facts: &Facts, plan: &Plan) -> Expected {
+    let nodes = facts.platform.nodes.as_ref().map(|nodes| nodes.count);
+    match nodes {
+        _ if !plan.has_env_plugin() && matches!(plan.outcome(), Outcome::AsksForTcp | Outcome::NotUsed) => {
+            Expected::Nothing
+        }
+        Some(1) => Expected::Nothing,
+        Some(_) => Expected::Traffic,
+        None => Expected::Unknown,
+    }
+}
+
+/// Returns whether the command is a server of requests (vLLM, SGLang, TensorRT-LLM, Triton), which rests for as long as
+/// none come.
+fn is_server(command: &[CString]) -> bool {
+    let words: Vec<&str> = command.iter().filter_map(|word| word.to_str().ok()).collect();
+    let names: Vec<&str> = words.iter().map(|word| word.rsplit('/').next().unwrap_or(word)).collect();
+    let is_program = |name: &str| {
+        matches!(name, "trtllm-serve" | "tritonserver")
+            || name.starts_with("vllm.entrypoints")
+            || name.starts_with("sglang.launch_server")
+    };
+    names.windows(2).any(|pair| pair == ["vllm", "serve"]) || names.into_iter().any(is_program)
 }
 
 /// Returns why no watcher will run beside the command.
@@ -140,17 +168,13 @@ pub(crate) fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Left)) {
     let Ok(Note { format, level, ports, watch, metrics }) = json::read(note) else { return };
     let mut watching = Watching {
         log: Log::start(format, level, Log::patient()),
-        ran,
-        began: Instant::now(),
-        seen: Seen::new(&ports),
-        seen_at: Duration::ZERO,
         looker: Looker::new(Path::new("/")),
         metrics: metrics.map(MetricsFile::new),
+        looks: ports.iter().map(|port| port.first.clone()).collect(),
         ports: ports.clone(),
         leave,
     };
-    let first: Vec<PortLook> = ports.iter().map(|port| port.first.clone()).collect();
-    watching.renew(&ports, &first);
+    watching.publish(&Standing { rested: None, findings: &BTreeMap::new() }, true);
     // The note is in memory that other processes of this user can read; the environment is this process's own.
     let environment = watch.job.as_ref().map(|_| Environment::new(&environ::entries()));
     let token =
@@ -161,21 +185,12 @@ pub(crate) fn watch(note: &[u8], ran: Duration, leave: &dyn Fn(Left)) {
 /// The process of a watcher.
 struct Watching<'l> {
     log: Log,
-    ran: Duration,
-    began: Instant,
-    seen: Seen,
-    seen_at: Duration,
     looker: Looker,
     metrics: Option<MetricsFile>,
+    /// The last look at the ports, for the metrics.
+    looks: Vec<PortLook>,
     ports: Vec<WatchedPort>,
     leave: &'l dyn Fn(Left),
-}
-
-impl Watching<'_> {
-    fn renew(&mut self, ports: &[WatchedPort], looks: &[PortLook]) {
-        let failed = self.metrics.as_mut().and_then(|file| file.renew(ports, looks));
-        failed.iter().for_each(|message| self.log.warn(message));
-    }
 }
 
 impl Surroundings for Watching<'_> {
@@ -184,11 +199,9 @@ impl Surroundings for Watching<'_> {
             self.looker.look_at_all();
         }
         let looks = look_again(&mut self.looker, ports);
-        self.seen_at = self.ran + self.began.elapsed();
-        let is_new = self.seen.watch(self.seen_at, ports, &looks);
-        let seen = is_new.then(|| json::line(&self.seen));
-        (self.leave)(Left::Looked(self.seen_at, seen.as_deref()));
-        self.renew(ports, &looks);
+        if self.metrics.is_some() {
+            self.looks.clone_from(&looks);
+        }
         looks
     }
 
@@ -196,10 +209,18 @@ impl Surroundings for Watching<'_> {
         start::finding(&self.log, finding, Phase::Run);
     }
 
-    fn remember(&mut self, said: &[Finding], omitted: &[Finding], told: &[PortTold]) {
-        if self.seen.remember(&self.ports, said, omitted, told) {
-            (self.leave)(Left::Looked(self.seen_at, Some(&json::line(&self.seen))));
-        }
+    fn remember(&mut self, at: Duration, history: Option<&History>) {
+        (self.leave)(Left::Looked(at, history.map(json::line).as_deref()));
+    }
+
+    fn publish(&mut self, standing: &Standing, is_up: bool) {
+        let failed =
+            self.metrics.as_mut().and_then(|file| file.renew(&self.ports, &self.looks, standing, is_up));
+        failed.iter().for_each(|message| self.log.warn(message));
+    }
+
+    fn publishes(&self) -> bool {
+        self.metrics.is_some()
     }
 
     fn warn(&self, message: &str) {
@@ -222,15 +243,15 @@ pub(super) fn congestion(ports: &[WatchedPort], looks: Option<&[PortLook]>) -> V
     let counters = Counters::new(&reader);
     let of = |(index, port): (usize, &WatchedPort)| {
         let renamed = looks.and_then(|looks| looks.get(index)?.renamed.as_deref());
-        congestion::read(&counters.of(renamed.unwrap_or(&port.hca), port.port))
+        congestion::read(&counters.of(renamed.unwrap_or(&port.rail.hca), port.rail.port))
     };
     ports.iter().enumerate().map(of).collect()
 }
 
 fn look_again(looker: &mut Looker, ports: &[WatchedPort]) -> Vec<PortLook> {
-    looker.look(ports.iter().map(|WatchedPort { hca, port, gid, device, first, .. }| KnownPort {
-        hca,
-        port: *port,
+    looker.look(ports.iter().map(|WatchedPort { rail, gid, device, first, .. }| KnownPort {
+        hca: &rail.hca,
+        port: rail.port,
         gid: gid.as_ref(),
         device,
         before: first,

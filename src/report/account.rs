@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::facts::congestion::Congestion;
-use crate::facts::port_errors::{Rise, Trouble};
+use crate::facts::port_errors::Rise;
 use crate::facts::port_look::GidPlace;
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id};
-use crate::findings::port_name::port_name;
+use crate::findings::port_errors::sentence;
 use crate::text::{amount, condensed, counted, duration, visible};
 use crate::watch::account::{Account, Ago, Rail, Unit, Watched};
-use crate::watch::told::{PortTold, Spell};
+use crate::watch::track::{Spell, Track};
 
 /// When the account is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,12 +51,14 @@ pub(crate) fn lines_of_rails<'a>(
     // Rails of which each counts something else have a line each.
     let apart: Vec<String> = match unit {
         Some(_) => Vec::new(),
-        None => {
-            well.iter().filter_map(|rail| Some(format!("{} {}", name(rail), moved(rail.moved)?))).collect()
-        }
+        None => well
+            .iter()
+            .filter_map(|rail| Some(format!("{} {}", name(rail), moved(rail.track.moved)?)))
+            .collect(),
     };
     let unwell = unwell.into_iter().map(|rail| (not_well(account, rail, when), Some(rail)));
-    let others = rest(account, when).into_iter().chain(account.omitted.iter().cloned());
+    let others = rest(account, when).into_iter().chain(pauses(account));
+    let others = others.chain(account.omitted.iter().cloned());
     let others = others.chain(unseen(account, when)).map(|line| (line, None));
     let well = together.into_iter().chain(apart).map(|line| (line, None));
     well.chain(unwell).chain(others).collect()
@@ -69,6 +71,14 @@ fn rest(account: &Account, when: When) -> Option<String> {
         When::Running => format!("No data has moved for {time}"),
         When::AtEnd => format!("No data has moved in the last {time} of the job"),
     })
+}
+
+/// Says that data moved again after pauses that were worth a line.
+fn pauses(account: &Account) -> Option<String> {
+    let (count, longest) = account.pauses;
+    let times = counted(count as usize, "time");
+    let up_to = if count == 1 { "for" } else { "for up to" };
+    (count > 0).then(|| format!("Traffic paused {times} {up_to} {}, and went on", in_seconds(longest)))
 }
 
 /// Says that the account does not cover the whole time, if a watcher was to see to that.
@@ -95,7 +105,7 @@ enum Idle {
 
 /// `8 rails (mlx5_0..mlx5_7) sent 2 TiB and received 2 TiB, 12 to 13 % each, without an error`.
 fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> (String, Idle) {
-    let whole = rails.iter().fold(Traffic::default(), |sum, rail| sum.plus(rail.moved));
+    let whole = rails.iter().fold(Traffic::default(), |sum, rail| sum.plus(rail.track.moved));
     let (idle, busy): (Vec<&Rail>, Vec<&Rail>) = rails.iter().partition(|rail| rail.amount(unit) == Some(0));
     let named = if busy.is_empty() { rails } else { busy.as_slice() };
     let names: Vec<String> = named.iter().map(|rail| name(rail)).collect();
@@ -104,9 +114,11 @@ fn all_well(account: &Account, rails: &[&Rail], unit: Unit) -> (String, Idle) {
         names => format!("{} rails ({})", names.len(), condensed(names)),
     };
     // What is not counted does not show that there was no error.
-    let error = match rails.iter().all(|rail| rail.counts_losses) {
-        true => "without an error",
-        false => "and no error is visible",
+    let counts_losses = |rail: &&Rail| rail.track.last.errors.counts_losses();
+    let error = match (rails.iter().all(counts_losses), rails.iter().all(|rail| rail.is_without_errors())) {
+        (false, _) => "and no error is visible",
+        (true, true) => "without an error",
+        (true, false) => "with no more errors than usual",
     };
     if busy.is_empty() && unit != Unit::Requests {
         return (format!("{who} moved no data, {error}"), Idle::All);
@@ -153,7 +165,7 @@ fn not_well(account: &Account, rail: &Rail, when: When) -> String {
         None => String::new(),
     };
     let troubles = troubles(account, rail, when).join("; ");
-    match moved(rail.moved) {
+    match moved(rail.track.moved) {
         Some(moved) => format!("{name} {moved}{share}: {troubles}"),
         None => format!("{name}: {troubles}"),
     }
@@ -161,63 +173,70 @@ fn not_well(account: &Account, rail: &Rail, when: When) -> String {
 
 /// Returns what was wrong with a rail, the worst first.
 fn troubles(account: &Account, rail: &Rail, when: When) -> Vec<String> {
+    let Track { removals, was_hidden, was_renamed, .. } = rail.track;
     let mut told = Vec::new();
-    if rail.is_gone {
+    if rail.is_gone() {
         told.push("its device is gone".to_owned());
-    } else if rail.is_lost {
-        let state = rail.waits_for_manager.map(|state| format!(" ({state})")).unwrap_or_default();
+    } else if rail.is_lost() {
+        let state = rail.waits_for_manager().map(|state| format!(" ({state})")).unwrap_or_default();
         told.push(format!("it is no longer active{state}"));
     }
-    let removals = rail.removals as usize;
-    if removals > usize::from(rail.is_gone) {
+    let removals = removals as usize;
+    if removals > usize::from(rail.is_gone()) {
         told.push(format!("its device was gone {}", counted(removals, "time")));
     }
-    if rail.is_hidden {
+    if rail.track.is_hidden() {
         told.push("its state cannot be read".to_owned());
-    } else if rail.was_hidden {
+    } else if was_hidden {
         told.push("its state could not be read for some time".to_owned());
     }
-    match &rail.renamed {
-        Some(name) if rail.is_gone => told.push(format!("it was {} when it was last there", visible(name))),
+    match &rail.track.rail.now {
+        Some(name) if rail.is_gone() => told.push(format!("it was {} when it was last there", visible(name))),
         Some(name) => told.push(format!("its device came back as {}", visible(name))),
-        None if rail.was_renamed => told.push("its device had another name for some time".to_owned()),
+        None if was_renamed => told.push("its device had another name for some time".to_owned()),
         None => {}
     }
-    let (downs, is_least) = rail.downs;
+    let (downs, is_least) = rail.downs();
     if downs > 0 {
-        let last = rail.down_ago.filter(|_| !rail.is_lost).map(|ago| last(ago, when)).unwrap_or_default();
-        told.push(format!("its link went down {}{last}", count(downs, is_least, "time")));
+        let ago = rail.down_ago(account.ran).filter(|_| !rail.is_lost());
+        let last = ago.map(|ago| last(ago, when)).unwrap_or_default();
+        let least = if is_least { "at least " } else { "" };
+        told.push(format!("its link went down {least}{}{last}", counted(saturated(downs), "time")));
     }
-    told.extend(warned(account, rail));
-    told.extend(rail.worth_telling(account.ran).map(trouble));
+    told.extend(lasting(account, rail));
+    told.extend(rail.worth_telling(account.ran).map(sentence));
     told.extend(congestion(rail.congestion));
     told
 }
 
-/// Returns what else the watcher has warned of, and for how long it was so.
-fn warned(account: &Account, rail: &Rail) -> Vec<String> {
-    let PortTold { slow, rate, astray, place, behind } = &rail.told;
-    let time = |spell: &Spell| in_seconds(spell.until(account.ran));
+/// Returns what else the watcher has warned of, and for how long it was so. One look at the end shows no time.
+fn lasting(account: &Account, rail: &Rail) -> Vec<String> {
+    let Track { slow, slow_rate, astray, place, behind, .. } = &rail.track;
+    let time = |spell: &Spell| match account.watched {
+        Watched::Never => String::new(),
+        Watched::Until(_) | Watched::Throughout => format!(" for {}", in_seconds(spell.until(account.ran))),
+    };
     let verb =
         |spell: &Spell, now: &'static str, before: &'static str| if spell.is_so() { now } else { before };
     let mut told = Vec::new();
     if slow.ever() {
-        let first = rail.first_rate.as_ref().map(|first| format!(" instead of {first}")).unwrap_or_default();
-        told.push(format!("it {} at {rate}{first} for {}", verb(slow, "has run", "ran"), time(slow)));
+        let first = rail.port.first.rate.as_ref();
+        let first = first.map(|first| format!(" instead of {first}")).unwrap_or_default();
+        told.push(format!("it {} at {slow_rate}{first}{}", verb(slow, "has run", "ran"), time(slow)));
     }
     if astray.ever() {
-        let at = rail.gid_index.map(|index| format!(" {index}")).unwrap_or_default();
+        let at = rail.port.gid.as_ref().map(|gid| format!(" {}", gid.index)).unwrap_or_default();
         let where_now = match place.filter(|_| astray.is_so()) {
             Some(GidPlace::At(now)) => format!(", and is at index {now}"),
             Some(GidPlace::Gone { .. }) => ", and is gone".to_owned(),
             Some(GidPlace::Retyped | GidPlace::InPlace) | None => String::new(),
         };
         let was = verb(astray, "has not been", "was not");
-        told.push(format!("its GID {was} at index{at} for {}{where_now}", time(astray)));
+        told.push(format!("its GID {was} at index{at}{}{where_now}", time(astray)));
     }
     if behind.ever() {
         let moved = verb(behind, "has moved", "moved");
-        told.push(format!("it {moved} far less than the other rails for {}", time(behind)));
+        told.push(format!("it {moved} far less than the other rails{}", time(behind)));
     }
     told
 }
@@ -241,37 +260,8 @@ fn in_seconds(time: Duration) -> String {
     duration(Duration::from_secs(time.as_secs().max(1)))
 }
 
-fn trouble(rise: &Rise) -> String {
-    let Rise { trouble, counter, count: number, is_least } = *rise;
-    let counted = |thing: &str| count(number, is_least, thing);
-    match trouble {
-        Trouble::NoAnswer => {
-            format!(
-                "{} failed without an answer from the peer (error 12 in NCCL's log)",
-                counted("queue pair")
-            )
-        }
-        Trouble::NotReady => {
-            format!(
-                "{} failed because the peer was not ready (error 13 in NCCL's log)",
-                counted("queue pair")
-            )
-        }
-        Trouble::FailedRequest => format!("{} failed ({counter})", counted("request")),
-        _ => format!(
-            "{counter} rose by {}",
-            if is_least { format!("at least {number}") } else { number.to_string() }
-        ),
-    }
-}
-
-fn count(number: u64, is_least: bool, thing: &str) -> String {
-    let least = if is_least { "at least " } else { "" };
-    format!("{least}{}", counted(saturated(number), thing))
-}
-
 fn name(rail: &Rail) -> String {
-    port_name(&rail.hca, rail.port, rail.is_one_of_several)
+    rail.track.rail.first_name()
 }
 
 fn percent(account: &Account, rail: &Rail) -> Option<u64> {
@@ -360,22 +350,26 @@ impl Document {
 
 fn rail_document(account: &Account, rail: &Rail) -> RailDocument {
     let seconds = |spell: Spell| spell.until(account.ran).as_secs_f64();
+    let Track { rail: id, slow, astray, behind, .. } = &rail.track;
     RailDocument {
-        hca: rail.hca.clone(),
-        port: rail.port,
-        moved: rail.moved,
+        hca: id.hca.clone(),
+        port: id.port,
+        moved: rail.track.moved,
         share: account.share(rail).map(|share| (share * 10_000.0).round() / 10_000.0),
         well: rail.is_well(account.ran),
-        lost: rail.is_lost,
-        gone: rail.is_gone,
-        downs: rail.downs.0,
-        removals: rail.removals,
-        unreadable: rail.is_hidden,
-        renamed: rail.renamed.clone(),
-        down_seconds_ago: rail.down_ago.filter(|_| !rail.is_lost).map(|ago| ago.most.as_secs_f64()),
-        slow_seconds: seconds(rail.told.slow),
-        gid_astray_seconds: seconds(rail.told.astray),
-        behind_seconds: seconds(rail.told.behind),
+        lost: rail.is_lost(),
+        gone: rail.is_gone(),
+        downs: rail.downs().0,
+        removals: rail.track.removals,
+        unreadable: rail.track.is_hidden(),
+        renamed: id.now.clone(),
+        down_seconds_ago: rail
+            .down_ago(account.ran)
+            .filter(|_| !rail.is_lost())
+            .map(|ago| ago.most.as_secs_f64()),
+        slow_seconds: seconds(*slow),
+        gid_astray_seconds: seconds(*astray),
+        behind_seconds: seconds(*behind),
         congestion: rail.congestion,
         errors: rail.rises.clone(),
     }

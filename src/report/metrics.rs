@@ -7,11 +7,13 @@ mod fields;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use fields::{FIELDS, Field, Kind};
 
 use crate::facts::port_sample::{DeviceInfo, PortSample};
+use crate::watch::Standing;
 
 /// How the metrics are written. The comments are its help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -47,6 +49,47 @@ pub(crate) fn write(out: &mut impl Write, ports: &[PortSample], how: Exposition)
         Exposition::OpenMetrics => writeln!(out, "# EOF"),
         Exposition::Prometheus => Ok(()),
     }
+}
+
+/// Writes what the watcher of the container with this host name knows of the job, for a file of node_exporter. `now`:
+/// since the epoch.
+///
+/// # Errors
+/// The error of the sink.
+pub(crate) fn write_watcher(
+    out: &mut impl Write,
+    host: &str,
+    now: Duration,
+    standing: &Standing,
+    is_up: bool,
+) -> io::Result<()> {
+    let host = format!("host=\"{}\"", escaped(host));
+    let mut gauge = |name: &str, help: &str, value: u64| {
+        writeln!(out, "# HELP rdma_init_{name} {help}\n# TYPE rdma_init_{name} gauge")?;
+        writeln!(out, "rdma_init_{name}{{{host}}} {value}")
+    };
+    gauge("watcher_up", "Whether the watcher of the job runs: 0 after an end in order.", is_up.into())?;
+    gauge(
+        "watcher_last_look_timestamp_seconds",
+        "When the watcher looked at the ports last.",
+        now.as_secs(),
+    )?;
+    if let Some(rested) = standing.rested {
+        let moved_at = now.saturating_sub(rested).as_secs();
+        gauge("last_traffic_timestamp_seconds", "When the job moved data last.", moved_at)?;
+    }
+    if !standing.findings.is_empty() {
+        let name = "rdma_init_findings_total";
+        writeln!(
+            out,
+            "# HELP {name} Findings of the watcher, with those that its lines omit.\n# TYPE {name} counter"
+        )?;
+    }
+    for ((id, severity), count) in standing.findings {
+        let severity = severity.name();
+        writeln!(out, "rdma_init_findings_total{{{host},id=\"{id}\",severity=\"{severity}\"}} {count}")?;
+    }
+    Ok(())
 }
 
 /// Writes the values of one field.

@@ -212,20 +212,21 @@ mod tests {
 
     use super::*;
     use crate::facts::port_errors::{Rise, Trouble};
+    use crate::findings::port_name::RailId;
+    use crate::findings::traffic::Expected;
     use crate::watch::account::{Rail, Watched};
 
     #[test]
     fn each_rail_has_its_fix_below_its_line() {
-        let rail = |number: u32, trouble, counter| Rail {
-            hca: format!("a_{number}"),
-            port: 1,
-            rises: vec![Rise { trouble, counter, count: 1, is_least: false }],
-            downs: (u64::from(trouble == Trouble::LinkDown), false),
-            ..Rail::default()
+        let rail = |number: u32, trouble, counter| {
+            let rises = vec![Rise { trouble, counter, count: 1, is_least: false }];
+            let mut rail = Rail { rises, ..Rail::default() };
+            rail.track.rail = RailId::new(&format!("a_{number}"), 1);
+            rail
         };
         let failed = |number| rail(number, Trouble::NoAnswer, "req_transport_retries_exceeded");
-        let told =
-            Rail { said: ["link-down".to_owned()].into(), ..rail(4, Trouble::LinkDown, "link_downed") };
+        let mut told = rail(4, Trouble::LinkDown, "link_downed");
+        told.track.said.insert("link-down".to_owned());
         let account = Account {
             ran: Duration::from_secs(3600),
             rails: vec![rail(1, Trouble::LinkDown, "link_downed"), failed(2), failed(3), told],
@@ -234,7 +235,8 @@ mod tests {
             omitted: Vec::new(),
             rested: None,
             tells_rest_from: Duration::from_secs(600),
-            needs_no_rdma: false,
+            expected: Expected::Traffic,
+            pauses: (0, Duration::ZERO),
         };
         let mut out = Vec::new();
         write_lines(&mut out, &account, &account.findings(false)).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id, Severity};
-use crate::findings::traffic::{BUSY_FOR_ONE_IDLE, MUCH, OF_MANAGEMENT, PortTraffic, has_moved, idle};
+use crate::findings::traffic::{BUSY_FOR_ONE_IDLE, MUCH, PortTraffic, has_moved, idle, management};
 use crate::text::{amount, coarse, counted};
 
 /// So many looks, and so much time in them, make a rail one that carries as much as the others, or one that carries
@@ -71,6 +71,8 @@ pub(super) struct Interval<'a> {
     pub moved: &'a [PortTraffic],
     /// Whether each port was present and active the whole time.
     pub sound: &'a [bool],
+    /// Whether each port has counted errors lately.
+    pub suspect: &'a [bool],
     pub from: Duration,
     pub to: Duration,
 }
@@ -88,7 +90,7 @@ impl Balance {
         total: &dyn Fn() -> Vec<PortTraffic>,
     ) -> Vec<Finding> {
         for (rail, moved) in self.rails.iter_mut().zip(interval.moved) {
-            rail.has_moved |= has_moved(moved);
+            rail.has_moved |= has_moved(moved, interval.to.saturating_sub(interval.from));
         }
         if self.began.is_none() && self.rails.iter().any(|rail| rail.has_moved) {
             self.began = Some(interval.from);
@@ -109,7 +111,7 @@ impl Balance {
     }
 
     fn lopsided(&mut self, interval: &Interval) -> Vec<Finding> {
-        let Interval { moved, sound, from, to } = interval;
+        let Interval { moved, sound, suspect, from, to } = interval;
         let values = |of: fn(&PortTraffic) -> Option<u64>| -> Option<Vec<(usize, u64)>> {
             let sound = moved.iter().zip(*sound).enumerate().filter(|(_, (_, is_sound))| **is_sound);
             sound.map(|(index, (port, _))| Some((index, of(port)?))).collect()
@@ -125,7 +127,7 @@ impl Balance {
         sorted.sort_unstable();
         let most = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
         // The job is computing or doing something else, which proves nothing about a rail.
-        if most <= of_unit(OF_MANAGEMENT) {
+        if most <= of_unit(management(to.saturating_sub(*from))) {
             return Vec::new();
         }
         let is_less = |value: u64| value.saturating_mul(PART) < most;
@@ -136,8 +138,8 @@ impl Balance {
         let mut findings = Vec::new();
         for (index, value) in &values {
             let (Some(rail), Some(port)) = (self.rails.get_mut(*index), moved.get(*index)) else { continue };
-            let name = port.name();
-            let about = || [port.id()];
+            let name = &port.rail;
+            let about = || [port.rail.id()];
             if !is_less(*value) {
                 rail.level.add(interval);
                 rail.less = Streak::default();
@@ -162,7 +164,9 @@ impl Balance {
             rail.others = rail.others.saturating_add(most);
             let is_long = if is_of_few { rail.less.is_long_for_few() } else { rail.less.is_long() };
             if is_long && rail.others >= of_unit(MUCH) {
-                let severity = if is_of_few { Severity::Info } else { Severity::Warning };
+                // A phase of the job may need fewer rails. One that counts errors would be used if it could be.
+                let is_suspect = suspect.get(*index) == Some(&true);
+                let severity = if is_suspect { Severity::Warning } else { Severity::Info };
                 rail.told = Some(severity);
                 let shown = |value: u64| match unit {
                     true => amount(value),
@@ -219,15 +223,13 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::port_name::RailId;
 
     const GIB: u64 = 1 << 30;
 
     fn ports(bytes: [u64; 4]) -> Vec<PortTraffic> {
         let port = |(index, bytes): (u32, u64)| PortTraffic {
-            hca: format!("mlx5_{index}"),
-            now: None,
-            port: 1,
-            is_one_of_several: false,
+            rail: RailId::new(&format!("mlx5_{index}"), 1),
             is_infiniband: false,
             traffic: Traffic {
                 sent: CounterValue { bytes: Some(bytes), packets: None },
@@ -251,7 +253,8 @@ mod tests {
                 *sum += bytes;
             }
             let [from, to] = [number - 1, number].map(|number: u32| interval * number);
-            let interval = Interval { moved: &ports(*bytes), sound, from, to };
+            let interval =
+                Interval { moved: &ports(*bytes), sound, suspect: &[false, false, true, false], from, to };
             let found = balance.judge(&interval, Duration::from_secs(100), &|| ports(total));
             all.extend(found.into_iter().map(|one| (number.into(), one.severity, one.message)));
         }
@@ -349,7 +352,7 @@ mod tests {
         for number in 1..30 {
             let [from, to] = [number - 1, number].map(|number: u64| Duration::from_secs(number * 10));
             let moved = without_last([GIB; 4]);
-            let interval = Interval { moved: &moved, sound: &[true; 4], from, to };
+            let interval = Interval { moved: &moved, sound: &[true; 4], suspect: &[false; 4], from, to };
             let total = || without_last([number * GIB; 4]);
             assert!(balance.judge(&interval, Duration::from_secs(100), &total).is_empty());
         }

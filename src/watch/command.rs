@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::errno::Errno;
@@ -174,7 +175,23 @@ impl OnFinding {
                 Err(error) => failed = Some(format!("cannot be started: {}", error.desc())),
             }
         }
-        let failed = failed.filter(|_| !std::mem::replace(&mut self.has_told, true))?;
+        self.report(failed?)
+    }
+
+    /// Returns a message if no file is where the command would be found: whoever is to be paged should know that before
+    /// something happens.
+    pub(super) fn check(&mut self) -> Option<String> {
+        let first = self.command.first()?.clone();
+        let image = PreparedExec::new(vec![first], environ::entries());
+        let is_there = image.files().any(Path::exists);
+        if is_there { None } else { self.report(format!("cannot be executed: {}", Errno::ENOENT.desc())) }
+    }
+
+    /// Returns the message about the first failure.
+    fn report(&mut self, failed: String) -> Option<String> {
+        if std::mem::replace(&mut self.has_told, true) {
+            return None;
+        }
         let name = self.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
         let name = visible(&shortened(&name));
         Some(format!(

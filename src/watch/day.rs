@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use super::judge::{Judge, WatchedPort};
+use super::judge::Judge;
+use super::track::WatchedPort;
 use crate::facts::fake_root::FakeRoot;
 use crate::facts::port_counters::Counters;
 use crate::facts::port_errors::{self, PortErrors};
 use crate::facts::port_look::PortLook;
 use crate::facts::traffic::{CounterValue, Traffic};
+use crate::findings::port_name::RailId;
 
 /// The default of `watch-interval`, and how many intervals a day has.
 const INTERVAL: u64 = 10;
@@ -79,13 +81,12 @@ fn a_day_of_a_sound_job_is_silent() {
     let cleared = Port::new(1 << 40, &counters);
     let mut ports = [full, filling, cleared];
     let watched = ports.iter().enumerate().map(|(index, port)| WatchedPort {
-        hca: format!("mlx5_{index}"),
-        port: 1,
+        rail: RailId::new(&format!("mlx5_{index}"), 1),
         is_infiniband: true,
         first: port.look(),
         ..WatchedPort::default()
     });
-    let mut judge = Judge::new(watched.collect(), Duration::from_secs(AFTER));
+    let mut judge = Judge::patient(watched.collect(), Duration::from_secs(AFTER));
     let mut full = Vec::new();
     for look in 1..=LOOKS {
         // Each hour, the job writes a checkpoint that takes almost as long as traffic may pause.

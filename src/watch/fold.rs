@@ -1,22 +1,34 @@
-//! Limits how often the watcher reports lines of one kind.
+//! Limits how often the watcher reports lines of one kind, and never hides how things are.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::WatchedPort;
+use super::track::Track;
 use crate::finding::{Finding, Id, Severity};
-use crate::text::{condensed, counted};
+use crate::text::{condensed, counted, grouped};
 
 /// Within an hour, lines of one kind and severity about one port are reported after this many readings; later ones are
 /// only counted. The lines of one reading count once, and notes do not count against warnings.
 const MOST: usize = 6;
 const WINDOW: Duration = Duration::from_secs(3600);
 
+/// A line about a state is reported after more readings as well, if it comes so long after the last one, and each time
+/// twice as long. One that was omitted is said when the state has lasted for so long.
+const PAUSE: Duration = Duration::from_secs(60);
+const MOST_DOUBLED: u32 = 6;
+
+/// Whether a line is about a state that lasts, or about something that has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum About {
+    State,
+    Event,
+}
+
 #[derive(Default)]
 pub(super) struct Fold {
     windows: Vec<Window>,
-    /// The name of each port of the job in lines, by the name that findings have.
-    names: BTreeMap<String, String>,
+    /// The last line about a state of each port, if that was omitted, and when.
+    held: BTreeMap<(Id, String), (Duration, Finding)>,
 }
 
 struct Window {
@@ -32,31 +44,29 @@ struct Window {
 }
 
 impl Window {
-    fn admits(&self, at: Duration) -> bool {
-        self.last == at || self.looks < MOST
+    fn admits(&self, at: Duration, about: About) -> bool {
+        let more = u32::try_from(self.looks.saturating_sub(MOST))
+            .map_or(MOST_DOUBLED, |more| more.min(MOST_DOUBLED));
+        let is_late = || at.saturating_sub(self.last) >= PAUSE * 2_u32.pow(more);
+        self.last == at || self.looks < MOST || (about == About::State && is_late())
     }
 
-    /// Counts a line at this time.
+    /// Counts a reported line at this time.
     fn add(&mut self, at: Duration) {
-        if self.last != at && self.looks < MOST {
+        if self.last != at {
             (self.looks, self.last) = (self.looks + 1, at);
         }
     }
 }
 
 impl Fold {
-    pub(super) fn new(ports: &[WatchedPort]) -> Fold {
-        let names = ports.iter().map(|port| (port.id(), port.name())).collect();
-        Fold { windows: Vec::new(), names }
-    }
-
-    /// Takes another name of this port.
-    pub(super) fn rename(&mut self, port: &WatchedPort) {
-        self.names.insert(port.id(), port.name());
-    }
-
-    /// Returns the findings to report at this time since the start.
-    pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
+    /// Returns the findings to report at this time since the start, in their order. `tracks` have the names of the ports.
+    pub(super) fn pass(
+        &mut self,
+        at: Duration,
+        findings: Vec<(About, Finding)>,
+        tracks: &[Track],
+    ) -> Vec<Finding> {
         // The windows of the warnings and of the notes about a port end together, so that one line counts both.
         let is_over = |window: &Window| at.saturating_sub(window.began) >= WINDOW;
         let over: Vec<(Id, Option<String>)> = self
@@ -69,30 +79,64 @@ impl Fold {
             over.iter().any(|(id, port)| (*id, port) == (window.id, &window.port))
         });
         self.windows = current;
-        let mut said = self.sums(&over, " within an hour");
-        said.extend(findings.into_iter().filter(|finding| self.admits(at, finding)));
+        let mut said = sums(&over, tracks, true);
+        // What is new about a port makes what was omitted before old.
+        for (_, finding) in findings.iter().filter(|(about, _)| *about == About::State) {
+            self.held.retain(|(id, port), _| *id != finding.id || !finding.about.ports.contains(port));
+        }
+        said.extend(self.release(at));
+        for (about, finding) in findings {
+            if self.admits(at, &finding, about) {
+                said.push(finding);
+            } else if about == About::State {
+                let ports = finding.about.ports.iter();
+                self.held.extend(ports.map(|port| ((finding.id, port.clone()), (at, finding.clone()))));
+            }
+        }
         said
     }
 
     /// Returns what to say about the lines that were omitted in the hours that are not over.
-    pub(super) fn omitted(&self) -> Vec<Finding> {
-        self.sums(&self.windows, "")
+    pub(super) fn omitted(&self, tracks: &[Track]) -> Vec<Finding> {
+        sums(&self.windows, tracks, false)
+    }
+
+    /// Returns the omitted lines that have been true for a while.
+    fn release(&mut self, at: Duration) -> Vec<Finding> {
+        let mut released: Vec<Finding> = Vec::new();
+        for (since, finding) in self.held.values() {
+            if at.saturating_sub(*since) >= PAUSE && !released.contains(finding) {
+                released.push(finding.clone());
+            }
+        }
+        self.held.retain(|_, (_, finding)| !released.contains(finding));
+        for finding in &released {
+            for window in self.windows.iter_mut().filter(|window| {
+                let is_about = |port: &String| finding.about.ports.contains(port);
+                (window.id, window.severity) == (finding.id, finding.severity)
+                    && window.port.as_ref().is_some_and(is_about)
+            }) {
+                window.left_out = window.left_out.saturating_sub(1);
+                window.add(at);
+            }
+        }
+        released
     }
 
     /// A line that is new for one of its ports is reported.
-    fn admits(&mut self, at: Duration, finding: &Finding) -> bool {
+    fn admits(&mut self, at: Duration, finding: &Finding, about: About) -> bool {
         let (id, severity) = (finding.id, finding.severity);
         let ports: Vec<Option<String>> = match finding.about.ports.as_slice() {
             [] => vec![None],
             ports => ports.iter().cloned().map(Some).collect(),
         };
-        let is_of = |window: &Window, port: &Option<String>| {
+        let is_same = |window: &Window, port: &Option<String>| {
             (window.id, window.severity) == (id, severity) && window.port == *port
         };
         let mut is_admitted = false;
         for port in &ports {
-            match self.windows.iter().find(|window| is_of(window, port)) {
-                Some(window) => is_admitted |= window.admits(at),
+            match self.windows.iter().find(|window| is_same(window, port)) {
+                Some(window) => is_admitted |= window.admits(at, about),
                 None => {
                     is_admitted = true;
                     let port = port.clone();
@@ -102,7 +146,7 @@ impl Fold {
             }
         }
         for window in &mut self.windows {
-            match ports.iter().any(|port| is_of(window, port)) {
+            match ports.iter().any(|port| is_same(window, port)) {
                 true if is_admitted => window.add(at),
                 true => window.left_out += 1,
                 false => {}
@@ -110,39 +154,43 @@ impl Fold {
         }
         is_admitted
     }
+}
 
-    /// Returns a line for the ports about which as many lines of one kind were omitted, warnings and notes together.
-    fn sums(&self, windows: &[Window], within: &str) -> Vec<Finding> {
-        let mut of_ports: Vec<((Id, &Option<String>), usize)> = Vec::new();
-        for Window { id, port, left_out: count, .. } in windows.iter().filter(|window| window.left_out > 0) {
-            match of_ports.iter_mut().find(|(known, _)| *known == (*id, port)) {
-                Some((_, sum)) => *sum += count,
-                None => of_ports.push(((*id, port), *count)),
-            }
-        }
-        let mut left_out: Vec<((Id, usize), Vec<&String>)> = Vec::new();
-        for ((id, port), count) in of_ports {
-            match left_out.iter_mut().find(|(known, _)| *known == (id, count)) {
-                Some((_, ports)) => ports.extend(port),
-                None => left_out.push(((id, count), port.iter().collect())),
-            }
-        }
-        left_out.into_iter().map(|((id, count), ports)| self.sum(id, count, &ports, within)).collect()
-    }
-
-    fn sum(&self, id: Id, count: usize, ports: &[&String], within: &str) -> Finding {
-        let names: Vec<&String> = ports.iter().map(|port| self.names.get(*port).unwrap_or(port)).collect();
-        let names = condensed(&names);
-        let about = match ports.len() {
+/// Returns a line for the ports about which as many lines of one kind were omitted, warnings and notes together. At the
+/// end of the hour, it says what is still wrong with them: no later line may.
+fn sums(windows: &[Window], tracks: &[Track], is_over: bool) -> Vec<Finding> {
+    let omitted = windows.iter().filter(|window| window.left_out > 0);
+    let by_port = grouped(omitted.map(|window| ((window.id, &window.port), window.left_out)));
+    let state =
+        |id: Id, port: Option<&Track>| port.and_then(Track::state).filter(|_| is_over && id == Id::LinkDown);
+    let by_count = grouped(by_port.into_iter().map(|((id, port), counts)| {
+        let track = port.as_ref().and_then(|port| tracks.iter().find(|track| track.rail.id() == *port));
+        ((id, counts.iter().sum::<usize>(), state(id, track)), (port.as_ref(), track))
+    }));
+    let mut lines = Vec::new();
+    for ((id, count, state), ports) in by_count {
+        let name = |(port, track): &(Option<&String>, Option<&Track>)| match track {
+            Some(track) => Some(track.rail.to_string()),
+            None => port.cloned(),
+        };
+        let names: Vec<String> = ports.iter().filter_map(name).collect();
+        let about = match names.len() {
             0 => String::new(),
-            1 => format!(" about {names}"),
-            _ => format!(" about each of {names}"),
+            1 => format!(" about {}", condensed(&names)),
+            _ => format!(" about each of {}", condensed(&names)),
         };
         let were = if count == 1 { "was" } else { "were" };
-        let lines = counted(count, "more line");
-        let message = format!("{lines}{about} ({id}){within} {were} omitted.");
-        Finding::info(id, message).about_ports(ports.iter().copied())
+        let omitted = counted(count, "more line");
+        let within = if is_over { " within an hour" } else { "" };
+        let now = match (state, names.len()) {
+            (None, _) => String::new(),
+            (Some(state), 1) => format!("; it {state} now"),
+            (Some(state), _) => format!("; each of them {state} now"),
+        };
+        let message = format!("{omitted}{about} ({id}){within} {were} omitted{now}.");
+        lines.push(Finding::info(id, message).about_ports(ports.iter().filter_map(|(port, _)| *port)));
     }
+    lines
 }
 
 #[cfg(test)]
@@ -153,8 +201,8 @@ mod tests {
     fn only_some_lines_of_a_kind_are_said_in_an_hour() {
         let mut fold = Fold::default();
         let mut said = |seconds, id| {
-            let findings = vec![Finding::info(id, "It happened.".to_owned())];
-            let said = fold.pass(Duration::from_secs(seconds), findings);
+            let findings = vec![(About::Event, Finding::info(id, "It happened.".to_owned()))];
+            let said = fold.pass(Duration::from_secs(seconds), findings, &[]);
             said.into_iter().map(|finding| finding.message).collect::<Vec<_>>()
         };
         for second in 0..6 {
@@ -172,8 +220,9 @@ mod tests {
     fn the_ports_of_a_look_are_one_and_notes_leave_room_for_warnings() {
         let mut fold = Fold::default();
         let mut count = |seconds, finding: fn(Id, String) -> Finding| {
-            let findings = (0..8).map(|_| finding(Id::LinkDown, "It happened.".to_owned())).collect();
-            fold.pass(Duration::from_secs(seconds), findings).len()
+            let line = || (About::Event, finding(Id::LinkDown, "It happened.".to_owned()));
+            let findings = (0..8).map(|_| line()).collect();
+            fold.pass(Duration::from_secs(seconds), findings, &[]).len()
         };
         assert_eq!([0, 1, 2, 3, 4, 5, 6].map(|second| count(second, Finding::info)), [8, 8, 8, 8, 8, 8, 0]);
         assert_eq!(count(7, Finding::warning), 8);
@@ -185,9 +234,9 @@ mod tests {
         let mut fold = Fold::default();
         let mut pass = |second: u64, finding: fn(Id, String) -> Finding| {
             let finding = finding(Id::LinkDown, "It happened.".to_owned()).about_ports(["mlx5_0:1"]);
-            let said = fold.pass(Duration::from_secs(second), vec![finding]);
+            let said = fold.pass(Duration::from_secs(second), vec![(About::Event, finding)], &[]);
             let messages = |all: Vec<Finding>| all.into_iter().map(|one| one.message).collect::<Vec<_>>();
-            (messages(said), messages(fold.omitted()))
+            (messages(said), messages(fold.omitted(&[])))
         };
         for second in 0..10 {
             pass(2 * second, Finding::warning);
@@ -202,17 +251,11 @@ mod tests {
 
     #[test]
     fn a_link_that_flaps_hides_no_other_one() {
-        let port = |port| WatchedPort {
-            hca: "mlx5_1".into(),
-            port,
-            is_one_of_several: true,
-            ..WatchedPort::default()
-        };
-        let mut fold = Fold::new(&[port(1), port(2)]);
+        let mut fold = Fold::default();
         let mut said = |second: u64, ports: &[&str]| {
             let finding = Finding::warning(Id::LinkDown, ports.concat()).about_ports(ports.iter().copied());
-            let said = fold.pass(Duration::from_secs(second), vec![finding]);
-            let omitted = fold.omitted().into_iter().map(|one| one.message).collect::<Vec<_>>();
+            let said = fold.pass(Duration::from_secs(second), vec![(About::Event, finding)], &[]);
+            let omitted = fold.omitted(&[]).into_iter().map(|one| one.message).collect::<Vec<_>>();
             (said.into_iter().map(|finding| finding.message).collect::<Vec<_>>().join(" "), omitted)
         };
         for second in 0..6 {
@@ -227,5 +270,37 @@ mod tests {
         assert_eq!(said(9, &["mlx5_1:1"]), (String::new(), vec![two("")]));
         let (next, omitted) = said(3600, &["mlx5_1:1"]);
         assert_eq!((next, omitted), (format!("{} mlx5_1:1", two(" within an hour")), Vec::new()));
+    }
+
+    /// As in a link that has flapped for some time, and then is down for hours.
+    #[test]
+    fn the_last_line_about_a_port_is_its_state() {
+        let mut fold = Fold::default();
+        let (down, up) = ("down", "up");
+        let mut pass = |second: u64, state: Option<&str>| {
+            let line = |state: &str| {
+                let finding = if state == down { Finding::warning } else { Finding::info };
+                (About::State, finding(Id::LinkDown, state.to_owned()).about_ports(["mlx5_0:1"]))
+            };
+            let findings = state.map(line).into_iter().collect();
+            let said = fold.pass(Duration::from_secs(second), findings, &[]);
+            said.into_iter().map(|one| one.message).collect::<Vec<_>>()
+        };
+        for flap in 0..6 {
+            assert_eq!(pass(20 * flap, Some(down)), [down]);
+            assert_eq!(pass(20 * flap + 10, Some(up)), [up]);
+        }
+        // More of them are hidden only while they last for less than a minute.
+        assert!(pass(120, Some(down)).is_empty());
+        assert!(pass(130, Some(up)).is_empty());
+        assert!(pass(140, Some(down)).is_empty());
+        assert!(pass(190, None).is_empty());
+        assert_eq!(pass(200, None), [down]);
+        assert!(pass(900, None).is_empty());
+        assert_eq!(pass(1000, Some(up)), [up]);
+        assert_eq!(
+            pass(3600, None),
+            ["2 more lines about mlx5_0:1 (link-down) within an hour were omitted."]
+        );
     }
 }

@@ -1,430 +1,384 @@
-//! Judges the job from successive readings of the ports. Pure: it reads nothing, and the caller passes the
-//! time.
+//! Judges the job from successive readings of the ports. Pure: it reads nothing, and the caller passes the time.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::balance::{Balance, Interval};
-use super::fold::Fold;
-use super::hidden::Hidden;
-use super::identity::{self, Identity};
-use super::link::Links;
+use super::fold::{About, Fold};
+use super::lines::{self, News};
+use super::pace::{Pace, Speed};
 use super::ranks::Doubt;
-use super::told::PortTold;
-use super::windows::Windows;
-use crate::facts::congestion::Congestion;
-use crate::facts::device_identity::DeviceIdentity;
-use crate::facts::port_errors::Trouble;
-use crate::facts::port_look::{PortLook, UsedGid};
-use crate::finding::{Finding, Id};
-use crate::findings::port_errors::{self, FIX_OF_GONE, PortRises, fix_of_lost};
-use crate::findings::port_name::{names_of_port, port_id};
-use crate::findings::traffic::{FIX_OF_NO_TRAFFIC, PortTraffic, has_moved, names};
-use crate::plan::failover::SWITCH;
-use crate::text::{coarse, condensed, grouped};
+use super::track::{Change, Track, WatchedPort};
+use super::windows;
+use crate::facts::port_look::PortLook;
+use crate::facts::traffic::Traffic;
+use crate::finding::{Finding, Id, Severity};
+use crate::findings::port_errors::{self, has_its_fix};
+use crate::findings::traffic::{Expected, FIX_OF_NO_TRAFFIC, PortTraffic, names};
+use crate::text::{amount, coarse, condensed};
 
-/// The ports of one device, each with the last look at it.
-type PortsOfDevice<'a> = Vec<(&'a WatchedPort, &'a PortLook)>;
+/// A pause that nothing explains is a note at first: a compilation, a checkpoint or a rollout may take that long. After
+/// so many times `watch-after`, it is a warning.
+const PAUSES_OF_STALL: u32 = 3;
 
-/// A port of the job, with its reading before the command started.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct WatchedPort {
-    pub hca: String,
-    /// The name under which the watcher has found the HCA last, if that is not its original one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub now: Option<String>,
-    pub port: u32,
-    /// Whether the job uses several ports of the HCA.
-    #[serde(default)]
-    pub is_one_of_several: bool,
-    pub is_infiniband: bool,
-    /// The GID that NCCL uses.
-    pub gid: Option<UsedGid>,
-    /// What its device is recognized by under another name.
-    #[serde(default)]
-    pub device: DeviceIdentity,
-    /// Whether NCCL may continue over another port of the NIC.
-    #[serde(default)]
-    pub fails_over: bool,
-    pub first: PortLook,
-    /// The congestion that it had counted by then.
-    #[serde(default)]
-    pub congestion: Congestion,
+/// For how long something that broke is the likely cause of a pause, or of a rail that is behind.
+const LATELY: Duration = Duration::from_secs(3600);
+
+/// What the watcher has seen of the job. It is kept in memory for the account.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct History {
+    pub tracks: Vec<Track>,
+    /// When data last moved, if it ever did.
+    pub moved_at: Option<Duration>,
+    /// What to say at the end about lines that were omitted, without the full stop.
+    pub omitted: Vec<String>,
+    /// How often data moved again after a pause that is worth a line, and the longest of these.
+    pub pauses: u32,
+    pub longest_pause: Duration,
 }
 
-impl WatchedPort {
-    pub(super) fn name(&self) -> String {
-        names_of_port(&self.hca, self.now.as_deref(), self.port, self.is_one_of_several)
+impl History {
+    pub(crate) fn new(ports: &[WatchedPort]) -> History {
+        History { tracks: ports.iter().map(Track::new).collect(), ..History::default() }
     }
 
-    pub(super) fn id(&self) -> String {
-        port_id(self.now.as_ref().unwrap_or(&self.hca), self.port)
+    /// Takes a look at all ports, in their order, at this time since the start.
+    pub(super) fn look(&mut self, at: Duration, ports: &[WatchedPort], looks: Vec<PortLook>) -> Vec<Change> {
+        let all = self.tracks.iter_mut().zip(ports).zip(looks);
+        all.map(|((track, port), look)| track.look(at, port, look)).collect()
     }
+}
 
-    /// Returns what the port moved between two readings.
-    pub(crate) fn moved(&self, now: &PortLook, before: &PortLook) -> PortTraffic {
-        PortTraffic {
-            hca: self.hca.clone(),
-            now: self.now.clone(),
-            port: self.port,
-            is_one_of_several: self.is_one_of_several,
-            is_infiniband: self.is_infiniband,
-            traffic: now.traffic.since(before.traffic),
-        }
-    }
+/// What the metrics say of the job.
+pub(crate) struct Standing<'a> {
+    /// For how long nothing has moved, if data ever moved.
+    pub rested: Option<Duration>,
+    /// How many findings there were of each kind.
+    pub findings: &'a BTreeMap<(Id, Severity), u64>,
+}
+
+/// How the judge measures.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// How often somebody looks.
+    pub interval: Duration,
+    /// How long traffic may pause before this is reported.
+    pub after: Duration,
+    pub expected: Expected,
+    /// Whether the job answers requests, and may rest for as long as none come.
+    pub is_server: bool,
+}
+
+/// How much later than the interval a look may come: one itself may take long.
+pub(super) fn longest_gap(interval: Duration) -> Duration {
+    interval.saturating_mul(3).saturating_add(Duration::from_secs(5))
 }
 
 pub(super) struct Judge {
     ports: Vec<WatchedPort>,
-    /// How long traffic may pause before this is reported.
-    after: Duration,
-    /// The last reading of each port, with the last known value of each counter.
-    last: Vec<PortLook>,
+    limits: Limits,
+    pub(super) history: History,
     last_at: Duration,
-    /// When the counters of each port were last read: what it counts is counted since then.
-    shown_at: Vec<Duration>,
-    /// Since when each port has been inactive or gone, and whether it was gone at the last reading.
-    lost_since: Vec<Option<Duration>>,
-    is_gone: Vec<bool>,
-    /// Whether it was ever gone since then.
-    has_gone: Vec<bool>,
-    /// Whether it is no wonder if nothing moves: see `WatchOrders`.
-    needs_no_rdma: bool,
-    /// When data last moved.
-    moved_at: Duration,
-    has_ever_moved: bool,
-    has_told_rest: bool,
-    rates: Links,
-    hidden: Hidden,
-    identity: Identity,
+    pace: Pace,
+    /// As what the pause was reported that has not ended.
+    reported_rest: Option<Severity>,
     balance: Balance,
-    windows: Windows,
     fold: Fold,
-    told: Vec<PortTold>,
+    /// Whether it is known that nothing moves if the counters stand still.
+    is_movement_known: bool,
+    /// How many findings there were of each kind, with those that no line has.
+    findings: BTreeMap<(Id, Severity), u64>,
+    /// Whether the history has changed since it was last remembered.
+    is_changed: bool,
 }
 
 impl Judge {
-    pub(super) fn new(ports: Vec<WatchedPort>, after: Duration) -> Judge {
+    pub(super) fn new(ports: Vec<WatchedPort>, limits: Limits) -> Judge {
         Judge {
-            last: ports.iter().map(|port| port.first.clone()).collect(),
-            lost_since: vec![None; ports.len()],
-            is_gone: vec![false; ports.len()],
-            has_gone: vec![false; ports.len()],
-            needs_no_rdma: false,
-            told: vec![PortTold::default(); ports.len()],
-            shown_at: vec![Duration::ZERO; ports.len()],
-            rates: Links::new(ports.len()),
-            hidden: Hidden::new(ports.len()),
-            identity: Identity::new(ports.len()),
+            history: History::new(&ports),
             balance: Balance::new(ports.len()),
-            fold: Fold::new(&ports),
             ports,
-            after,
+            limits,
             last_at: Duration::ZERO,
-            moved_at: Duration::ZERO,
-            has_ever_moved: false,
-            has_told_rest: false,
-            windows: Windows::default(),
+            pace: Pace::default(),
+            reported_rest: None,
+            fold: Fold::default(),
+            is_movement_known: false,
+            findings: BTreeMap::new(),
+            is_changed: true,
         }
     }
 
-    /// Sets whether it is no wonder if nothing moves.
-    pub(super) fn without_need(self, needs_no_rdma: bool) -> Judge {
-        Judge { needs_no_rdma, ..self }
-    }
-
-    /// Returns what was warned of on each port, besides its state and what it counts.
-    pub(super) fn told(&self) -> &[PortTold] {
-        &self.told
+    /// Judges ports at which somebody may look at any time.
+    #[cfg(test)]
+    pub(super) fn patient(ports: Vec<WatchedPort>, after: Duration) -> Judge {
+        let interval = Duration::from_secs(3600);
+        Judge::new(ports, Limits { interval, after, expected: Expected::Traffic, is_server: false })
     }
 
     pub(super) fn ports(&self) -> &[WatchedPort] {
         &self.ports
     }
 
-    /// Returns what to report after a reading of all ports, in their order, at this time since the start.
-    pub(super) fn judge(&mut self, at: Duration, looks: Vec<PortLook>) -> Vec<Finding> {
-        let was_lost: Vec<bool> = self.lost_since.iter().map(Option::is_some).collect();
-        let is_renamed = |(port, look): (&WatchedPort, &PortLook)| look.is_renamed_since(port.now.as_deref());
-        let renamed: Vec<bool> = self.ports.iter().zip(&looks).map(is_renamed).collect();
-        let replaced: Vec<bool> =
-            looks.iter().zip(&self.last).map(|(look, last)| look.is_replaced_since(last)).collect();
-        let mut findings = self.names(at, &looks, &renamed);
-        findings.extend(self.hidden.judge(at, &self.ports, &looks));
-        findings.extend(self.replaced(&replaced));
-        findings.extend(self.links(at, &looks, &renamed));
-        let is_sound = |((was_lost, since), is_other): ((&bool, &Option<Duration>), bool)| {
-            !was_lost && since.is_none() && !is_other
-        };
-        let others =
-            renamed.iter().zip(&replaced).map(|(is_renamed, is_replaced)| *is_renamed || *is_replaced);
-        let sound: Vec<bool> = was_lost.iter().zip(&self.lost_since).zip(others).map(is_sound).collect();
-        findings.extend(self.rates.judge(at, &self.ports, &looks));
-        findings.extend(self.identity.judge(at, &self.ports, &looks, &sound));
-        findings.extend(self.counters(at, &looks, &sound));
-        findings.extend(self.rates.full(&self.ports, &looks));
-        findings.extend(self.movement(at, &looks, &sound));
-        for ((last, shown_at), look) in self.last.iter_mut().zip(&mut self.shown_at).zip(looks) {
-            if !look.errors.is_gone() && !look.is_partial {
-                *shown_at = at;
-            }
-            *last = look.with_known(last);
-        }
-        self.last_at = at;
-        for (index, told) in self.told.iter_mut().enumerate() {
-            let (slow, rate) = self.rates.slow(index);
-            let (astray, place) = self.identity.astray(index);
-            told.slow.set(at, slow);
-            if slow.is_some() && told.rate != rate {
-                rate.clone_into(&mut told.rate);
-            }
-            told.astray.set(at, astray);
-            told.place = astray.map(|_| place).or(told.place);
-            told.behind.set(at, self.balance.behind(index));
-        }
-        self.fold.pass(at, findings)
+    /// Returns when data last moved and when the look before that was, unless that is not known: `None` in it if data has
+    /// never moved.
+    pub(super) fn movement_seen(&self) -> Option<Option<(Duration, Duration)>> {
+        let Pace { moved_from, moved_at, has_moved, .. } = self.pace;
+        self.is_movement_known.then(|| has_moved.then_some((moved_from, moved_at)))
     }
 
-    /// Reports devices that went away and came back between two looks.
-    fn replaced(&self, replaced: &[bool]) -> Option<Finding> {
-        let ports: Vec<&WatchedPort> = self
-            .ports
+    /// Returns what to remember, if it has changed since the last call.
+    pub(super) fn changed(&mut self) -> Option<&History> {
+        std::mem::take(&mut self.is_changed).then_some(&self.history)
+    }
+
+    /// Returns what to report after a reading of all ports, in their order, at this time since the start.
+    pub(super) fn judge(&mut self, at: Duration, looks: Vec<PortLook>) -> Vec<Finding> {
+        let gap = at.saturating_sub(self.last_at);
+        if gap > longest_gap(self.limits.interval) {
+            self.pace.miss(gap.saturating_sub(self.limits.interval));
+        }
+        let errors_before: Vec<_> =
+            self.history.tracks.iter().map(|track| track.last.errors.clone()).collect();
+        let changes = self.history.look(at, &self.ports, looks);
+        self.is_changed |= changes.iter().any(|change| change.is_new);
+        let counted = self.counters(at, &changes);
+        let movement = self.movement(at, &changes);
+        if self.pace.moved_at == at && self.pace.has_moved {
+            for (track, errors) in self.history.tracks.iter_mut().zip(errors_before) {
+                track.before_rest = errors;
+            }
+            self.history.moved_at = Some(at);
+        }
+        self.last_at = at;
+        let news: Vec<News> = self
+            .history
+            .tracks
             .iter()
-            .zip(replaced)
-            .filter(|(_, is_replaced)| **is_replaced)
-            .map(|(port, _)| port)
+            .zip(&self.ports)
+            .zip(&changes)
+            .map(|((track, port), change)| News { port, track, events: &change.events })
             .collect();
-        let (was, is, them) = if ports.len() == 1 { ("was", "is", "it") } else { ("were", "are", "them") };
-        let message = format!(
-            "{} {was} gone since the last look, and {is} back. Connections over {them} from before have failed.",
-            listed(&ports)
-        );
-        let ids = ports.iter().map(|port| port.id());
-        let finding = Finding::warning(Id::LinkDown, message).about_ports(ids).with_fix(FIX_OF_GONE);
-        (!ports.is_empty()).then_some(finding)
+        let states = lines::changes(&news).into_iter().map(|finding| (About::State, finding));
+        let events = counted.into_iter().chain(lines::full_counters(&news));
+        let events = events.map(|finding| (About::Event, finding));
+        let movement = movement.into_iter().map(|finding| (About::State, finding));
+        let findings = states.chain(events).chain(movement).collect();
+        self.report(at, findings)
     }
 
     /// Filters findings from another source through the limit on lines, and returns those to report.
     pub(super) fn pass(&mut self, at: Duration, findings: Vec<Finding>) -> Vec<Finding> {
-        self.fold.pass(at, findings)
+        self.report(at, findings.into_iter().map(|finding| (About::Event, finding)).collect())
     }
 
-    /// Returns what to say about the lines that the limit has omitted, unless it was said.
-    pub(super) fn omitted(&self) -> Vec<Finding> {
-        self.fold.omitted()
+    fn report(&mut self, at: Duration, findings: Vec<(About, Finding)>) -> Vec<Finding> {
+        for (_, finding) in &findings {
+            *self.findings.entry((finding.id, finding.severity)).or_default() += 1;
+        }
+        let reported = self.fold.pass(at, findings, &self.history.tracks);
+        for track in &mut self.history.tracks {
+            let id = track.rail.id();
+            // Others say something else, such as that a link is active again, or that a counter is full.
+            let about = reported.iter().filter(|one| one.about.ports.contains(&id) && has_its_fix(one));
+            for finding in about {
+                self.is_changed |= track.said.insert(finding.id.name().to_owned());
+            }
+        }
+        let omitted = self.fold.omitted(&self.history.tracks);
+        let omitted: Vec<String> =
+            omitted.iter().map(|finding| finding.message.trim_end_matches('.').to_owned()).collect();
+        self.is_changed |= omitted != self.history.omitted;
+        self.history.omitted = omitted;
+        reported
+    }
+
+    /// Returns what programs may know of the job.
+    pub(super) fn standing(&self, at: Duration) -> Standing<'_> {
+        let rested = self.history.moved_at.map(|_| at.saturating_sub(self.pace.moved_at));
+        Standing { rested, findings: &self.findings }
     }
 
     /// Returns why the ranks of the job may be worth a question, as the last report said.
     pub(super) fn doubt(&self) -> Option<Doubt> {
-        match self.has_told_rest {
-            true => Some(Doubt::Rests),
-            false => self.balance.is_lopsided().then_some(Doubt::Lopsided),
+        match self.reported_rest {
+            Some(_) => Some(Doubt::Rests),
+            None => self.balance.is_lopsided().then_some(Doubt::Lopsided),
         }
     }
 
-    /// Reports devices that have come back under another name, each once for all of its ports.
-    fn names(&mut self, at: Duration, looks: &[PortLook], renamed: &[bool]) -> Vec<Finding> {
-        let states = self.lost_since.iter().zip(&self.is_gone).zip(renamed);
-        let mut devices: Vec<(Option<Duration>, PortsOfDevice)> = Vec::new();
-        for ((port, look), ((since, was_gone), _)) in
-            self.ports.iter().zip(looks).zip(states).filter(|(_, (_, is_renamed))| **is_renamed)
-        {
-            let away = since.filter(|_| *was_gone).map(|since| at.saturating_sub(since));
-            let is_of = |(other, one): &(&WatchedPort, &PortLook)| {
-                (&other.hca, &one.renamed) == (&port.hca, &look.renamed)
-            };
-            match devices.iter_mut().find(|(_, ports)| ports.first().is_some_and(is_of)) {
-                Some((_, ports)) => ports.push((port, look)),
-                None => devices.push((away, vec![(port, look)])),
-            }
-        }
-        let findings =
-            devices.into_iter().filter_map(|(away, ports)| identity::renamed(&ports, away)).collect();
-        for ((port, look), _) in
-            self.ports.iter_mut().zip(looks).zip(renamed).filter(|(_, is_renamed)| **is_renamed)
-        {
-            port.now.clone_from(&look.renamed);
-            self.fold.rename(port);
-        }
-        findings
+    /// Reports the errors that the ports have counted.
+    fn counters(&mut self, at: Duration, changes: &[Change]) -> Vec<Finding> {
+        let reported = windows::add(at, &mut self.history.tracks, changes);
+        let rails = Some(self.ports.len());
+        reported.into_iter().flat_map(|(time, ports)| port_errors::findings(&ports, rails, time)).collect()
     }
 
-    /// Reports ports that are no longer active, are gone, or are active again. Of those that have another name,
-    /// everything was said.
-    fn links(&mut self, at: Duration, looks: &[PortLook], renamed: &[bool]) -> Vec<Finding> {
-        let (mut lost, mut back) = (Vec::new(), Vec::new());
-        let states = self.lost_since.iter_mut().zip(&mut self.is_gone).zip(&mut self.has_gone).zip(renamed);
-        for ((port, look), (((since, was_gone), has_gone), is_renamed)) in
-            self.ports.iter().zip(looks).zip(states)
-        {
-            // A state that cannot be read counts as the one before.
-            if look.errors.is_hidden() {
-                continue;
-            }
-            let is_lost = look.errors.is_lost_since(&port.first.errors);
-            let is_gone = is_lost && look.errors.is_gone();
-            let was_gone = std::mem::replace(was_gone, is_gone);
-            let waits = if port.is_infiniband { look.errors.waits_for_manager() } else { None };
-            match *since {
-                _ if *is_renamed => {}
-                // Its link may have been down before.
-                _ if is_gone && !was_gone => lost.push(((true, None), port.id())),
-                None if is_lost => lost.push(((false, waits), port.id())),
-                Some(when) if !is_lost => back.push((port, at.saturating_sub(when), *has_gone)),
-                _ => {}
-            }
-            *since = is_lost.then(|| since.unwrap_or(at));
-            *has_gone = is_lost && (*has_gone || is_gone);
-        }
-        // Those that are down are first.
-        lost.sort_by_key(|(state, _)| *state);
-        let mut findings = Vec::new();
-        for ((are_gone, state), ids) in grouped(lost) {
-            let ports: Vec<&WatchedPort> =
-                self.ports.iter().filter(|port| ids.contains(&port.id())).collect();
-            let failover = match ports.iter().all(|port| port.fails_over) {
-                true => format!(" NCCL may continue over another port of the NIC ({SWITCH})."),
-                false => String::new(),
-            };
-            let what = if are_gone { "gone" } else { "no longer active" };
-            let its = if ports.len() == 1 { "Its state is" } else { "Their state is" };
-            let named = state.map(|state| format!(" {its} {state}.")).unwrap_or_default();
-            let message = format!("{} {} {what}.{named}{failover}", listed(&ports), is_or_are(ports.len()));
-            let fix = fix_of_lost(are_gone, state.is_some());
-            findings.push(Finding::warning(Id::LinkDown, message).about_ports(ids).with_fix(fix));
-        }
-        for (port, time, has_gone) in back {
-            let (name, time) = (listed(&[port]), coarse(time));
-            let message = match has_gone {
-                true => format!("{name} is back, after {time}. Connections over it from before have failed."),
-                false => format!("{name} is active again, after {time}."),
-            };
-            findings.push(Finding::info(Id::LinkDown, message).about_ports([port.id()]));
-        }
-        findings
-    }
-
-    /// Reports the errors that the ports have counted. If a lost port's link went down, this was already reported.
-    fn counters(&mut self, at: Duration, looks: &[PortLook], sound: &[bool]) -> Vec<Finding> {
-        let rises = |index: usize| {
-            let (now, before) = (looks.get(index)?, self.last.get(index)?);
-            let is_sound = sound.get(index)?;
-            let mut rises = now.errors.since(&before.errors);
-            rises.retain(|rise| *is_sound || rise.trouble != Trouble::LinkDown);
-            Some(rises)
+    /// Reports if nothing has moved since the start or for some time, or if some rails move less than others.
+    fn movement(&mut self, at: Duration, changes: &[Change]) -> Vec<Finding> {
+        let rested = at.saturating_sub(self.pace.moved_at);
+        let (moving, speed) = self.pace.look(at, &self.ports, &mut self.history.tracks, changes);
+        self.is_movement_known = is_movement_known(&self.ports, changes, self.pace.has_moved);
+        let tracks = &self.history.tracks;
+        let moved: Vec<PortTraffic> = tracks
+            .iter()
+            .zip(&self.ports)
+            .zip(changes)
+            .map(|((track, port), change)| track.traffic(port, change.moved))
+            .collect();
+        let sound: Vec<bool> = changes.iter().map(|change| change.is_sound).collect();
+        let suspect: Vec<bool> = tracks.iter().map(|track| is_suspect(track, at)).collect();
+        let interval =
+            Interval { moved: &moved, sound: &sound, suspect: &suspect, from: self.last_at, to: at };
+        let total = || {
+            let all = tracks.iter().zip(&self.ports);
+            all.map(|(track, port)| track.traffic(port, track.moved)).collect()
         };
-        let of_port = |(index, (port, since)): (usize, (&WatchedPort, &Duration))| {
-            let rises = PortRises {
-                hca: port.hca.clone(),
-                now: port.now.clone(),
-                port: port.port,
-                is_one_of_several: port.is_one_of_several,
-                rises: rises(index).unwrap_or_default(),
-                ..PortRises::default()
-            };
-            (*since, rises)
-        };
-        let ports = self.ports.iter().zip(&self.shown_at).enumerate().map(of_port).collect();
-        let reported = self.windows.add(at, ports);
-        reported.into_iter().flat_map(|(time, ports)| port_errors::findings(&ports, time)).collect()
-    }
-
-    /// Reports if nothing has moved since the start or for some time, or if some rails move less than
-    /// others.
-    fn movement(&mut self, at: Duration, looks: &[PortLook], sound: &[bool]) -> Vec<Finding> {
-        let all = self.ports.iter().zip(looks);
-        // Compared with the last reading: over a longer time, InfiniBand management traffic would add up to
-        // data.
-        let moved = all.clone().zip(&self.last).map(|((port, look), before)| port.moved(look, before));
-        let moved: Vec<PortTraffic> = moved.collect();
-        let interval = Interval { moved: &moved, sound, from: self.last_at, to: at };
-        let total = || all.clone().map(|(port, look)| port.moved(look, &port.first)).collect();
-        let mut findings = self.balance.judge(&interval, self.after, &total);
-        findings.extend(self.rest(at, looks, moved));
+        let mut findings = self.balance.judge(&interval, self.limits.after, &total);
+        findings.extend(speed.map(|speed| self.speed(at, &speed)));
+        findings.extend(self.rest(at, rested, changes, &moved, &moving));
+        for (index, track) in self.history.tracks.iter_mut().enumerate() {
+            track.behind.set(at, self.balance.behind(index));
+        }
         findings
     }
 
-    fn rest(&mut self, at: Duration, looks: &[PortLook], moved: Vec<PortTraffic>) -> Option<Finding> {
-        let rested = at.saturating_sub(self.moved_at);
-        if moved.iter().any(has_moved) {
-            let moving: Vec<&PortTraffic> = moved.iter().filter(|port| has_moved(port)).collect();
-            let again = if self.has_ever_moved { " again" } else { "" };
-            let goes_on = std::mem::take(&mut self.has_told_rest).then(|| {
-                let ports = moving.iter().map(|port| port.id());
-                let over = names(moving.iter().copied());
+    /// Reports that the whole job is slower than before. One rail that is slow slows all of them: NCCL's collectives wait
+    /// for the last one.
+    fn speed(&self, at: Duration, speed: &Speed) -> Finding {
+        let Speed::Slow { now, fastest } = speed else {
+            return Finding::info(Id::IdleRail, "The job moves about as much as before again.".to_owned());
+        };
+        let suspect: Vec<&Track> = self.history.tracks.iter().filter(|track| is_suspect(track, at)).collect();
+        let percent = now.saturating_mul(100) / fastest.max(&1);
+        let shown =
+            |value: u64| match self.history.tracks.iter().all(|track| track.moved.both().bytes.is_some()) {
+                true => format!("{}/s", amount(value)),
+                false => format!("{value} packets/s"),
+            };
+        let rails = match &suspect[..] {
+            [] => "no rail shows errors".to_owned(),
+            rails => {
+                let names: Vec<String> = rails.iter().map(|track| track.rail.to_string()).collect();
+                let verb = if names.len() == 1 { "shows" } else { "show" };
+                format!("{} {verb} errors, and one slow rail slows all", condensed(&names))
+            }
+        };
+        let message = format!(
+            "The job's rate has been {} in its last 20 minutes of traffic, {percent} % of that in its best 10 minutes ({}): {rails}.",
+            shown(*now),
+            shown(*fastest),
+        );
+        Finding::info(Id::IdleRail, message).about_ports(suspect.iter().map(|track| track.rail.id()))
+    }
+
+    /// Returns how long a pause may be before it is a note, and before it is a warning. A job that has paused for longer
+    /// by itself may do so again.
+    fn pauses(&self, at: Duration) -> (Duration, Option<Duration>) {
+        let Limits { after, expected, is_server, .. } = self.limits;
+        let learned = self.history.longest_pause.saturating_mul(2);
+        let note = after.max(learned);
+        // A port that broke, or queue pairs that failed, explain the pause.
+        let is_broken = self.history.tracks.iter().any(|track| {
+            track.broke_at.is_some_and(|broke| broke >= self.pace.moved_from)
+                && at.saturating_sub(self.pace.moved_at) < LATELY
+        });
+        let stall = if is_broken { note } else { after.saturating_mul(PAUSES_OF_STALL).max(learned) };
+        let is_sure = self.pace.has_moved || expected == Expected::Traffic;
+        (note, (is_sure && !is_server).then_some(stall))
+    }
+
+    /// `rested`: for how long nothing had moved until this look.
+    fn rest(
+        &mut self,
+        at: Duration,
+        rested: Duration,
+        changes: &[Change],
+        moved: &[PortTraffic],
+        moving: &[PortTraffic],
+    ) -> Option<Finding> {
+        if !moving.is_empty() {
+            let again = if self.history.moved_at.is_some() { " again" } else { "" };
+            if rested >= self.limits.after && self.limits.expected != Expected::Nothing {
+                self.history.pauses = self.history.pauses.saturating_add(1);
+                self.history.longest_pause = self.history.longest_pause.max(rested);
+                self.is_changed = true;
+            }
+            return self.reported_rest.take().map(|_| {
+                let ports = moving.iter().map(|port| port.rail.id());
+                let over = names(moving);
                 let message = format!("Data moves over {over}{again}, after {}.", coarse(rested));
                 Finding::info(Id::NoTraffic, message).about_ports(ports)
             });
-            self.moved_at = at;
-            self.has_ever_moved = true;
-            return goes_on;
         }
-        let is_known = is_movement_known(&self.ports, looks, self.has_ever_moved);
-        if !is_known || self.has_told_rest || self.needs_no_rdma || rested < self.after {
+        let (note, stall) = self.pauses(at);
+        let severity = match stall {
+            Some(stall) if rested >= stall => Severity::Warning,
+            _ if rested >= note => Severity::Info,
+            _ => return None,
+        };
+        if !self.is_movement_known
+            || self.limits.expected == Expected::Nothing
+            || self.reported_rest >= Some(severity)
+        {
             return None;
         }
-        self.has_told_rest = true;
-        let are_gone = looks.iter().all(|look| look.errors.is_gone());
-        let gone = match (are_gone, looks.iter().all(shows_nothing), looks.len()) {
+        let are_gone = changes.iter().all(|change| change.is_gone);
+        let gone = match (are_gone, changes.iter().all(Change::shows_nothing), moved.len()) {
             (true, _, 1) => Some("this HCA is gone"),
             (true, ..) => Some("all of these HCAs are gone"),
             (false, true, 1) => Some("this HCA cannot be read"),
             (false, true, _) => Some("none of these HCAs can be read"),
             (false, false, _) => None,
         };
+        self.reported_rest = Some(if gone.is_some() { Severity::Warning } else { severity });
         let why_none = "the job has not begun to communicate, runs on sockets, or runs on this node alone";
-        let message = match self.has_ever_moved {
+        let (names, time) = (names(moved), coarse(rested));
+        let message = match self.pace.has_moved {
             false => format!(
-                "RDMA was planned, but no data has moved over {} in the first {}: {}.",
-                names(&moved),
-                coarse(rested),
+                "RDMA was planned, but no data has moved over {names} in the first {time}: {}.",
                 gone.unwrap_or(why_none)
             ),
             true => format!(
-                "No data has moved over {} for {}, after earlier traffic: {}.",
-                names(&moved),
-                coarse(rested),
+                "No data has moved over {names} for {time}, after earlier traffic: {}.",
                 gone.unwrap_or("the job may have stalled")
             ),
         };
-        let about = self.ports.iter().map(WatchedPort::id);
-        let finding = match gone {
+        let finding =
+            Finding::info(Id::NoTraffic, message).about_ports(moved.iter().map(|port| port.rail.id()));
+        if gone.is_some() {
             // That was a warning of its own.
-            Some(_) => return Some(Finding::info(Id::NoTraffic, message).about_ports(about)),
-            None => Finding::warning(Id::NoTraffic, message).about_ports(about),
-        };
-        Some(finding.with_fix(if self.has_ever_moved { FIX_OF_STALL } else { FIX_OF_NO_TRAFFIC }))
+            return Some(finding);
+        }
+        let fix = if self.pace.has_moved { FIX_OF_STALL } else { FIX_OF_NO_TRAFFIC };
+        Some(Finding { severity, ..finding }.with_fix(fix))
     }
 }
 
 const FIX_OF_STALL: &str = "Ask NCCL which rank is behind: rdma-init status --ras. Where its RAS is off, PyTorch's Flight Recorder or py-spy dump shows what each rank waits for.";
 
+/// Whether a port has something that may slow it.
+fn is_suspect(track: &Track, at: Duration) -> bool {
+    track.slow.is_so()
+        || track.broke_at.is_some_and(|broke| at.saturating_sub(broke) < LATELY)
+        || windows::is_counting(track)
+}
+
 /// Returns whether it is known that the ports move nothing if their counters stand still. Those that count only the
 /// requests of peers prove that only of a job that has moved data: messages that a port receives are no requests. A
 /// device that is gone, or of which nothing can be read, moves nothing, if it counted before.
-pub(super) fn is_movement_known(ports: &[WatchedPort], looks: &[PortLook], has_moved: bool) -> bool {
-    let is_known = |look: &PortLook| match has_moved {
-        true => look.traffic.is_known(),
-        false => look.traffic.is_amount_known(),
+fn is_movement_known(ports: &[WatchedPort], changes: &[Change], has_moved: bool) -> bool {
+    let is_known = |traffic: Traffic| match has_moved {
+        true => traffic.is_known(),
+        false => traffic.is_amount_known(),
     };
-    let mut there = looks.iter().filter(|look| !shows_nothing(look)).peekable();
+    let mut there = changes.iter().filter(|change| !change.shows_nothing()).peekable();
     match there.peek() {
-        Some(_) => there.all(is_known),
-        None => !ports.is_empty() && ports.iter().all(|port| is_known(&port.first)),
+        Some(_) => there.all(|change| is_known(change.shown)),
+        None => !ports.is_empty() && ports.iter().all(|port| is_known(port.first.traffic)),
     }
-}
-
-fn shows_nothing(look: &PortLook) -> bool {
-    look.errors.is_gone() || (look.errors.is_hidden() && !look.traffic.is_known())
-}
-
-fn listed(ports: &[&WatchedPort]) -> String {
-    condensed(&ports.iter().map(|port| port.name()).collect::<Vec<_>>())
-}
-
-fn is_or_are(count: usize) -> &'static str {
-    if count == 1 { "is" } else { "are" }
 }
 
 #[cfg(test)]

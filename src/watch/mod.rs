@@ -6,15 +6,14 @@ mod command;
 #[cfg(test)]
 mod day;
 mod fold;
-mod hidden;
-mod identity;
 pub(crate) mod job;
 mod judge;
-mod link;
+mod lines;
 mod news;
+mod pace;
 mod ranks;
 pub(crate) mod ras;
-pub(crate) mod told;
+pub(crate) mod track;
 mod windows;
 
 use std::os::fd::AsFd;
@@ -27,17 +26,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::port_look::PortLook;
 use crate::finding::Finding;
+use crate::findings::traffic::Expected;
 use crate::sys::fork::Ended;
 use crate::sys::seccomp::refuse_what_is_never_called;
 use crate::sys::{farewell, memory, signals};
 use crate::wire::connection::timeout;
 use command::OnFinding;
 use job::{Job, JobOrders};
-use judge::Judge;
-pub(crate) use judge::WatchedPort;
+pub(crate) use judge::{History, Standing};
+use judge::{Judge, Limits};
 use news::News;
 use ranks::Ranks;
-use told::PortTold;
+pub(crate) use track::WatchedPort;
 
 /// The settings of the watcher.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,9 +52,11 @@ pub(crate) struct WatchOrders {
     pub on_finding: Vec<String>,
     /// How it speaks with the watchers of the job's other nodes, if it does.
     pub job: Option<JobOrders>,
-    /// Whether the job is known to run on this node alone, or over TCP: then it is no fault that nothing moves.
     #[serde(default)]
-    pub needs_no_rdma: bool,
+    pub expected: Expected,
+    /// Whether the job answers requests, and may rest for as long as none come.
+    #[serde(default)]
+    pub is_server: bool,
 }
 
 /// What the watcher needs from its process.
@@ -62,9 +64,11 @@ pub(crate) trait Surroundings {
     /// Looks at the ports; after an event, at all of them as a whole.
     fn look(&mut self, ports: &[WatchedPort], is_after_event: bool) -> Vec<PortLook>;
     fn say(&self, finding: &Finding);
-    /// Gets, after each look, what was said, what to say at the end about the lines that were omitted, and what each
-    /// port was warned of.
-    fn remember(&mut self, said: &[Finding], omitted: &[Finding], told: &[PortTold]);
+    /// Keeps what the watcher has seen until this time, for the account; `None` if that is as before.
+    fn remember(&mut self, at: Duration, history: Option<&History>);
+    /// Writes the metrics, if it does that. `is_up`: whether the watcher goes on.
+    fn publish(&mut self, standing: &Standing, is_up: bool);
+    fn publishes(&self) -> bool;
     fn warn(&self, message: &str);
     /// Whether the watcher is to be told how the command ended.
     fn await_end(&self, awaits: bool);
@@ -82,24 +86,27 @@ pub(crate) fn run(
 ) {
     let began = Instant::now();
     let started = began.checked_sub(ran).unwrap_or(began);
-    let mut judge = Judge::new(ports, orders.after).without_need(orders.needs_no_rdma);
+    let WatchOrders { interval, after, expected, is_server, .. } = orders;
+    let mut judge = Judge::new(ports, Limits { interval, after, expected, is_server });
     let mut ranks = orders.ras.map(Ranks::new);
     // The command of `on-finding` is a program that this process executes.
     if orders.on_finding.is_empty() {
         refuse_what_is_never_called();
     }
     let job = orders.job.filter(|_| !token.is_empty());
-    let mut job = job.and_then(|job| Job::new(job, token, orders.interval, orders.after));
+    let mut job = job.and_then(|job| Job::new(job, token, started, interval, after));
     let mut command = OnFinding::new(orders.on_finding, job.as_ref().and_then(|job| job.files));
     command.adopt();
+    command.check().iter().for_each(|message| surroundings.warn(message));
     let mut awaits_end = false;
     let mut news = News::listen(judge.ports());
     loop {
         memory::give_back_heap();
-        let mut next = Instant::now() + orders.interval;
+        let mut next = Instant::now() + interval;
         while Instant::now() < next {
             command.go_on(Instant::now()).iter().for_each(|message| surroundings.warn(message));
-            let awaits = command.is_set() || job.as_ref().is_some_and(Job::is_joined);
+            let is_joined = job.as_ref().is_some_and(Job::is_joined);
+            let awaits = command.is_set() || is_joined || surroundings.publishes();
             if std::mem::replace(&mut awaits_end, awaits) != awaits {
                 surroundings.await_end(awaits);
             }
@@ -129,26 +136,25 @@ pub(crate) fn run(
                     judge.judge(started.elapsed(), looks).iter().for_each(|finding| command.take(finding));
                 }
                 command.finish(|message| surroundings.warn(message));
+                surroundings.publish(&judge.standing(started.elapsed()), false);
                 return;
             }
         }
         // The judge reports each change only once, so whatever is not said here is never said.
         let looks = surroundings.look(judge.ports(), news.begin_look(Instant::now()));
-        let of_job = job.as_mut().and_then(|job| job.look(judge.ports(), &looks));
-        let of_ports = judge.judge(started.elapsed(), looks);
-        // Before it is said: PID 1 may kill this process at any time, and the account must not contradict what was
-        // said.
-        surroundings.remember(&[], &judge.omitted(), judge.told());
-        for finding in &of_ports {
+        let at = started.elapsed();
+        let mut findings = judge.judge(at, looks);
+        // Before it is said: PID 1 may kill this process at any time, and the account must have what was said.
+        surroundings.remember(at, judge.changed());
+        let from_job = job.as_mut().and_then(|job| job.look(&judge));
+        let from_ranks = ranks.as_mut().and_then(|ranks| ranks.ask(judge.doubt()));
+        findings.extend(judge.pass(at, from_ranks.into_iter().chain(from_job).collect()));
+        for finding in &findings {
             surroundings.say(finding);
             command.take(finding);
         }
-        let of_ranks = ranks.as_mut().and_then(|ranks| ranks.ask(judge.doubt()));
-        for finding in judge.pass(started.elapsed(), of_ranks.into_iter().chain(of_job).collect()) {
-            surroundings.say(&finding);
-            command.take(&finding);
-        }
-        surroundings.remember(&of_ports, &judge.omitted(), judge.told());
+        surroundings.remember(at, judge.changed());
+        surroundings.publish(&judge.standing(at), true);
     }
 }
 

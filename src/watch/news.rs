@@ -58,7 +58,7 @@ impl Looks {
 
 impl News {
     pub(super) fn listen(ports: &[WatchedPort]) -> News {
-        let ports = ports.iter().map(|port| (port.hca.as_str(), port.port, port.gid.as_ref()));
+        let ports = ports.iter().map(|port| (port.rail.hca.as_str(), port.rail.port, port.gid.as_ref()));
         News { events: Events::listen(&Reader::new(Path::new("/")), ports), looks: Looks::default() }
     }
 

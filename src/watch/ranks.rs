@@ -1,5 +1,5 @@
-//! Queries NCCL's RAS about the ranks while nothing moves, or a rail is far behind the others. It asks twice, a minute
-//! apart, because in every job some ranks lag behind briefly; and again after each failure, because a rank may be
+//! Queries NCCL's RAS about the ranks while nothing moves, or a rail is far behind the others. It asks
+//! until two answers, a minute apart, agree, because in every job some ranks lag behind briefly; and again after each failure, because a rank may be
 //! stopped only for a moment, and the kernel gives each question to one of them.
 
 use std::time::{Duration, Instant};
@@ -19,6 +19,9 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// The most failures that are reported for one reason to ask: a foreign program may say something else each time.
 const MOST_FAILURES: usize = 4;
+
+/// The most answers for one reason to ask: a rank may be behind in every other one.
+const MOST_ANSWERS: usize = 4;
 
 /// The most ranks that a finding lists.
 const MOST_RANKS: usize = 64;
@@ -44,9 +47,10 @@ pub(super) struct Ranks {
     asked: Option<Instant>,
     /// The question that is not answered yet, and when it was asked.
     query: Option<(Query, Instant)>,
-    /// The first answer, and when it was asked for.
-    first: Option<(Answer, Instant)>,
-    /// RAS has answered twice for this reason.
+    /// The last answer, and when it was asked for.
+    last: Option<(Answer, Instant)>,
+    answers: usize,
+    /// Two answers in a row agree for this reason.
     is_done: bool,
     /// The failures that were reported for this reason.
     reported: Vec<Failure>,
@@ -59,7 +63,8 @@ impl Ranks {
             doubt: None,
             asked: None,
             query: None,
-            first: None,
+            last: None,
+            answers: 0,
             is_done: false,
             reported: Vec::new(),
         }
@@ -69,7 +74,7 @@ impl Ranks {
     pub(super) fn ask(&mut self, doubt: Option<Doubt>) -> Option<Finding> {
         if self.doubt != doubt {
             self.doubt = doubt;
-            (self.query, self.first, self.is_done) = (None, None, false);
+            (self.query, self.last, self.answers, self.is_done) = (None, None, 0, false);
             self.reported.clear();
         }
         doubt?;
@@ -98,12 +103,13 @@ impl Ranks {
             // The kernel may give the next question to a process of this job.
             Ok(answer) if is_foreign(&answer, &names) => self.fails(Failure::MayBeForeign),
             Ok(answer) => {
-                let before = self.first.take();
-                let apart = before.as_ref().map(|(first, then)| (first, asked - *then));
-                let said = said(apart, &answer, &names);
-                self.is_done = before.is_some();
-                self.first = (!self.is_done).then_some((answer, asked));
-                said
+                let before = self.last.take();
+                let apart = before.as_ref().map(|(last, then)| (last, asked - *then));
+                let (finding, agrees) = compare(apart, &answer, &names);
+                self.answers += 1;
+                self.is_done = agrees || self.answers >= MOST_ANSWERS;
+                self.last = (!self.is_done).then_some((answer, asked));
+                finding
             }
             Err(failure) => self.fails(failure),
         }
@@ -125,21 +131,20 @@ impl Ranks {
     }
 }
 
-/// Returns what an answer shows. `before` is the first answer, and how long ago it arrived: the second
-/// answer is reported only if it shows more.
-fn said(before: Option<(&Answer, Duration)>, now: &Answer, names: &Names) -> Option<Finding> {
+/// Returns what an answer shows, and whether it agrees with the one before, which came so long ago. One answer shows a
+/// moment, in which some ranks of every job are behind: until another one confirms it, it is a note, and what the next
+/// one does not show any more is taken back.
+fn compare(before: Option<(&Answer, Duration)>, now: &Answer, names: &Names) -> (Option<Finding>, bool) {
     let verdict = judge(before.map(|(answer, _)| answer), now);
-    let is_news = match before {
-        None => !verdict.is_empty(),
-        Some((answer, _)) => verdict.hangs || judge(None, answer).is_empty(),
-    };
     let line = words::line(now, &verdict, before.map(|(_, apart)| apart), names);
-    let mut finding = match verdict.is_empty() {
-        true => Finding::info(Id::StoppedRanks, line),
-        false => Finding::warning(Id::StoppedRanks, line).with_fix(FIX),
+    let had_fault = before.map(|(answer, _)| !judge(None, answer).is_empty());
+    let mut finding = match (had_fault, verdict.is_empty()) {
+        (None, true) => return (None, false),
+        (Some(true), false) => Finding::warning(Id::StoppedRanks, line).with_fix(FIX),
+        _ => Finding::info(Id::StoppedRanks, line),
     };
     finding.about.ranks = verdict.numbers().into_iter().take(MOST_RANKS).collect();
-    is_news.then_some(finding)
+    (Some(finding), had_fault == Some(!verdict.is_empty()) || had_fault.is_some() && verdict.is_empty())
 }
 
 /// Reports a failed query, except a refused one: a job without NCCL has no server, and before the first
@@ -181,27 +186,43 @@ mod tests {
 
     fn told(before: Option<&Answer>, now: &Answer) -> Option<(Severity, String)> {
         let before = before.map(|answer| (answer, PAUSE));
-        said(before, now, &Names::default()).map(|finding| (finding.severity, finding.message))
+        compare(before, now, &Names::default()).0.map(|finding| (finding.severity, finding.message))
     }
 
     #[test]
-    fn dead_ranks_are_told_at_once_and_a_hang_after_two_answers() {
+    fn one_answer_is_a_note_and_two_that_agree_are_a_warning() {
         use State::{Dead, Running};
         let dead = answer(&[(Running, 7), (Dead, 7)]);
         let line = "NCCL's RAS (2.28.9): rank 1 of 2 is dead: RAS could not reach its process for a minute.";
-        assert_eq!(told(None, &dead), Some((Severity::Warning, line.to_owned())));
-        assert_eq!(told(Some(&dead), &dead), None, "that is known");
+        assert_eq!(told(None, &dead), Some((Severity::Info, line.to_owned())));
+        let (severity, again) = told(Some(&dead), &dead).unwrap();
+        assert!(severity == Severity::Warning && again.contains("rank 1 of 2 is dead"), "{again}");
 
         let behind = answer(&[(Running, 7), (Running, 6)]);
-        let (_, line) = told(None, &behind).unwrap();
-        assert!(!line.contains("hangs") && line.contains("rank 1 of 2 is behind"), "{line}");
-        let about = |now: &Answer| said(None, now, &Names::default()).unwrap().about.ranks;
+        let (severity, line) = told(None, &behind).unwrap();
+        assert!(severity == Severity::Info && !line.contains("hangs"), "{line}");
+        assert!(line.contains("rank 1 of 2 is behind"), "{line}");
+        let about = |now: &Answer| compare(None, now, &Names::default()).0.unwrap().about.ranks;
         assert_eq!((about(&dead), about(&behind)), (vec![1], vec![1]));
         let (severity, line) = told(Some(&behind), &behind).unwrap();
         assert_eq!(severity, Severity::Warning);
         assert!(line.contains("the job hangs: in 1m, no rank has launched a collective"), "{line}");
+        // That it is no longer so is said as well.
         let moved = answer(&[(Running, 8), (Running, 7)]);
-        assert_eq!(told(Some(&behind), &moved), None, "no rank hangs");
+        let (severity, line) = told(Some(&behind), &moved).unwrap();
+        assert!(severity == Severity::Info && line.contains("sees no rank that is missing"), "{line}");
+    }
+
+    /// A fault that only the second answer shows is asked about once more.
+    #[test]
+    fn ras_is_asked_until_two_answers_agree() {
+        use State::{Dead, Running};
+        let (level, dead) = (answer(&[(Running, 7), (Running, 7)]), answer(&[(Running, 7), (Dead, 7)]));
+        let agrees = |before: Option<&Answer>, now| {
+            compare(before.map(|answer| (answer, PAUSE)), now, &Names::default()).1
+        };
+        assert!(!agrees(None, &level) && !agrees(None, &dead) && !agrees(Some(&level), &dead));
+        assert!(agrees(Some(&level), &level) && agrees(Some(&dead), &dead) && agrees(Some(&dead), &level));
     }
 
     #[test]
@@ -294,7 +315,7 @@ mod tests {
             "another reason, but too early"
         );
         ranks.ask(None);
-        assert!(ranks.reported.is_empty() && ranks.first.is_none() && !ranks.is_done);
+        assert!(ranks.reported.is_empty() && ranks.last.is_none() && !ranks.is_done);
     }
 
     #[test]
@@ -318,7 +339,7 @@ mod tests {
         });
         let said = until_answered(&mut ranks).unwrap();
         assert!(said.message.starts_with("NCCL's RAS (2.28.9): rank 1 of 3 on "), "{said:?}");
-        assert!(ranks.awaited().is_none() && ranks.first.is_some());
+        assert!(ranks.awaited().is_none() && ranks.last.is_some());
         answer.join().unwrap();
     }
 }

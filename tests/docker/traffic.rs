@@ -134,7 +134,10 @@ fn what_went_wrong_on_a_port_is_told_and_a_sound_one_has_no_line() {
     container
         .wait()
         .expect_code(143)
-        .expect_line(["warning: Queue pairs failed in ", "mlx5_0: 3 with no answer from the peer (error 12"])
+        .expect_line([
+            "warning: Queue pairs failed in ",
+            "mlx5_0: 3 without an answer from the peer (error 12",
+        ])
         .expect_unsaid("sent ");
 }
 

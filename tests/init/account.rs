@@ -389,10 +389,18 @@ fn the_watcher_keeps_a_file_of_metrics() {
     let text =
         poll_until("it is renewed", || fs::read_to_string(&file).ok().filter(|text| text.contains(line)));
     // tests/examples gives what `stat` prints to Prometheus.
-    assert_eq!(text, inside(&running, &["stat", "--format", "prometheus"]));
+    let (ports, watcher) = text.split_at(text.find("# HELP rdma_init_watcher_up").unwrap());
+    assert_eq!(ports, inside(&running, &["stat", "--format", "prometheus"]));
+    let has = |text: &str, start: &str, end: &str| {
+        text.lines().any(|line| line.starts_with(start) && line.ends_with(end))
+    };
+    assert!(has(watcher, "rdma_init_watcher_up{host=", "} 1"), "{watcher}");
+    assert!(has(watcher, "rdma_init_last_traffic_timestamp_seconds{host=", ""), "{watcher}");
     running.kill(libc::SIGTERM);
     running.end().expect_code(143);
-    assert_eq!(fs::read_to_string(&file).unwrap(), text, "it stays");
+    let after = fs::read_to_string(&file).unwrap();
+    assert!(after.starts_with(ports), "it stays: {after}");
+    assert!(has(&after, "rdma_init_watcher_up{host=", "} 0"), "{after}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod events;
 pub mod memory;
 mod on_finding;
+mod series;
 
 use std::fs;
 use std::net::TcpListener;
@@ -45,7 +46,7 @@ fn it_tells_what_changes_on_a_port() {
     host.port("rate", "200 Gb/sec (4X HDR)");
     running.wait_for_error("mlx5_0 runs at 200 Gb/sec (4X HDR) again");
     host.port("hw_counters/req_transport_retries_exceeded", "2");
-    running.wait_for_error("2 with no answer from the peer (error 12 in NCCL's log)");
+    running.wait_for_error("2 without an answer from the peer (error 12 in NCCL's log)");
     host.port("gid_attrs/types/2", "RoCE v2");
     host.port("gids/2", OWN);
     host.port("gids/1", EMPTY);

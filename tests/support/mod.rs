@@ -15,6 +15,7 @@ pub mod one_hca;
 mod paths;
 pub mod port;
 pub mod process;
+pub mod rails;
 pub mod ras;
 pub mod refused_call;
 pub mod running;

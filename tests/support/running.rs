@@ -263,7 +263,11 @@ impl Running {
     /// Waits for the end, at most for this time. Returns whether the program has ended.
     pub fn ends_within(&mut self, time: Duration) -> bool {
         if self.ended.is_none() {
-            self.ended = self.status.recv_timeout(time).ok();
+            self.ended = match self.status.recv_timeout(time) {
+                Ok(end) => Some(end),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => panic!("what follows the program has failed"),
+            };
         }
         self.ended.is_some()
     }

@@ -20,8 +20,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::resource::rlim_t;
 use serde::{Deserialize, Serialize};
 
-use super::judge::WatchedPort;
-use crate::facts::port_look::PortLook;
+use super::judge::Judge;
 use crate::finding::Finding;
 use crate::sys::fork::Ended;
 use crate::sys::{memory, signals};
@@ -63,8 +62,14 @@ enum Role {
 }
 
 impl Job {
-    /// `None` if the kernel gives no descriptor.
-    pub(super) fn new(orders: JobOrders, token: &str, interval: Duration, after: Duration) -> Option<Job> {
+    /// `started`: when the command was started. `None` if the kernel gives no descriptor.
+    pub(super) fn new(
+        orders: JobOrders,
+        token: &str,
+        started: Instant,
+        interval: Duration,
+        after: Duration,
+    ) -> Option<Job> {
         let token = token.as_bytes().to_vec();
         let signals = signals::pending_fd().ok()?;
         let files = if orders.node == 0 { allow_connections(orders.nodes) } else { None };
@@ -73,7 +78,7 @@ impl Job {
             0 => Role::Zero(Box::new(Zero::new(orders, &token, rest, after)?)),
             _ => Role::Node(Box::new(Node::new(orders, token, rest, Duration::ZERO))),
         };
-        Some(Job { started: Instant::now(), signals, own: Own::default(), role, files })
+        Some(Job { started, signals, own: Own::default(), role, files })
     }
 
     /// Whether another node learns from this one how its command ended.
@@ -141,10 +146,10 @@ impl Job {
         fds.iter().take(callers).any(|fd| fd.any() == Some(true))
     }
 
-    /// Takes a look at all ports, and returns what is to be said of the job.
-    pub(super) fn look(&mut self, ports: &[WatchedPort], looks: &[PortLook]) -> Option<Finding> {
+    /// Takes what the judge knows after a look at all ports, and returns what is to be said of the job.
+    pub(super) fn look(&mut self, judge: &Judge) -> Option<Finding> {
         let now = self.started.elapsed();
-        self.own.look(now, ports, looks);
+        self.own.look(judge);
         let zero = match &mut self.role {
             Role::Zero(zero) => zero,
             Role::Node(node) => {

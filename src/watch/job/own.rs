@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::judge::When;
 use super::message::{LONGEST_PORT, Moved, PORTS, PortCounts, PortState, State};
 use crate::facts::port_errors::{Rise, Trouble};
-use crate::facts::port_look::PortLook;
-use crate::findings::port_errors::least;
-use crate::findings::port_name::names_of_port;
-use crate::findings::traffic::has_moved;
-use crate::watch::judge::{WatchedPort, is_movement_known};
+use crate::finding::Id;
+use crate::findings::port_errors::kind;
+use crate::findings::port_name::RailId;
+use crate::watch::judge::Judge;
+use crate::watch::track::Track;
 
 /// The two looks between which something was seen to move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,38 +29,23 @@ pub(super) enum Motion {
 
 #[derive(Default)]
 pub(super) struct Own {
-    last: Vec<PortLook>,
-    last_at: Duration,
-    /// The look before the last movement: what a port counted just before the rails came to rest shows, too.
-    before: Vec<PortLook>,
     moved: Option<Between>,
     is_known: bool,
     ports: Vec<PortCounts>,
 }
 
 impl Own {
-    /// Takes a look at all ports, at this time since the start.
-    pub(super) fn look(&mut self, at: Duration, ports: &[WatchedPort], looks: &[PortLook]) {
-        if self.last.is_empty() {
-            self.last = ports.iter().map(|port| port.first.clone()).collect();
-            self.before = self.last.clone();
+    /// Takes what the judge knows after a look.
+    pub(super) fn look(&mut self, judge: &Judge) {
+        let moved = judge.movement_seen();
+        self.is_known = moved.is_some();
+        if let Some(Some((earlier, later))) = moved {
+            self.moved = Some(Between { earlier, later });
         }
-        let pairs = || ports.iter().zip(looks);
-        let is_moving =
-            pairs().zip(&self.last).any(|((port, look), before)| has_moved(&port.moved(look, before)));
-        if is_moving {
-            self.moved = Some(Between { earlier: self.last_at, later: at });
-            self.before = std::mem::take(&mut self.last);
-        }
-        self.is_known = is_movement_known(ports, looks, self.moved.is_some());
-        let mut told: Vec<PortCounts> =
-            pairs().zip(&self.before).map(|((port, look), before)| counted(port, look, before)).collect();
-        told.retain(|port| *port != PortCounts { port: port.port.clone(), ..PortCounts::default() });
-        told.sort_by_key(|port| std::cmp::Reverse(weight(port)));
-        told.truncate(PORTS);
-        self.ports = told;
-        self.last = looks.to_vec();
-        self.last_at = at;
+        let mut counted: Vec<PortCounts> = judge.history.tracks.iter().filter_map(counts).collect();
+        counted.sort_by_key(|port| std::cmp::Reverse(weight(port)));
+        counted.truncate(PORTS);
+        self.ports = counted;
     }
 
     /// Returns between which looks something moved last.
@@ -101,36 +86,36 @@ impl Own {
     }
 }
 
-fn counted(port: &WatchedPort, now: &PortLook, before: &PortLook) -> PortCounts {
-    let rises = now.errors.since(&before.errors);
-    let sum = |of: &[Trouble]| {
-        // A few are not worth a word.
-        let told =
-            rises.iter().filter(|rise| of.contains(&rise.trouble) && rise.count >= least(rise.trouble));
-        told.map(|rise: &Rise| rise.count).fold(0, u64::saturating_add)
+/// Returns what a port has counted since shortly before it came to rest; `None` if there is nothing to tell.
+fn counts(track: &Track) -> Option<PortCounts> {
+    let rises = track.last.errors.since(&track.before_rest);
+    // A few are not worth a word, and packets out of order are no loss.
+    let worth = |rise: &&Rise| {
+        rise.count >= kind(rise.trouble).least
+            && !matches!(rise.trouble, Trouble::OutOfOrder | Trouble::Discarded)
     };
-    let state = match now.errors.is_lost_since(&port.first.errors) {
-        false => PortState::AsBefore,
-        true if now.errors.is_gone() => PortState::Gone,
-        true => PortState::Down,
+    let sum = |id: Id| {
+        let counted = rises.iter().filter(worth).filter(|rise| kind(rise.trouble).id == id);
+        counted.map(|rise| rise.count).fold(0, u64::saturating_add)
     };
-    let mut name = names_of_port(&port.hca, port.now.as_deref(), port.port, port.port != 1);
-    if name.len() > LONGEST_PORT {
-        name = name.chars().take(LONGEST_PORT / 4).collect();
+    let rail = RailId { is_one_of_several: track.rail.port != 1, ..track.rail.clone() };
+    let mut port = rail.to_string();
+    if port.len() > LONGEST_PORT {
+        port = port.chars().take(LONGEST_PORT / 4).collect();
     }
-    PortCounts {
-        port: name,
-        state,
-        ended: sum(&[Trouble::NoAnswer, Trouble::NotReady, Trouble::FailedRequest]),
-        link_downs: sum(&[Trouble::LinkDown]),
-        link_errors: sum(&[
-            Trouble::LinkRecovery,
-            Trouble::LinkIntegrity,
-            Trouble::Symbol,
-            Trouble::ReceiveError,
-        ]),
-        resent: sum(&[Trouble::Timeout, Trouble::ReceiverNotReady, Trouble::Missed]),
-    }
+    let counts = PortCounts {
+        state: match track.loss {
+            None => PortState::AsBefore,
+            Some(loss) if loss.is_gone => PortState::Gone,
+            Some(_) => PortState::Down,
+        },
+        ended: sum(Id::EndedQueuePairs),
+        link_downs: sum(Id::LinkDown),
+        link_errors: sum(Id::LinkErrors),
+        resent: sum(Id::LostPackets),
+        port: String::new(),
+    };
+    (counts != PortCounts::default()).then_some(PortCounts { port, ..counts })
 }
 
 /// By what a port is worse than another.
@@ -144,13 +129,45 @@ pub(super) fn weight(port: &PortCounts) -> impl Ord + use<> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::ops::Deref;
+
     use super::*;
     use crate::facts::fake_root::FakeRoot;
     use crate::facts::port_counters::Counters;
+    use crate::facts::port_look::PortLook;
     use crate::facts::port_look::read;
+    use crate::watch::track::WatchedPort;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    /// What a node knows, with the judge that it has it from.
+    #[derive(Default)]
+    pub(in crate::watch::job) struct Watched {
+        own: Own,
+        judge: Option<Judge>,
+    }
+
+    impl Watched {
+        pub(in crate::watch::job) fn look(
+            &mut self,
+            at: Duration,
+            ports: &[WatchedPort],
+            looks: &[PortLook],
+        ) {
+            let judge = self.judge.get_or_insert_with(|| Judge::patient(ports.to_vec(), Duration::MAX / 4));
+            judge.judge(at, looks.to_vec());
+            self.own.look(judge);
+        }
+    }
+
+    impl Deref for Watched {
+        type Target = Own;
+
+        fn deref(&self) -> &Own {
+            &self.own
+        }
+    }
 
     /// Looks at an mlx5 port with these counters.
     fn look(sent: &str, files: &[(&str, &str)]) -> PortLook {
@@ -168,14 +185,14 @@ mod tests {
     }
 
     fn ports(files: &[(&str, &str)]) -> [WatchedPort; 1] {
-        [WatchedPort { hca: "x_0".into(), port: 1, first: look("0\n", files), ..WatchedPort::default() }]
+        [WatchedPort { rail: RailId::new("x_0", 1), first: look("0\n", files), ..WatchedPort::default() }]
     }
 
     #[test]
     fn the_last_movement_is_between_two_looks() {
         let ports = ports(&[]);
-        let mut own = Own::default();
-        let at = |own: &mut Own, seconds: u32, sent: &str| {
+        let mut own = Watched::default();
+        let at = |own: &mut Watched, seconds: u32, sent: &str| {
             own.look(seconds * SECOND, &ports, &[look(sent, &[])]);
             own.state((seconds + 2) * SECOND).moved
         };
@@ -203,8 +220,8 @@ mod tests {
             read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
         };
         let ports =
-            [WatchedPort { hca: "x_0".into(), port: 1, first: requests("7\n"), ..WatchedPort::default() }];
-        let mut own = Own::default();
+            [WatchedPort { rail: RailId::new("x_0", 1), first: requests("7\n"), ..WatchedPort::default() }];
+        let mut own = Watched::default();
         let mut at = |seconds: u32, count: &str| {
             own.look(seconds * SECOND, &ports, &[requests(count)]);
             own.when()
@@ -217,9 +234,10 @@ mod tests {
     #[test]
     fn devices_that_are_gone_and_never_counted_prove_nothing() {
         let ports = [WatchedPort { first: look("N/A\n", &[]), ..ports(&[])[0].clone() }];
-        let mut own = Own::default();
+        let mut own = Watched::default();
         own.look(10 * SECOND, &ports, &[gone()]);
         assert_eq!(own.when(), When::Unknown);
+        let mut own = Watched::default();
         own.look(20 * SECOND, &[], &[]);
         assert_eq!(own.when(), When::Unknown);
     }
@@ -233,8 +251,8 @@ mod tests {
             ]
         };
         let ports = ports(&counted("7\n", "100\n"));
-        let mut own = Own::default();
-        let at = |own: &mut Own, seconds: u32, sent: &str, files: &[(&str, &str)]| {
+        let mut own = Watched::default();
+        let at = |own: &mut Watched, seconds: u32, sent: &str, files: &[(&str, &str)]| {
             own.look(seconds * SECOND, &ports, &[look(sent, files)]);
             own.ports().to_vec()
         };

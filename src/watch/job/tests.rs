@@ -9,10 +9,13 @@ use std::io::Write;
 use port::free_port;
 
 use super::message::{End, Join, Moved, PROTOCOL, State, ToNode, ToZero};
+use super::own::tests::Watched;
 use super::*;
 use crate::facts::fake_root::FakeRoot;
 use crate::facts::port_counters::Counters;
-use crate::facts::port_look::read;
+use crate::facts::port_look::{PortLook, read};
+use crate::findings::port_name::RailId;
+use crate::watch::track::WatchedPort;
 use crate::wire::reach;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -29,7 +32,7 @@ fn look(sent: u64) -> Vec<PortLook> {
 }
 
 fn ports() -> Vec<WatchedPort> {
-    vec![WatchedPort { hca: "x_0".into(), port: 1, first: look(0).remove(0), ..WatchedPort::default() }]
+    vec![WatchedPort { rail: RailId::new("x_0", 1), first: look(0).remove(0), ..WatchedPort::default() }]
 }
 
 /// The device is gone.
@@ -45,8 +48,8 @@ fn orders(node: u32, nodes: u32, port: u16) -> JobOrders {
 /// Node 0, and other nodes, all of which this test moves on.
 struct Nodes {
     zero: Zero,
-    own: Own,
-    others: Vec<(Node, Own)>,
+    own: Watched,
+    others: Vec<(Node, Watched)>,
     port: u16,
     /// A clock that a busy machine does not make faster.
     passed: Duration,
@@ -58,9 +61,9 @@ impl Nodes {
         let token = || TOKEN.as_bytes().to_vec();
         let zero = Zero::new(orders(0, nodes, port), &token(), REST, 600 * SECOND).unwrap();
         let others = (1..=connected).map(|node| {
-            (Node::new(orders(node, nodes, port), token(), REST, Duration::ZERO), Own::default())
+            (Node::new(orders(node, nodes, port), token(), REST, Duration::ZERO), Watched::default())
         });
-        Nodes { zero, own: Own::default(), others: others.collect(), port, passed: Duration::ZERO }
+        Nodes { zero, own: Watched::default(), others: others.collect(), port, passed: Duration::ZERO }
     }
 
     /// Lets all of them go on, at this time more than has passed.
@@ -234,7 +237,7 @@ fn a_node_0_that_has_never_moved_asks_once_and_again_if_something_has_changed() 
     assert_eq!(for_ten_minutes(&mut nodes, 620), 1);
     let token = TOKEN.as_bytes().to_vec();
     let new = Node::new(orders(2, 3, nodes.port), token, REST, Duration::ZERO);
-    nodes.others.push((new, Own::default()));
+    nodes.others.push((new, Watched::default()));
     nodes.until_connected(2);
     assert_eq!(for_ten_minutes(&mut nodes, 1300), 1, "another node has come");
 }
@@ -335,7 +338,7 @@ fn a_node_that_rests_by_its_own_setting_is_asked_again() {
     let mut nodes = Nodes::new(2, 0);
     nodes.go_on(Duration::ZERO);
     let node = Node::new(orders(1, 2, nodes.port), TOKEN.into(), 20 * SECOND, Duration::ZERO);
-    nodes.others.push((node, Own::default()));
+    nodes.others.push((node, Watched::default()));
     nodes.until_connected(1);
     let ports = ports();
     nodes.own.look(590 * SECOND, &ports, &look(0));
@@ -443,7 +446,7 @@ fn invalid_peers_keep_no_node_out() {
     nodes.until(Duration::ZERO, |nodes, now| nodes.zero.wake_at(now).is_some());
     nodes
         .others
-        .push((Node::new(orders(1, 2, nodes.port), TOKEN.into(), REST, Duration::ZERO), Own::default()));
+        .push((Node::new(orders(1, 2, nodes.port), TOKEN.into(), REST, Duration::ZERO), Watched::default()));
     nodes.until_connected(1);
     nodes.until(Duration::ZERO, |_, _| flood.is_finished());
     assert_eq!(flood.join().unwrap().len(), 300);
@@ -464,7 +467,8 @@ fn a_node_0_that_never_stops_asking_is_left() {
 
 #[test]
 fn a_watcher_sleeps_until_a_signal_or_the_time() {
-    let mut job = Job::new(orders(0, 2, free_port()), TOKEN, SECOND, SECOND).unwrap();
+    let orders = orders(0, 2, free_port());
+    let mut job = Job::new(orders, TOKEN, Instant::now(), SECOND, SECOND).unwrap();
     job.wait(Instant::now() + Duration::from_millis(20), &[]);
     let until = Instant::now() + Duration::from_millis(300);
     let mut wakes = 0;

@@ -1,8 +1,12 @@
 use super::*;
 use crate::facts::Reader;
+use crate::facts::device_identity::DeviceIdentity;
 use crate::facts::port_counters::Counters;
 use crate::facts::port_look::read;
 use crate::finding::Severity;
+use crate::findings::port_errors::FIX_OF_GONE;
+use crate::findings::port_errors::fix_of_lost;
+use crate::findings::port_name::RailId;
 
 /// Makes a reading of a soft-RoCE port with this state and these counters; without a state, the port is
 /// gone.
@@ -27,8 +31,15 @@ fn up(sent: u64) -> PortLook {
 }
 
 fn judge(after: u64) -> Judge {
-    let port = |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: up(0), ..WatchedPort::default() };
-    Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(after))
+    let port = |hca: &str| WatchedPort { rail: RailId::new(hca, 1), first: up(0), ..WatchedPort::default() };
+    Judge::patient(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(after))
+}
+
+/// Does the same for a job that is expected to move so much, with a limit of 20 s.
+fn expecting(expected: Expected) -> Judge {
+    let mut judge = judge(20);
+    judge.limits.expected = expected;
+    judge
 }
 
 fn said(judge: &mut Judge, seconds: u64, looks: [PortLook; 2]) -> Vec<String> {
@@ -47,13 +58,12 @@ fn a_sound_job_is_silent() {
 #[test]
 fn a_port_whose_nic_has_another_one_may_be_replaced() {
     let port = |hca: &str| WatchedPort {
-        hca: hca.into(),
-        port: 1,
+        rail: RailId::new(hca, 1),
         first: up(0),
         fails_over: true,
         ..WatchedPort::default()
     };
-    let mut judge = Judge::new(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(600));
+    let mut judge = Judge::patient(vec![port("mlx5_1"), port("mlx5_2")], Duration::from_secs(600));
     let line =
         "mlx5_2 is gone. NCCL may continue over another port of the NIC (NCCL_IB_RESILIENCY_PORT_FAILOVER).";
     assert_eq!(said(&mut judge, 10, [up(1), look(None, &[])]), [line]);
@@ -106,7 +116,7 @@ fn that_a_counter_is_full_is_told_below_its_warning() {
     };
     let mut judge = judge(600);
     judge.ports[1].first = mlx5("3\n");
-    judge.last[1] = mlx5("3\n");
+    judge.history.tracks[1].last = mlx5("3\n");
     let told = said(&mut judge, 10, [up(1), mlx5("255\n")]);
     let [down, full] = &told[..] else { panic!("{told:?}") };
     assert!(down.starts_with("The link went down within 10s: mlx5_2, at least 252 times"), "{told:?}");
@@ -196,13 +206,11 @@ fn devices_that_swap_their_names_are_told_apart() {
 
 fn judge_of_two_ports() -> Judge {
     let port = |port| WatchedPort {
-        hca: "mlx5_1".into(),
-        port,
-        is_one_of_several: true,
+        rail: RailId { is_one_of_several: true, ..RailId::new("mlx5_1", port) },
         first: up(0),
         ..WatchedPort::default()
     };
-    Judge::new(vec![port(1), port(2)], 600 * SECOND)
+    Judge::patient(vec![port(1), port(2)], 600 * SECOND)
 }
 
 #[test]
@@ -246,7 +254,7 @@ fn a_device_that_cannot_be_read_for_long_is_told_once_and_hides_no_stall() {
     }
     let told = said(&mut judge, 90, [unreadable(), unreadable()]);
     assert_eq!(told, ["The state of mlx5_1, mlx5_2 cannot be read (EISDIR)."]);
-    let told = said(&mut judge, 100, [unreadable(), unreadable()]);
+    let told = said(&mut judge, 160, [unreadable(), unreadable()]);
     assert!(matches!(&told[..], [one] if one.ends_with("none of these HCAs can be read.")), "{told:?}");
 }
 
@@ -318,13 +326,14 @@ fn a_job_that_moves_nothing_or_stops_moving_is_told_once() {
     assert!(
         matches!(&told[..], [one] if one.contains("no data has moved over mlx5_1, mlx5_2 in the first 20s"))
     );
-    assert!(said(&mut judge, 90, [up(0), up(0)]).is_empty());
-    assert_eq!(said(&mut judge, 100, [up(5), up(0)]), ["Data moves over mlx5_1, after 1m 40s."]);
-    assert!(said(&mut judge, 110, [up(5), up(0)]).is_empty());
+    assert!(said(&mut judge, 50, [up(0), up(0)]).is_empty());
+    assert_eq!(said(&mut judge, 55, [up(5), up(0)]), ["Data moves over mlx5_1, after 55s."]);
+    assert!(said(&mut judge, 100, [up(5), up(0)]).is_empty());
+    assert!(said(&mut judge, 160, [up(5), up(0)]).is_empty(), "it has paused for 55s before");
     let stall =
-        "No data has moved over mlx5_1, mlx5_2 for 20s, after earlier traffic: the job may have stalled.";
-    assert_eq!(said(&mut judge, 120, [up(5), up(0)]), [stall]);
-    assert_eq!(said(&mut judge, 130, [up(5), up(7)]), ["Data moves over mlx5_2 again, after 30s."]);
+        "No data has moved over mlx5_1, mlx5_2 for 1m 50s, after earlier traffic: the job may have stalled.";
+    assert_eq!(said(&mut judge, 165, [up(5), up(0)]), [stall]);
+    assert_eq!(said(&mut judge, 170, [up(5), up(7)]), ["Data moves over mlx5_2 again, after 1m 55s."]);
 }
 
 #[test]
@@ -353,13 +362,12 @@ fn a_node_whose_devices_are_all_gone_has_stopped() {
 #[test]
 fn infiniband_management_traffic_never_counts_as_data() {
     let port = |hca: &str| WatchedPort {
-        hca: hca.into(),
-        port: 1,
+        rail: RailId::new(hca, 1),
         is_infiniband: true,
         first: up(0),
         ..WatchedPort::default()
     };
-    let mut judge = Judge::new(vec![port("mlx5_1")], Duration::from_secs(600));
+    let mut judge = Judge::patient(vec![port("mlx5_1")], Duration::from_secs(600));
     for look in 1..60 {
         let findings = judge.judge(Duration::from_secs(look * 10), vec![up(look)]);
         assert!(findings.is_empty(), "{findings:?}");
@@ -379,13 +387,12 @@ fn counters_that_are_not_there_prove_no_stall() {
 #[test]
 fn a_port_that_the_subnet_manager_has_not_activated_is_told_as_that() {
     let infiniband = |hca: &str| WatchedPort {
-        hca: hca.into(),
-        port: 1,
+        rail: RailId::new(hca, 1),
         is_infiniband: true,
         first: up(0),
         ..WatchedPort::default()
     };
-    let mut judge = Judge::new(vec![infiniband("mlx5_0"), infiniband("mlx5_1")], 600 * SECOND);
+    let mut judge = Judge::patient(vec![infiniband("mlx5_0"), infiniband("mlx5_1")], 600 * SECOND);
     let found = judge.judge(10 * SECOND, vec![look(Some("2: INIT\n"), &[]), look(Some("1: DOWN\n"), &[])]);
     let told: Vec<&str> = found.iter().map(|one| one.message.as_str()).collect();
     assert_eq!(told, ["mlx5_1 is no longer active.", "mlx5_0 is no longer active. Its state is INIT."]);
@@ -418,33 +425,136 @@ fn a_device_that_came_back_between_two_looks_is_told() {
 fn requests_that_rose_and_stand_still_are_a_stall_and_those_that_never_rose_are_not() {
     let requests = |count| look(Some("4: ACTIVE\n"), &[("rx_write_requests", count)]);
     let port =
-        |hca: &str| WatchedPort { hca: hca.into(), port: 1, first: requests(7), ..WatchedPort::default() };
-    let mut judge = Judge::new(vec![port("mlx5_1"), port("mlx5_2")], 20 * SECOND);
+        |hca: &str| WatchedPort { rail: RailId::new(hca, 1), first: requests(7), ..WatchedPort::default() };
+    let mut judge = Judge::patient(vec![port("mlx5_1"), port("mlx5_2")], 20 * SECOND);
     for at in (10..100).step_by(10) {
         assert!(said(&mut judge, at, [requests(7), requests(7)]).is_empty(), "{at}");
     }
     assert!(said(&mut judge, 100, [requests(9), requests(7)]).is_empty());
     assert!(said(&mut judge, 110, [requests(9), requests(7)]).is_empty());
-    let told = judge.judge(120 * SECOND, vec![requests(9), requests(7)]).remove(0);
+    assert!(said(&mut judge, 299, [requests(9), requests(7)]).is_empty());
+    let told = judge.judge(300 * SECOND, vec![requests(9), requests(7)]).remove(0);
     let stall =
-        "No data has moved over mlx5_1, mlx5_2 for 20s, after earlier traffic: the job may have stalled.";
+        "No data has moved over mlx5_1, mlx5_2 for 3m 20s, after earlier traffic: the job may have stalled.";
     assert!(told.message == stall && told.fix.is_some(), "{told:?}");
     assert_eq!(judge.doubt(), Some(Doubt::Rests));
     assert_eq!(
-        said(&mut judge, 130, [requests(9), requests(8)]),
-        ["Data moves over mlx5_2 again, after 30s."]
+        said(&mut judge, 310, [requests(9), requests(8)]),
+        ["Data moves over mlx5_2 again, after 3m 30s."]
     );
     assert_eq!(judge.doubt(), None);
 }
 
 #[test]
 fn a_job_on_one_node_is_not_accused() {
-    let mut judge = judge(20).without_need(true);
+    let mut judge = expecting(Expected::Nothing);
     for at in (10..100).step_by(10) {
         assert!(said(&mut judge, at, [up(0), up(0)]).is_empty());
     }
     assert_eq!(judge.doubt(), None);
     assert_eq!(said(&mut judge, 100, [up(0), look(None, &[])]), ["mlx5_2 is gone."], "that is a trouble");
+}
+
+/// Nothing but its length tells a pause of a sound job from a stall.
+#[test]
+fn a_pause_is_a_note_until_it_lasts_or_something_explains_it() {
+    let severities = |found: Vec<Finding>| found.iter().map(|one| one.severity).collect::<Vec<_>>();
+    let mut judge = judge(20);
+    let at = |judge: &mut Judge, seconds, looks: [PortLook; 2]| {
+        severities(judge.judge(seconds * SECOND, looks.into()))
+    };
+    assert!(at(&mut judge, 10, [up(5), up(5)]).is_empty());
+    assert_eq!(at(&mut judge, 30, [up(5), up(5)]), [Severity::Info]);
+    assert!(at(&mut judge, 69, [up(5), up(5)]).is_empty());
+    assert_eq!(at(&mut judge, 70, [up(5), up(5)]), [Severity::Warning]);
+    assert!(at(&mut judge, 999, [up(5), up(5)]).is_empty());
+    // Queue pairs that fail are reason enough.
+    let mut judge = self::judge(20);
+    let ended = |sent, count| {
+        let counters =
+            [("sent_pkts", sent), ("rcvd_pkts", 0), ("link_downed", 0), ("retry_exceeded_err", count)];
+        look(Some("4: ACTIVE\n"), &counters)
+    };
+    assert!(at(&mut judge, 10, [ended(5, 0), ended(5, 0)]).is_empty());
+    assert_eq!(at(&mut judge, 20, [ended(5, 7), ended(5, 7)]), [Severity::Info], "all rails, so a peer");
+    assert_eq!(at(&mut judge, 30, [ended(5, 7), ended(5, 7)]), [Severity::Warning]);
+}
+
+#[test]
+fn where_the_number_of_nodes_is_not_known_or_requests_are_served_a_rest_is_a_note() {
+    let severities = |mut judge: Judge, sent| {
+        let mut all = judge.judge(10 * SECOND, vec![up(sent), up(sent)]);
+        for at in 2..60 {
+            all.extend(judge.judge(10 * at * SECOND, vec![up(sent), up(sent)]));
+        }
+        all.iter().map(|one| one.severity).collect::<Vec<_>>()
+    };
+    let both = [Severity::Info, Severity::Warning];
+    assert_eq!(severities(expecting(Expected::Traffic), 0), both);
+    assert_eq!(severities(expecting(Expected::Unknown), 0), [Severity::Info]);
+    assert_eq!(severities(expecting(Expected::Unknown), 5), both, "it has moved data");
+    let mut server = expecting(Expected::Traffic);
+    server.limits.is_server = true;
+    assert_eq!(severities(server, 5), [Severity::Info]);
+}
+
+/// Whoever stops the watcher stops the job as well (SIGSTOP, the freezer, a suspended machine).
+#[test]
+fn a_time_in_which_nobody_looked_is_no_rest() {
+    let mut judge = judge(20);
+    judge.limits.interval = 5 * SECOND;
+    assert!(said(&mut judge, 5, [up(5), up(5)]).is_empty());
+    assert!(said(&mut judge, 1000, [up(5), up(5)]).is_empty());
+    assert!(said(&mut judge, 1002, [up(5), up(6)]).is_empty());
+}
+
+#[test]
+fn chatter_is_no_progress() {
+    let mut judge = judge(20);
+    let moved = |sent| [up(sent), up(0)];
+    assert!(said(&mut judge, 10, moved(10_000_000)).is_empty());
+    // 10 packets a second beside a million before.
+    assert!(said(&mut judge, 20, moved(10_000_100)).is_empty());
+    assert!(said(&mut judge, 30, moved(10_000_200))[0].starts_with("No data has moved over"));
+}
+
+/// The subnet manager sends so much in 10 s, and not in each look.
+#[test]
+fn management_traffic_is_measured_by_time() {
+    let infiniband = || {
+        let mut judge = judge(20);
+        judge.ports.iter_mut().for_each(|port| port.is_infiniband = true);
+        judge
+    };
+    let mut fast = infiniband();
+    for at in 1..100 {
+        assert!(said(&mut fast, at, [up(200 * at), up(0)]).is_empty(), "{at}");
+    }
+    let mut slow = infiniband();
+    assert!(said(&mut slow, 19, [up(250), up(0)]).is_empty());
+    assert!(said(&mut slow, 300, [up(5000), up(0)])[0].contains("no data has moved"));
+}
+
+/// NCCL's collectives are in lockstep: one rail that is slow slows all of them.
+#[test]
+fn a_job_that_slows_down_for_long_is_a_note() {
+    let mut judge = judge(6000);
+    let mut sent = 0;
+    let mut at = 0;
+    let mut run = |looks: u64, packets: u64| {
+        let mut all = Vec::new();
+        for _ in 0..looks {
+            (at, sent) = (at + 10, sent + packets);
+            all.extend(judge.judge(at * SECOND, vec![up(sent), up(sent)]));
+        }
+        all.into_iter().map(|one| (one.severity, one.message)).collect::<Vec<_>>()
+    };
+    assert!(run(180, 100_000).is_empty());
+    assert!(run(100, 0).is_empty());
+    let slow = "The job's rate has been 4000 packets/s in its last 20 minutes of traffic, 20 % of that in its best 10 minutes (20000 packets/s): no rail shows errors.";
+    assert_eq!(run(180, 20_000), [(Severity::Info, slow.to_owned())]);
+    let back = "The job moves about as much as before again.";
+    assert_eq!(run(120, 100_000), [(Severity::Info, back.to_owned())]);
 }
 
 /// One page for one cause.
@@ -473,12 +583,14 @@ fn what_was_warned_of_is_kept_for_the_account() {
     let mut judge = judge(600);
     let fast = |rate: &str| PortLook { rate: Some(rate.to_owned()), ..up(0) };
     judge.ports[1].first = fast("200 Gb/sec (4X HDR)");
-    assert!(judge.told().iter().all(PortTold::is_empty));
+    let slow = |judge: &Judge| judge.history.tracks.iter().map(|track| track.slow).collect::<Vec<_>>();
+    assert!(slow(&judge).iter().all(|slow| !slow.ever()));
     assert_eq!(said(&mut judge, 10, [up(1), fast("50 Gb/sec (1X HDR)")]).len(), 1);
-    let [first, second] = judge.told() else { panic!() };
-    assert!(first.is_empty() && second.slow.is_so());
-    assert_eq!((second.rate.as_str(), second.slow.until(30 * SECOND)), ("50 Gb/sec (1X HDR)", 20 * SECOND));
+    let [first, second] = slow(&judge)[..] else { panic!() };
+    assert!(!first.ever() && second.is_so());
+    assert_eq!(judge.history.tracks[1].slow_rate, "50 Gb/sec (1X HDR)");
+    assert_eq!(second.until(30 * SECOND), 20 * SECOND);
     assert_eq!(said(&mut judge, 40, [up(2), fast("200 Gb/sec (4X HDR)")]).len(), 1);
-    let told = &judge.told()[1];
-    assert_eq!((told.slow.is_so(), told.slow.until(99 * SECOND)), (false, 30 * SECOND));
+    let second = slow(&judge)[1];
+    assert_eq!((second.is_so(), second.until(99 * SECOND)), (false, 30 * SECOND));
 }

@@ -81,7 +81,7 @@ few_retries=${2:-}
 few_retries() { LD_PRELOAD=$few_retries traffic 2 --qp-timeout 16; }
 
 echo '--- a queue pair fails because all packets are lost'
-line="warning: Queue pairs failed in TIME: mlx5_2: 1 with no answer from the peer (error 12 in NCCL's log)."
+line="warning: Queue pairs failed in TIME: mlx5_2: 1 without an answer from the peer (error 12 in NCCL's log)."
 traffic 1
 few_retries
 watch host pod
@@ -95,7 +95,7 @@ done
 echo 'ok: it is in the account'
 
 echo '--- a queue pair fails because the receiver is not ready'
-line="warning: Queue pairs failed in TIME: mlx5_2: 1 with a peer that was not ready (error 13 in NCCL's log)."
+line="warning: Queue pairs failed in TIME: mlx5_2: 1 because the peer was not ready (error 13 in NCCL's log)."
 traffic 1
 mover=ib_send_bw few_retries
 watch host pod
