@@ -24,12 +24,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("mpijob", &["Dockerfile", "mpijob.yaml"]),                          // mpi.rs
     ("pai-dlc", &["Dockerfile", "command.sh"]),                          // pai.rs
     ("profile", &["site.toml"]),                                         // profile.rs
-    ("ray-vllm", &["vllm.yaml"]),                                        // pods.rs
-    ("slurm-prolog", &["50-rdma-init.sh", "task-prolog.sh"]),            // host_side.rs
-    ("slurm-pyxis", &["train.sbatch"]),                                  // slurm.rs
-    ("startup-probe", &["pod.yaml"]),                                    // probes.rs
-    ("torchrun", &["Dockerfile", "run.sh"]),                             // torchrun.rs
-    ("trainjob", &["runtime.yaml", "trainjob.yaml"]),                    // pods.rs
+    // prometheus.rs and dashboard.rs
+    ("prometheus", &["alerts.yml", "alerts_test.yml", "dashboard.json"]),
+    ("ray-vllm", &["vllm.yaml"]),                             // pods.rs
+    ("slurm-prolog", &["50-rdma-init.sh", "task-prolog.sh"]), // host_side.rs
+    ("slurm-pyxis", &["train.sbatch"]),                       // slurm.rs
+    ("startup-probe", &["pod.yaml"]),                         // probes.rs
+    ("torchrun", &["Dockerfile", "run.sh"]),                  // torchrun.rs
+    ("trainjob", &["runtime.yaml", "trainjob.yaml"]),         // pods.rs
 ];
 
 fn names(folder: &Path) -> Vec<String> {
