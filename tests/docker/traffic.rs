@@ -59,7 +59,8 @@ fn it_is_told_at_the_end() {
         .expect_code(143)
         .expect_line(["rdma-init: mlx5_0 moved no data, and no error is visible."])
         .expect_unsaid("no data has moved");
-    let begun = ["--env", "RDMA_INIT_WATCH_AFTER=1ms"];
+    let nodes = ["--env", "NNODES=2", "--env", "NODE_RANK=0"];
+    let begun = [&["--env", "RDMA_INIT_WATCH_AFTER=1ms"][..], &nodes].concat();
     // A container that ends at once may have its output lost by the engine (moby issue 27289).
     let until_told = format!("echo ready; until [ -e /sys/{PORT}/end ]; do sleep 0.02; done");
     let container = runs_with(engine, &host, &begun, &until_told);
