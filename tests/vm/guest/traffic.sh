@@ -26,6 +26,8 @@ job -- true
 has 'it has a line' '^rdma-init: 2 rails (mlx5_1, mlx5_2) moved no data, without an error\.$'
 has_not 'it is not warned of' 'RDMA was planned'
 begun='--watch-after 1ms'
+# A job that is not known to have several nodes has a note.
+export NNODES=2 NODE_RANK=0
 # shellcheck disable=SC2086
 job $begun -- true
 has_not 'it is told once' 'without an error'
@@ -34,6 +36,7 @@ has 'it is warned of' '^rdma-init: warning: RDMA was planned, but no data has mo
 job $begun --log-level warn -- true
 has_not 'less is told' 'without an error'
 has 'but the warning' 'no data has moved'
+unset NNODES NODE_RANK
 job --log-level error -- true
 expect 'nothing is told' "$(cat /run/out)" ''
 # shellcheck disable=SC2086

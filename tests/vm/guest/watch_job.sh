@@ -78,7 +78,10 @@ for end in mlx5 peer; do echo >/run/$end.end; done
 cat /run/node0
 sed -i 's/ since [0-9:]* UTC, .* ago: the nodes stopped within [^,]*,/ since TIME: the nodes stopped within TIME,/' /run/node0
 # Where the processor is emulated, the commands may need more than this time to begin, and the watcher says so.
-after_the_begin() { grep -v -e ' in the first TIME: ' -e '^note: Data moves over .*, after TIME$'; }
-lines 'no other line' node0 'warning: No data has moved over mlx5_1, mlx5_2 for TIME, after earlier traffic: the job may have stalled.
+after_the_begin() {
+    grep -v -e ' in the first TIME: ' -e '^note: Data moves over .*, after TIME$' |
+        sed -E 's/^(note|warning): No data has moved/No data has moved/' | awk '!known[$0]++'
+}
+lines 'no other line' node0 'No data has moved over mlx5_1, mlx5_2 for TIME, after earlier traffic: the job may have stalled.
 warning: The job has stalled since TIME: the nodes stopped within TIME, none clearly first; all nodes wait.' after_the_begin
-lines 'no other line' node1 'warning: No data has moved over peer_1, peer_2 for TIME, after earlier traffic: the job may have stalled.' after_the_begin
+lines 'no other line' node1 'No data has moved over peer_1, peer_2 for TIME, after earlier traffic: the job may have stalled.' after_the_begin
