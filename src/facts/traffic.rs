@@ -219,7 +219,9 @@ fn first(counters: &PortCounters, sources: &[CounterSource]) -> Option<u64> {
             Port => counters.of_port(name),
             Hardware => counters.of_hardware(name),
         };
-        let sum = names.iter().filter_map(count).reduce(u64::saturating_add)?;
+        // Without the extended counters of the IBTA, they have 32 bits, and stay at the maximum.
+        let counts = |count: &u64| !matches!(place, Port) || *count != u64::from(u32::MAX);
+        let sum = names.iter().filter_map(count).filter(counts).reduce(u64::saturating_add)?;
         Some(sum.saturating_mul(*unit))
     })
 }

@@ -100,6 +100,10 @@ impl Supervisor {
         if received.signal() == SIGCHLD {
             return self.reap();
         }
+        if received.is_end_of_unseen() {
+            self.reap_watcher();
+            return None;
+        }
         let signal = self.orders.supervision.rewrite.of(received.signal())?;
         if signal == SIGCONT && self.reach == Reach::Descendants {
             // A shell's `fg` has continued this process, so the command gets the terminal back.

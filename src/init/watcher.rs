@@ -25,8 +25,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) const SHORT_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Supervisor {
-    /// Starts the watcher, if the orders request it and the preparation saved ports to watch. The watcher's
-    /// end changes nothing: no wait for children returns it, and it sends no signal.
+    /// Starts the watcher, if the orders request it and the preparation saved ports to watch. No wait for children
+    /// returns it, and its end is only reported.
     pub(super) fn start_watcher(&mut self) {
         if !self.orders.supervision.watch {
             return;
@@ -60,12 +60,14 @@ impl Supervisor {
         }
     }
 
-    /// Reaps the watcher if it has ended by itself.
+    /// Reaps the watcher if it has ended by itself, and says so: nobody else would notice that it is silent.
     pub(super) fn reap_watcher(&mut self) {
         let Some(watcher) = self.watcher else { return };
         if fork::reap_unseen(watcher, Duration::ZERO) {
             self.watcher = None;
             self.watcher_ended = true;
+            let message = "the watcher has ended before the command: the ports are not watched any more.";
+            self.orders.voice.say(Level::Warn, message);
         }
     }
 

@@ -68,12 +68,17 @@ pub(super) fn note(
         .map(|port| {
             let gid = used_gid(plan, port);
             let device = facts.rdma.iter().find(|hca| hca.name == port.hca);
+            let mut ports = device.iter().flat_map(|hca| &hca.ports).filter(|one| one.number == port.port);
+            let netdev = ports.find_map(|port| port.gids.slots.iter().find_map(|gid| gid.netdev.as_deref()));
+            let mut interfaces = facts.net.interfaces.iter();
+            let interface = interfaces.find(|interface| Some(interface.name.as_str()) == netdev);
             WatchedPort {
                 rail: RailId {
                     is_one_of_several: has_several(&port.hca, used.clone().map(|used| used.hca.as_str())),
                     ..RailId::new(&port.hca, port.port)
                 },
                 is_infiniband: port.link_layer == LinkLayer::InfiniBand,
+                is_bond: interface.is_some_and(|interface| interface.driver.as_deref() == Some("bonding")),
                 first: port_look::first(&reader, &counters, &port.hca, port.port, gid.as_ref()),
                 gid,
                 device: device.map(|hca| DeviceIdentity::of(hca, &facts.rdma)).unwrap_or_default(),

@@ -29,15 +29,26 @@ pub(crate) fn spawn(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     }
 }
 
-/// Does the same as [`spawn`], but the new process has no exit signal: no wait for children sees it (except
-/// with `__WALL`), and its end sends no SIGCHLD.
+/// The end of a process from [`spawn_unseen`] sends this signal, with a code of SIGCHLD's (`do_notify_parent` of
+/// kernel/signal.c), which no process can send. By default, it does nothing.
+const END_OF_UNSEEN: i32 = libc::SIGURG;
+
+/// Returns whether a signal with this code says that a process from [`spawn_unseen`] has ended.
+pub(super) fn is_end_of_unseen(signal: i32, code: i32) -> bool {
+    signal == END_OF_UNSEEN && (libc::CLD_EXITED..=libc::CLD_DUMPED).contains(&code)
+}
+
+/// Does the same as [`spawn`], but no wait for children sees the new process (except with `__WALL` or `__WCLONE`),
+/// and its end sends no SIGCHLD.
 ///
 /// # Errors
 /// Fails as [`spawn`] does, and with EINVAL in QEMU's user mode.
 pub(crate) fn spawn_unseen(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
-    // SAFETY: without flags and a stack, clone(2) is fork(2); all its arguments are 0, so that their order, which
-    // depends on the architecture, is of no account. No other thread exists that could hold a lock in the child.
-    match unsafe { libc::syscall(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) } {
+    let flags = END_OF_UNSEEN as usize;
+    // SAFETY: without flags and a stack, clone(2) is fork(2); all its arguments after the signal are 0, so that their
+    // order, which depends on the architecture, is of no account. No other thread exists that could hold a lock in the
+    // child.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) } {
         -1 => Err(Errno::last()),
         0 => exit_now(child()),
         // A process ID is an int.

@@ -171,6 +171,11 @@ impl Received {
 }
 
 impl Received {
+    /// Returns whether it says that a process has ended that no wait for children sees.
+    pub fn is_end_of_unseen(&self) -> bool {
+        super::fork::is_end_of_unseen(self.info.si_signo, self.info.si_code)
+    }
+
     /// Returns the value that this process has sent with it (sigqueue(3)).
     pub(super) fn value_from(&self, sender: Pid) -> Option<i32> {
         if self.info.si_code != libc::SI_QUEUE {

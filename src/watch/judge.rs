@@ -76,6 +76,17 @@ pub(super) fn longest_gap(interval: Duration) -> Duration {
     interval.saturating_mul(3).saturating_add(Duration::from_secs(5))
 }
 
+/// How long a pause may be before it is reported.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pauses {
+    /// As a note.
+    pub note: Duration,
+    /// As a warning, if it can be one.
+    pub stall: Option<Duration>,
+    /// Whether a port that broke, or queue pairs that failed, explain it.
+    pub is_broken: bool,
+}
+
 pub(super) struct Judge {
     ports: Vec<WatchedPort>,
     limits: Limits,
@@ -136,6 +147,8 @@ impl Judge {
 
     /// Returns what to report after a reading of all ports, in their order, at this time since the start.
     pub(super) fn judge(&mut self, at: Duration, looks: Vec<PortLook>) -> Vec<Finding> {
+        let is_first = self.last_at.is_zero();
+        let bonds = if is_first { lines::bonds(&self.ports) } else { None };
         let gap = at.saturating_sub(self.last_at);
         if gap > longest_gap(self.limits.interval) {
             self.pace.miss(gap.saturating_sub(self.limits.interval));
@@ -162,7 +175,7 @@ impl Judge {
             .map(|((track, port), change)| News { port, track, events: &change.events })
             .collect();
         let states = lines::changes(&news).into_iter().map(|finding| (About::State, finding));
-        let events = counted.into_iter().chain(lines::full_counters(&news));
+        let events = counted.into_iter().chain(lines::uncounted(&news)).chain(bonds);
         let events = events.map(|finding| (About::Event, finding));
         let movement = movement.into_iter().map(|finding| (About::State, finding));
         let findings = states.chain(events).chain(movement).collect();
@@ -219,6 +232,7 @@ impl Judge {
     /// Reports if nothing has moved since the start or for some time, or if some rails move less than others.
     fn movement(&mut self, at: Duration, changes: &[Change]) -> Vec<Finding> {
         let rested = at.saturating_sub(self.pace.moved_at);
+        let pauses = self.pauses(at);
         let (moving, speed) = self.pace.look(at, &self.ports, &mut self.history.tracks, changes);
         self.is_movement_known = is_movement_known(&self.ports, changes, self.pace.has_moved);
         let tracks = &self.history.tracks;
@@ -238,7 +252,7 @@ impl Judge {
         };
         let mut findings = self.balance.judge(&interval, self.limits.after, &total);
         findings.extend(speed.map(|speed| self.speed(at, &speed)));
-        findings.extend(self.rest(at, rested, changes, &moved, &moving));
+        findings.extend(self.rest(rested, pauses, changes, &moved, &moving));
         for (index, track) in self.history.tracks.iter_mut().enumerate() {
             track.behind.set(at, self.balance.behind(index));
         }
@@ -274,34 +288,32 @@ impl Judge {
         Finding::info(Id::IdleRail, message).about_ports(suspect.iter().map(|track| track.rail.id()))
     }
 
-    /// Returns how long a pause may be before it is a note, and before it is a warning. A job that has paused for longer
-    /// by itself may do so again.
-    fn pauses(&self, at: Duration) -> (Duration, Option<Duration>) {
+    /// A job that has paused for longer by itself may do so again.
+    pub(super) fn pauses(&self, at: Duration) -> Pauses {
         let Limits { after, expected, is_server, .. } = self.limits;
         let learned = self.history.longest_pause.saturating_mul(2);
         let note = after.max(learned);
-        // A port that broke, or queue pairs that failed, explain the pause.
         let is_broken = self.history.tracks.iter().any(|track| {
             track.broke_at.is_some_and(|broke| broke >= self.pace.moved_from)
                 && at.saturating_sub(self.pace.moved_at) < LATELY
         });
         let stall = if is_broken { note } else { after.saturating_mul(PAUSES_OF_STALL).max(learned) };
         let is_sure = self.pace.has_moved || expected == Expected::Traffic;
-        (note, (is_sure && !is_server).then_some(stall))
+        Pauses { note, stall: (is_sure && !is_server).then_some(stall), is_broken }
     }
 
     /// `rested`: for how long nothing had moved until this look.
     fn rest(
         &mut self,
-        at: Duration,
         rested: Duration,
+        pauses: Pauses,
         changes: &[Change],
         moved: &[PortTraffic],
         moving: &[PortTraffic],
     ) -> Option<Finding> {
         if !moving.is_empty() {
             let again = if self.history.moved_at.is_some() { " again" } else { "" };
-            if rested >= self.limits.after && self.limits.expected != Expected::Nothing {
+            if rested >= self.limits.after && self.limits.expected != Expected::Nothing && !pauses.is_broken {
                 self.history.pauses = self.history.pauses.saturating_add(1);
                 self.history.longest_pause = self.history.longest_pause.max(rested);
                 self.is_changed = true;
@@ -313,10 +325,9 @@ impl Judge {
                 Finding::info(Id::NoTraffic, message).about_ports(ports)
             });
         }
-        let (note, stall) = self.pauses(at);
-        let severity = match stall {
+        let severity = match pauses.stall {
             Some(stall) if rested >= stall => Severity::Warning,
-            _ if rested >= note => Severity::Info,
+            _ if rested >= pauses.note => Severity::Info,
             _ => return None,
         };
         if !self.is_movement_known

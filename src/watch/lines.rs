@@ -74,8 +74,24 @@ pub(super) fn changes(news: &[News]) -> Vec<Finding> {
     findings
 }
 
-/// Returns notes about counters that no longer count.
-pub(super) fn full_counters(news: &[News]) -> Vec<Finding> {
+/// Returns notes about counters that no longer count, or never have: what they would show goes unseen.
+pub(super) fn uncounted(news: &[News]) -> Vec<Finding> {
+    let losses = each(news, |event| matches!(event, Event::Uncounted { losses: true, .. }).then_some(()));
+    let losses = losses.map(|((), rails)| {
+        let message = format!(
+            "The driver shows no counters of lost packets and failed queue pairs for {}: such errors go unseen.",
+            rails.names()
+        );
+        rails.about(Finding::info(Id::LinkErrors, message))
+    });
+    let traffic = each(news, |event| matches!(event, Event::Uncounted { traffic: true, .. }).then_some(()));
+    let traffic = traffic.map(|((), rails)| {
+        let message = format!(
+            "The driver shows no counters of traffic for {}: a stall or an idle rail goes unseen.",
+            rails.names()
+        );
+        rails.about(Finding::info(Id::NoTraffic, message))
+    });
     let full = each(news, |event| match event {
         Event::Full(counters) => Some(counters.join(", ")),
         _ => None,
@@ -86,7 +102,21 @@ pub(super) fn full_counters(news: &[News]) -> Vec<Finding> {
             format!("Counters of {names} have reached their maximum and no longer count: {counters}.");
         rails.about(Finding::info(Id::LinkErrors, message))
     };
-    full.map(line).collect()
+    losses.chain(traffic).chain(full.map(line)).collect()
+}
+
+/// Returns a note about the ports of bonds, to be said once.
+pub(super) fn bonds(ports: &[WatchedPort]) -> Option<Finding> {
+    let bonds = ports.iter().filter(|port| port.is_bond);
+    let names: Vec<String> = bonds.clone().map(|port| port.rail.to_string()).collect();
+    let (is, its) =
+        if names.len() == 1 { ("is a bond", "its port stays") } else { ("are bonds", "their ports stay") };
+    let message = format!(
+        "{} {is}, and {its} active if one of the links goes down: that goes unseen.",
+        condensed(&names)
+    );
+    let about = bonds.map(|port| port.rail.id());
+    (!names.is_empty()).then(|| Finding::info(Id::LinkDown, message).about_ports(about))
 }
 
 /// Ports that share a line.

@@ -151,7 +151,9 @@ pub(crate) fn run(
         findings.extend(judge.pass(at, from_ranks.into_iter().chain(from_job).collect()));
         for finding in &findings {
             surroundings.say(finding);
-            command.take(finding);
+            if !job.as_ref().is_some_and(|job| job.reports(finding)) {
+                command.take(finding);
+            }
         }
         surroundings.remember(at, judge.changed());
         surroundings.publish(&judge.standing(at), true);

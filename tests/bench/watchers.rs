@@ -22,7 +22,7 @@ use rdma_init::wire::{Channel, Protocol, reach};
 use serde::{Deserialize, Serialize};
 
 /// As in src/watch/job/message.rs.
-static PROTOCOL: Protocol = Protocol { schema: "rdma-init/watch-job/2", command: "watcher" };
+static PROTOCOL: Protocol = Protocol { schema: "rdma-init/watch-job/3", command: "watcher" };
 
 const TOKEN: &str = "a secret of the benchmark";
 const NODES: u32 = 1001;

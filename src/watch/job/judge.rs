@@ -71,8 +71,12 @@ pub(super) struct Reports {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// A node still moves data.
-    Moves,
+    /// Nodes still move data, and the others have moved none since a time.
+    Moves {
+        moving: Vec<String>,
+        resting: Vec<String>,
+        since: Duration,
+    },
     /// No other node has said anything.
     Alone,
     /// All other nodes that were connected have disconnected, in this order. In the end of a job this is usual, so it
@@ -125,7 +129,7 @@ pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
     let Reports { now, nodes, mut gone, strange } = reports;
     let mut stopped: Vec<(String, Between)> = Vec::new();
     let mut counted: Vec<(String, PortCounts)> = Vec::new();
-    let mut silent = Vec::new();
+    let (mut silent, mut moving) = (Vec::new(), Vec::new());
     let (mut unknown, mut never) = (Vec::new(), Vec::new());
     let mut lost: BTreeSet<String> = BTreeSet::new();
     for Report { name, answer } in nodes {
@@ -138,14 +142,19 @@ pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
         }
         counted.extend(ports.into_iter().map(|port| (name.clone(), port)));
         match when {
-            When::At(between) if now.saturating_sub(between.later) < rest => return Verdict::Moves,
+            When::At(between) if now.saturating_sub(between.later) < rest => moving.push(name),
             When::At(between) => stopped.push((name, between)),
             When::Unknown => unknown.push(name),
             When::Never => never.push(name),
         }
     }
     let others = stopped.len() + unknown.len() + never.len();
-    let Some(since) = stopped.iter().map(|(_, between)| between.later).max() else { return Verdict::Alone };
+    let since = stopped.iter().map(|(_, between)| between.later).max();
+    if !moving.is_empty() {
+        let resting = stopped.into_iter().map(|(name, _)| name).collect();
+        return Verdict::Moves { moving, resting, since: since.unwrap_or_default() };
+    }
+    let Some(since) = since else { return Verdict::Alone };
     gone.sort_by_key(|gone| gone.at);
     if others < 2 && silent.is_empty() {
         return if gone.is_empty() { Verdict::Alone } else { Verdict::Left { gone, since, strange } };

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::sys::fork::Ended;
 use crate::wire::Protocol;
 
-pub(super) const PROTOCOL: Protocol = Protocol { schema: "rdma-init/watch-job/2", command: "watcher" };
+pub(super) const PROTOCOL: Protocol = Protocol { schema: "rdma-init/watch-job/3", command: "watcher" };
 
 /// In bytes: the longest message. One of a node with [`PORTS`] ports has less than half of that.
 pub(super) const LONGEST: usize = 4096;
@@ -64,6 +64,8 @@ pub(super) enum ToNode {
     Tell,
     /// This node cannot take part.
     Refused(String),
+    /// The command of node 0 has ended, and its watcher ends as well.
+    Bye(End),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,10 +140,11 @@ mod tests {
             shape(ToZero::Bye(End::Killed { signal: 9 })),
             shape(ToNode::Tell),
             shape(ToNode::Refused(String::new())),
+            shape(ToNode::Bye(End::Exited { code: 1 })),
         ];
         assert_eq!(
             (PROTOCOL.schema, all.join("\n").as_str()),
-            ("rdma-init/watch-job/2", include_str!("shapes.txt").trim_end()),
+            ("rdma-init/watch-job/3", include_str!("shapes.txt").trim_end()),
             "raise the number of the protocol, and write the new shapes here"
         );
     }

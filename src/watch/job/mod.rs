@@ -21,7 +21,7 @@ use nix::sys::resource::rlim_t;
 use serde::{Deserialize, Serialize};
 
 use super::judge::Judge;
-use crate::finding::Finding;
+use crate::finding::{Finding, Id};
 use crate::sys::fork::Ended;
 use crate::sys::{memory, signals};
 use crate::wire::connection::timeout;
@@ -75,7 +75,7 @@ impl Job {
         let files = if orders.node == 0 { allow_connections(orders.nodes) } else { None };
         let rest = (after / 10).max(3 * interval);
         let role = match orders.node {
-            0 => Role::Zero(Box::new(Zero::new(orders, &token, rest, after)?)),
+            0 => Role::Zero(Box::new(Zero::new(orders, &token, rest)?)),
             _ => Role::Node(Box::new(Node::new(orders, token, rest, Duration::ZERO))),
         };
         Some(Job { started, signals, own: Own::default(), role, files })
@@ -83,13 +83,26 @@ impl Job {
 
     /// Whether another node learns from this one how its command ended.
     pub(super) fn is_joined(&self) -> bool {
-        matches!(&self.role, Role::Node(node) if node.is_joined())
+        match &self.role {
+            Role::Zero(zero) => zero.is_joined(),
+            Role::Node(node) => node.is_joined(),
+        }
+    }
+
+    /// Whether a finding is about a rest that a line for the whole job reports, so that nobody is called twice for it.
+    pub(super) fn reports(&self, finding: &Finding) -> bool {
+        let reports_rest = match &self.role {
+            Role::Zero(zero) => zero.reports_rest(),
+            Role::Node(node) => node.reports_rest(),
+        };
+        finding.id == Id::NoTraffic && reports_rest
     }
 
     /// Says that the command has ended.
     pub(super) fn bye(&mut self, ended: Ended) {
-        if let Role::Node(node) = &mut self.role {
-            node.bye(ended.into());
+        match &mut self.role {
+            Role::Zero(zero) => zero.bye(ended.into()),
+            Role::Node(node) => node.bye(ended.into()),
         }
     }
 
@@ -150,15 +163,13 @@ impl Job {
     pub(super) fn look(&mut self, judge: &Judge) -> Option<Finding> {
         let now = self.started.elapsed();
         self.own.look(judge);
-        let zero = match &mut self.role {
-            Role::Zero(zero) => zero,
-            Role::Node(node) => {
-                node.look(&self.own, now);
-                return None;
-            }
-        };
+        let pauses = judge.pauses(now);
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        zero.look(&self.own, Clocks { now, wall })
+        let clocks = Clocks { now, wall };
+        match &mut self.role {
+            Role::Zero(zero) => zero.look(&self.own, pauses, clocks),
+            Role::Node(node) => node.look(&self.own, pauses.note, clocks),
+        }
     }
 }
 

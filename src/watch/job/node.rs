@@ -6,8 +6,11 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::JobOrders;
+use super::judge::{Gone, When};
 use super::message::{End, Join, LONGEST, PROTOCOL, ToNode, ToZero};
-use super::own::{Motion, Own};
+use super::own::{Between, Motion, Own};
+use super::words::{self, Clocks};
+use crate::finding::Finding;
 use crate::sys::random::jittered;
 use crate::text::{shortened, visible};
 use crate::wire::attempt::{Attempt, Progress};
@@ -39,6 +42,11 @@ pub(super) struct Node {
     rest: Duration,
     /// What this node did when it answered last, until it has said that this has changed.
     answered: Option<Motion>,
+    /// How the command of node 0 ended, if it has said so.
+    end_of_zero: Option<End>,
+    /// Since when node 0 is away that was connected.
+    left: Option<Gone>,
+    has_reported_left: bool,
 }
 
 enum Stage {
@@ -54,16 +62,35 @@ impl Node {
     pub(super) fn new(orders: JobOrders, token: Vec<u8>, rest: Duration, now: Duration) -> Node {
         // Node 0's watcher starts at about the same time.
         let stage = Stage::Pause { until: now + jittered(FIRST_PAUSE) };
-        Node { orders, token, stage, pause: FIRST_PAUSE, tries: 0, questions: (0, now), rest, answered: None }
+        Node {
+            orders,
+            token,
+            stage,
+            pause: FIRST_PAUSE,
+            tries: 0,
+            questions: (0, now),
+            rest,
+            answered: None,
+            end_of_zero: None,
+            left: None,
+            has_reported_left: false,
+        }
     }
 
     pub(super) fn is_joined(&self) -> bool {
         matches!(self.stage, Stage::Joined(..))
     }
 
+    /// Whether node 0 knows that this node rests, or this node has said why it does.
+    pub(super) fn reports_rest(&self) -> bool {
+        self.has_reported_left || self.is_joined() && self.answered == Some(Motion::Rests)
+    }
+
     /// To be called after each look at this node's own ports. If they have begun to move, or have come to rest, since
-    /// node 0 got its answer, node 0 is told: it asks no more often than that.
-    pub(super) fn look(&mut self, own: &Own, now: Duration) {
+    /// node 0 got its answer, node 0 is told: it asks no more often than that. Returns what is to be said if they have
+    /// not moved for `note`, and node 0 is not there to say why.
+    pub(super) fn look(&mut self, own: &Own, note: Duration, clocks: Clocks) -> Option<Finding> {
+        let now = clocks.now;
         let has_changed = self.answered.is_some_and(|answered| answered != own.motion(now, self.rest));
         if let Stage::Joined(channel, _) = &mut self.stage
             && has_changed
@@ -72,6 +99,14 @@ impl Node {
             // A connection that is lost shows when it is heard next.
             let _ = channel.queue(&ToZero::Changed);
         }
+        let When::At(Between { later, .. }) = own.when() else { return None };
+        if now.saturating_sub(later) < note {
+            self.has_reported_left = false;
+            return None;
+        }
+        let left = self.left.as_ref().filter(|_| !self.has_reported_left)?;
+        self.has_reported_left = true;
+        Some(words::without_zero(left, later, clocks))
     }
 
     /// Says that the command has ended. Whether node 0 gets it does not matter to this node.
@@ -113,6 +148,9 @@ impl Node {
                     if now.saturating_sub(since) > LONGEST_PAUSE {
                         self.pause = FIRST_PAUSE;
                     }
+                    let end = self.end_of_zero.take();
+                    let host = self.orders.place.rsplit_once(':').map_or("", |(host, _)| host);
+                    self.left = Some(Gone { name: format!("{host} (node 0)"), at: now, end });
                     Err(why)
                 }
             },
@@ -140,6 +178,7 @@ impl Node {
 
     fn join(&mut self, mut channel: Channel, now: Duration) -> Result<Stage, Stranger> {
         self.answered = None;
+        (self.left, self.has_reported_left) = (None, false);
         channel.keep_alive();
         let JobOrders { node, nodes, job, name, .. } = &self.orders;
         let join = Join { node: *node, nodes: *nodes, job: job.clone(), name: name.clone() };
@@ -152,6 +191,10 @@ impl Node {
         while let Some(message) = channel.receive_if_there(LONGEST).map_err(|why| why.to_string())? {
             match message {
                 ToNode::Refused(why) => return Err(format!("it rejected this node: {why}")),
+                ToNode::Bye(end) => {
+                    self.end_of_zero = Some(end);
+                    return Err("its command has ended".to_owned());
+                }
                 ToNode::Tell => {
                     let (count, since) = &mut self.questions;
                     if now.saturating_sub(*since) > QUESTIONS_WITHIN {

@@ -14,13 +14,17 @@ use super::*;
 use crate::facts::fake_root::FakeRoot;
 use crate::facts::port_counters::Counters;
 use crate::facts::port_look::{PortLook, read};
+use crate::finding::Severity;
 use crate::findings::port_name::RailId;
+use crate::watch::judge::Pauses;
 use crate::watch::track::WatchedPort;
 use crate::wire::reach;
 
 const TOKEN: &str = "0123456789abcdef";
 const SECOND: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(60);
+const AFTER: Duration = Duration::from_secs(600);
+const PAUSES: Pauses = Pauses { note: AFTER, stall: Some(AFTER), is_broken: false };
 
 fn look(sent: u64) -> Vec<PortLook> {
     let root = FakeRoot::new();
@@ -59,7 +63,7 @@ impl Nodes {
     fn new(nodes: u32, connected: u32) -> Nodes {
         let port = free_port();
         let token = || TOKEN.as_bytes().to_vec();
-        let zero = Zero::new(orders(0, nodes, port), &token(), REST, 600 * SECOND).unwrap();
+        let zero = Zero::new(orders(0, nodes, port), &token(), REST).unwrap();
         let others = (1..=connected).map(|node| {
             (Node::new(orders(node, nodes, port), token(), REST, Duration::ZERO), Watched::default())
         });
@@ -124,14 +128,14 @@ fn nodes_are_asked_only_in_a_stall_and_the_job_gets_one_line() {
         for (node, (_, own)) in (1..).zip(&mut nodes.others) {
             own.look(at, &ports, &look(if node == 2 { seconds.min(10) } else { seconds }.into()));
         }
-        assert_eq!(nodes.zero.look(&nodes.own, clocks(at)), None);
+        assert_eq!(nodes.zero.look(&nodes.own, PAUSES, clocks(at)), None);
         nodes.go_on(at);
     }
     assert!(!nodes.zero.is_asking(), "a job that moves is not asked");
     let later = 760 * SECOND;
     let mut said = Vec::new();
     nodes.until(later, |nodes, now| {
-        said.extend(nodes.zero.look(&nodes.own, clocks(now)));
+        said.extend(nodes.zero.look(&nodes.own, PAUSES, clocks(now)));
         !said.is_empty()
     });
     let [line] = &said[..] else { panic!("{said:?}") };
@@ -146,11 +150,11 @@ fn nodes_are_asked_only_in_a_stall_and_the_job_gets_one_line() {
     // It is said once, until it moves again.
     for more in [100, 200] {
         let now = nodes.go_on(later + more * SECOND);
-        assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+        assert_eq!(nodes.zero.look(&nodes.own, PAUSES, clocks(now)), None);
     }
     assert!(!nodes.zero.is_asking());
     nodes.own.look(1000 * SECOND, &ports, &look(99));
-    let again = nodes.zero.look(&nodes.own, clocks(1000 * SECOND)).unwrap();
+    let again = nodes.zero.look(&nodes.own, PAUSES, clocks(1000 * SECOND)).unwrap();
     assert!(again.message.starts_with("The job moves data again, after 14m "), "{again:?}");
 }
 
@@ -163,12 +167,12 @@ fn until_others_stop(nodes: &mut Nodes, own: impl Fn(u64) -> Vec<PortLook>) -> S
         for (_, other) in &mut nodes.others {
             other.look(at, &ports, &look(seconds.min(14)));
         }
-        assert_eq!(nodes.zero.look(&nodes.own, clocks(at)), None);
+        assert_eq!(nodes.zero.look(&nodes.own, PAUSES, clocks(at)), None);
         nodes.go_on(at);
     }
     let mut said = None;
     nodes.until(760 * SECOND, |nodes, now| {
-        said = nodes.zero.look(&nodes.own, clocks(now));
+        said = nodes.zero.look(&nodes.own, PAUSES, clocks(now));
         said.is_some()
     });
     said.unwrap().message
@@ -191,8 +195,10 @@ fn a_node_0_that_has_never_moved_data_is_told_and_that_the_others_move_again() {
     // It is said once, and no node is asked again until one of them says that it goes on.
     for more in [900, 1000, 1100] {
         let now = nodes.go_on(more * SECOND);
-        nodes.others.iter_mut().for_each(|(node, own)| node.look(own, now));
-        assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+        for (node, own) in &mut nodes.others {
+            assert_eq!(node.look(own, PAUSES.note, clocks(now)), None);
+        }
+        assert_eq!(nodes.zero.look(&nodes.own, PAUSES, clocks(now)), None);
         assert!(!nodes.zero.is_asking());
     }
     let ports = ports();
@@ -200,8 +206,8 @@ fn a_node_0_that_has_never_moved_data_is_told_and_that_the_others_move_again() {
     nodes.until(2000 * SECOND, |nodes, now| {
         let (node, own) = &mut nodes.others[0];
         own.look(now, &ports, &look(now.as_millis().try_into().unwrap()));
-        node.look(own, now);
-        again = nodes.zero.look(&nodes.own, clocks(now));
+        node.look(own, PAUSES.note, clocks(now));
+        again = nodes.zero.look(&nodes.own, PAUSES, clocks(now));
         again.is_some()
     });
     assert!(again.unwrap().message.starts_with("The job moves data again, after 3"));
@@ -223,9 +229,9 @@ fn a_node_0_that_has_never_moved_asks_once_and_again_if_something_has_changed() 
                 nodes.own.look(now, &ports, &look(0));
                 for (node, own) in &mut nodes.others {
                     own.look(now, &ports, &look(0));
-                    node.look(own, now);
+                    node.look(own, PAUSES.note, clocks(now));
                 }
-                assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+                assert_eq!(nodes.zero.look(&nodes.own, PAUSES, clocks(now)), None);
                 was_asking |= nodes.zero.is_asking();
                 !nodes.zero.is_asking()
             });
@@ -249,7 +255,7 @@ fn said_of_a_stall(nodes: &mut Nodes) -> String {
     nodes.others[0].1.look(10 * SECOND, &ports, &look(1));
     let mut said = None;
     nodes.until(700 * SECOND, |nodes, now| {
-        said = nodes.zero.look(&nodes.own, clocks(now));
+        said = nodes.zero.look(&nodes.own, PAUSES, clocks(now));
         said.is_some()
     });
     said.unwrap().message
@@ -291,15 +297,15 @@ fn that_all_other_nodes_have_left_is_told_once_and_as_no_stall() {
     nodes.own.look(10 * SECOND, &ports, &look(1));
     let mut said = Vec::new();
     nodes.until(700 * SECOND, |nodes, now| {
-        said.extend(nodes.zero.look(&nodes.own, clocks(now)));
+        said.extend(nodes.zero.look(&nodes.own, PAUSES, clocks(now)));
         !said.is_empty()
     });
     for more in [800, 900] {
         let now = nodes.go_on(more * SECOND);
-        said.extend(nodes.zero.look(&nodes.own, clocks(now)));
+        said.extend(nodes.zero.look(&nodes.own, PAUSES, clocks(now)));
     }
     nodes.own.look(1000 * SECOND, &ports, &look(9));
-    said.extend(nodes.zero.look(&nodes.own, clocks(1000 * SECOND)));
+    said.extend(nodes.zero.look(&nodes.own, PAUSES, clocks(1000 * SECOND)));
     let [line] = &said[..] else { panic!("{said:?}") };
     assert!(line.message.starts_with("Both other nodes that were connected have left: gpu-"), "{line:?}");
 }
@@ -314,19 +320,19 @@ fn an_answer_that_comes_too_late_is_followed_by_another_question() {
     nodes.others[0].1.look(10 * SECOND, &ports, &look(1));
     let hangs = nodes.others.pop().unwrap();
     let now = nodes.go_on(700 * SECOND);
-    assert_eq!((nodes.zero.look(&nodes.own, clocks(now)), nodes.zero.unanswered()), (None, 2));
+    assert_eq!((nodes.zero.look(&nodes.own, PAUSES, clocks(now)), nodes.zero.unanswered()), (None, 2));
     nodes.until(700 * SECOND, |nodes, _| {
-        assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+        assert_eq!(nodes.zero.look(&nodes.own, PAUSES, clocks(now)), None);
         nodes.zero.unanswered() == 1
     });
     let now = nodes.go_on(710 * SECOND);
-    let said = nodes.zero.look(&nodes.own, clocks(now)).unwrap().message;
+    let said = nodes.zero.look(&nodes.own, PAUSES, clocks(now)).unwrap().message;
     assert!(said.ends_with("; gpu-2 does not answer."), "{said}");
     nodes.others.push(hangs);
     nodes.others[1].1.look(770 * SECOND, &ports, &look(9));
     let mut again = None;
     nodes.until(780 * SECOND, |nodes, now| {
-        again = nodes.zero.look(&nodes.own, clocks(now));
+        again = nodes.zero.look(&nodes.own, PAUSES, clocks(now));
         again.is_some()
     });
     assert!(again.unwrap().message.starts_with("The job moves data again, after "));
@@ -347,16 +353,16 @@ fn a_node_that_rests_by_its_own_setting_is_asked_again() {
     for is_asking in [true, false] {
         nodes.until(640 * SECOND, |nodes, now| {
             let (node, own) = &mut nodes.others[0];
-            node.look(own, now);
-            assert_eq!(nodes.zero.look(&nodes.own, clocks(now)), None);
+            node.look(own, PAUSES.note, clocks(now));
+            assert_eq!(nodes.zero.look(&nodes.own, PAUSES, clocks(now)), None);
             nodes.zero.is_asking() == is_asking
         });
     }
     let mut said = None;
     nodes.until(720 * SECOND, |nodes, now| {
         let (node, own) = &mut nodes.others[0];
-        node.look(own, now);
-        said = nodes.zero.look(&nodes.own, clocks(now));
+        node.look(own, PAUSES.note, clocks(now));
+        said = nodes.zero.look(&nodes.own, PAUSES, clocks(now));
         said.is_some()
     });
     let said = said.unwrap().message;
@@ -367,9 +373,104 @@ fn a_node_that_rests_by_its_own_setting_is_asked_again() {
 fn a_node_connects_again_when_node_0_is_back() {
     let mut nodes = Nodes::new(2, 1);
     nodes.until_connected(1);
-    let new = Zero::new(orders(0, 2, nodes.port), TOKEN.as_bytes(), REST, 600 * SECOND).unwrap();
+    let new = Zero::new(orders(0, 2, nodes.port), TOKEN.as_bytes(), REST).unwrap();
     nodes.zero = new;
     nodes.until_connected(1);
+}
+
+/// Returns what node 1 says 700 s after the start, and again later, if it moved data last at 10 s, and node 0 has left.
+fn said_without_zero(leave: impl Fn(&mut Nodes)) -> Vec<Finding> {
+    let mut nodes = Nodes::new(2, 1);
+    nodes.until_connected(1);
+    let ports = ports();
+    let look_at = |nodes: &mut Nodes, seconds: u32, sent| {
+        let (node, own) = &mut nodes.others[0];
+        own.look(seconds * SECOND, &ports, &look(sent));
+        node.look(own, PAUSES.note, clocks(seconds * SECOND))
+    };
+    assert_eq!(look_at(&mut nodes, 10, 1), None);
+    leave(&mut nodes);
+    nodes.zero =
+        Zero::new(JobOrders { nodes: 9, ..orders(0, 2, free_port()) }, TOKEN.as_bytes(), REST).unwrap();
+    nodes.until(10 * SECOND, |nodes, _| !nodes.others[0].0.is_joined());
+    assert_eq!(look_at(&mut nodes, 600, 1), None, "it has not rested for long");
+    let said = [700, 710].into_iter().filter_map(|seconds| look_at(&mut nodes, seconds, 1)).collect();
+    assert!(nodes.others[0].0.reports_rest());
+    said
+}
+
+#[test]
+fn that_node_0_has_left_is_said_once_by_a_node_that_rests() {
+    let lost = said_without_zero(|_| ());
+    let [lost] = &lost[..] else { panic!("{lost:?}") };
+    assert_eq!(lost.severity, Severity::Warning);
+    let start = "127.0.0.1 (node 0) disconnected at 13:5";
+    let end = " (times in UTC). This node has moved no data since 13:53:30.";
+    assert!(lost.message.starts_with(start) && lost.message.ends_with(end), "{lost:?}");
+    let end = |end: End| {
+        let said = said_without_zero(|nodes| {
+            nodes.zero.bye(end);
+            // It is in the kernel before node 0 closes the connection.
+            nodes.until(10 * SECOND, |nodes, _| !nodes.others[0].0.is_joined());
+        });
+        let [said] = &said[..] else { panic!("{said:?}") };
+        (said.severity, said.message.split_once(" at 13:5").unwrap().0.to_owned())
+    };
+    let killed = "127.0.0.1 (node 0)'s command was killed by SIGKILL";
+    assert_eq!(end(End::Killed { signal: 9 }), (Severity::Warning, killed.to_owned()));
+    let ended = "127.0.0.1 (node 0)'s command ended";
+    assert_eq!(end(End::Exited { code: 0 }), (Severity::Info, ended.to_owned()));
+}
+
+/// A checkpoint may take longer than `watch-after`, on all nodes.
+#[test]
+fn a_stall_is_a_note_until_it_is_too_long_for_a_pause_or_a_node_has_left() {
+    let long = Pauses { stall: Some(3 * AFTER), ..PAUSES };
+    for leaves in [false, true] {
+        let mut nodes = Nodes::new(4, 3);
+        nodes.until_connected(3);
+        let ports = ports();
+        nodes.own.look(10 * SECOND, &ports, &look(1));
+        nodes.others.iter_mut().for_each(|(_, own)| own.look(10 * SECOND, &ports, &look(1)));
+        let mut said: Vec<(u64, Severity)> = Vec::new();
+        for minutes in [11, 15, 20, 29, 31, 35] {
+            if leaves && minutes == 20 {
+                nodes.others.remove(0);
+                nodes.until_connected(2);
+            }
+            nodes.until(minutes * 60 * SECOND, |nodes, now| {
+                let finding = nodes.zero.look(&nodes.own, long, clocks(now));
+                said.extend(finding.map(|finding| (minutes.into(), finding.severity)));
+                !nodes.zero.is_asking()
+            });
+        }
+        let warned = if leaves { 20 } else { 31 };
+        assert_eq!(said, [(11, Severity::Info), (warned, Severity::Warning)]);
+        assert!(nodes.zero.reports_rest());
+    }
+}
+
+/// In a pipeline, or while node 0 works alone, nothing is wrong.
+#[test]
+fn that_a_part_of_the_job_still_moves_is_a_note() {
+    let mut nodes = Nodes::new(3, 2);
+    nodes.until_connected(2);
+    let ports = ports();
+    nodes.own.look(10 * SECOND, &ports, &look(1));
+    nodes.others[0].1.look(20 * SECOND, &ports, &look(1));
+    let mut said = Vec::new();
+    for minutes in [11, 15, 30] {
+        nodes.others[1].1.look(minutes * 60 * SECOND, &ports, &look(minutes.into()));
+        nodes.until(minutes * 60 * SECOND, |nodes, now| {
+            said.extend(nodes.zero.look(&nodes.own, PAUSES, clocks(now)));
+            !nodes.zero.is_asking()
+        });
+    }
+    let [line] = &said[..] else { panic!("{said:?}") };
+    let wanted = "gpu-0, gpu-1 have moved no data since 13:53:40 UTC, 10m ";
+    assert!(line.message.starts_with(wanted) && line.severity == Severity::Info, "{line:?}");
+    assert!(line.message.ends_with(" ago, while gpu-2 still moves data."), "{line:?}");
+    assert!(!nodes.zero.reports_rest(), "the hook of this node is called");
 }
 
 #[test]
@@ -402,7 +503,7 @@ fn only_a_node_of_this_job_that_is_not_there_may_join() {
                 refused = true;
                 false
             }
-            Ok(Some(ToNode::Tell)) => panic!("{message:?} has joined"),
+            Ok(Some(ToNode::Tell | ToNode::Bye(_))) => panic!("{message:?} has joined"),
             Err(_) => true,
         });
         assert_eq!(refused, matches!(message, ToZero::Join(_)), "{message:?}");

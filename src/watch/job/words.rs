@@ -102,7 +102,6 @@ pub(super) fn stalled(stall: &Stall, clocks: Clocks) -> Finding {
 /// the commands of all of them have ended with success.
 pub(super) fn left(gone: &[Gone], since: Duration, strange: usize, clocks: Clocks) -> Option<Finding> {
     let (first, last) = (gone.first()?, gone.last()?);
-    let have_succeeded = |gone: &Gone| gone.end == Some(End::Exited { code: 0 });
     let who = match gone.len() {
         1 => format!("The only other node that was connected has left: {}", departure(first, "", clocks)),
         count => format!(
@@ -113,15 +112,18 @@ pub(super) fn left(gone: &[Gone], since: Duration, strange: usize, clocks: Clock
         ),
     };
     // One that failed is named, whenever it did.
-    let failed = gone.iter().find(|gone| !have_succeeded(gone));
+    let failed = gone.iter().find(|gone| !has_succeeded(gone));
     let named = failed.filter(|failed| **failed != *first && **failed != *last);
     let named = named.map(|failed| format!("; {}", departure(failed, "", clocks))).unwrap_or_default();
     let never = if strange > 0 { format!("; {}", never_connected(strange)) } else { String::new() };
-    let message = format!(
-        "{who}{named}{never} (times in UTC). This node has moved no data since {}.",
-        clocks.time_of(since)
-    );
-    let Some(failed) = failed else { return Some(Finding::info(Id::StalledJob, message)) };
+    Some(leaving(format!("{who}{named}{never}"), failed, since, clocks))
+}
+
+/// `who`: which nodes have left. `failed`: one of these whose command did not end with success.
+fn leaving(who: String, failed: Option<&Gone>, since: Duration, clocks: Clocks) -> Finding {
+    let message =
+        format!("{who} (times in UTC). This node has moved no data since {}.", clocks.time_of(since));
+    let Some(failed) = failed else { return Finding::info(Id::StalledJob, message) };
     let name = visible(&failed.name);
     let fix = match failed.end {
         Some(_) => {
@@ -131,7 +133,13 @@ pub(super) fn left(gone: &[Gone], since: Duration, strange: usize, clocks: Clock
             "{name} did not say that its command has ended: its watcher alone may have ended, or its container, its machine or the network failed. Look there first."
         ),
     };
-    Some(Finding::warning(Id::StalledJob, message).with_fix(fix))
+    Finding::warning(Id::StalledJob, message).with_fix(fix)
+}
+
+/// What a node says that moves nothing since `since`, when node 0 has left.
+pub(super) fn without_zero(gone: &Gone, since: Duration, clocks: Clocks) -> Finding {
+    let failed = Some(gone).filter(|gone| !has_succeeded(gone));
+    leaving(departure(gone, "", clocks), failed, since, clocks)
 }
 
 /// How a node left the job, and when. `order` is ` first,`, ` last,`, or empty.
@@ -158,6 +166,29 @@ fn never_connected(count: usize) -> String {
 
 pub(super) fn moves_again(after: Duration) -> Finding {
     Finding::info(Id::StalledJob, format!("The job moves data again, after {}.", duration(whole(after))))
+}
+
+fn has_succeeded(gone: &Gone) -> bool {
+    gone.end == Some(End::Exited { code: 0 })
+}
+
+/// `resting` have moved nothing since `since`.
+pub(super) fn moves_in_part(
+    moving: &[String],
+    resting: &[String],
+    since: Duration,
+    clocks: Clocks,
+) -> Finding {
+    let has = if resting.len() == 1 { "has" } else { "have" };
+    let moves = if moving.len() == 1 { "moves" } else { "move" };
+    let message = format!(
+        "{} {has} moved no data since {} UTC, {} ago, while {} still {moves} data.",
+        shown(resting),
+        clocks.time_of(since),
+        clocks.ago(since),
+        shown(moving)
+    );
+    Finding::info(Id::StalledJob, message)
 }
 
 fn waits(count: usize) -> &'static str {

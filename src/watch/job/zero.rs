@@ -1,5 +1,5 @@
 //! Node 0's end: the watchers of all other nodes connect here, and say nothing until node 0 asks. Node 0 asks when its
-//! own rails have come to rest.
+//! own rails have come to rest: as a note first, and again when the pause is too long to be one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
@@ -12,8 +12,9 @@ use super::message::{
 };
 use super::own::Own;
 use super::words::{self, Clocks};
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::text::visible;
+use crate::watch::judge::Pauses;
 use crate::wire::hub::{Hub, HubEvent, Peer};
 use crate::wire::stranger::Stranger;
 use crate::wire::{Channel, Protocol};
@@ -26,8 +27,7 @@ const ASK_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60
 
 pub(super) struct Zero {
     orders: JobOrders,
-    /// After which time without movement the job counts as stalled, and for how long a node does not move that rests.
-    after: Duration,
+    /// A node that has not moved for so long rests.
     rest: Duration,
     hub: Hub<Member>,
     /// The nodes that disconnected, and have not come again.
@@ -36,10 +36,12 @@ pub(super) struct Zero {
     ask_at: Duration,
     /// Whether something may be other than when the nodes were asked last: one has come, has left, or says so.
     has_changed: bool,
-    /// Since when the job has stalled, if that was said.
-    told: Option<Duration>,
-    /// Whether it was said that all other nodes have left, and none has come again.
-    has_told_left: bool,
+    /// Since when the job has stalled, and as what that was reported.
+    reported: Option<(Duration, Severity)>,
+    /// Whether it was reported that all other nodes have left, and none has come again.
+    has_reported_left: bool,
+    /// Whether it was reported that other nodes still move data.
+    has_reported_part: bool,
 }
 
 struct Member {
@@ -66,22 +68,24 @@ struct Question {
     until: Duration,
     /// Node 0's own answer.
     own: Answer,
+    /// What a stall is reported as that nothing explains.
+    severity: Option<Severity>,
 }
 
 impl Zero {
     /// `None` if the kernel gives no descriptor.
-    pub(super) fn new(orders: JobOrders, token: &[u8], rest: Duration, after: Duration) -> Option<Zero> {
+    pub(super) fn new(orders: JobOrders, token: &[u8], rest: Duration) -> Option<Zero> {
         let place = orders.place.parse().ok()?;
         Some(Zero {
-            after,
             rest,
             hub: Hub::new(Err(place), token, orders.nodes).ok()?,
             gone: BTreeMap::new(),
             question: None,
             ask_at: Duration::ZERO,
             has_changed: true,
-            told: None,
-            has_told_left: false,
+            reported: None,
+            has_reported_left: false,
+            has_reported_part: false,
             orders,
         })
     }
@@ -123,7 +127,7 @@ impl Zero {
         if self.hub.admit(channel, join.node, member).is_ok() {
             tracing::debug!("the job's watchers: node {} is connected", join.node);
             self.gone.remove(&join.node);
-            self.has_told_left = false;
+            self.has_reported_left = false;
             self.has_changed = true;
         }
     }
@@ -175,9 +179,24 @@ impl Zero {
         self.gone.insert(node, Gone { name: member.name, at: now, end });
     }
 
+    /// Whether another node learns from this one how its command ended.
+    pub(super) fn is_joined(&self) -> bool {
+        !self.hub.members().is_empty()
+    }
+
+    /// Says that the command has ended.
+    pub(super) fn bye(&mut self, end: End) {
+        self.hub.send_all(|_| ToNode::Bye(end));
+    }
+
+    /// Whether a line about the whole job says that this node rests.
+    pub(super) fn reports_rest(&self) -> bool {
+        self.reported.is_some()
+    }
+
     /// To be called after each look at node 0's own ports. Asks all nodes if nothing has moved here for long, and
     /// returns what is to be said of the job.
-    pub(super) fn look(&mut self, own: &Own, clocks: Clocks) -> Option<Finding> {
+    pub(super) fn look(&mut self, own: &Own, pauses: Pauses, clocks: Clocks) -> Option<Finding> {
         let now = clocks.now;
         let (moved, has_moved) = match own.when() {
             When::Unknown => return None,
@@ -185,13 +204,18 @@ impl Zero {
             When::Never => (Duration::ZERO, false),
             When::At(moved) => (moved.later, true),
         };
-        if now.saturating_sub(moved) < self.after {
+        let rested = now.saturating_sub(moved);
+        if rested < pauses.note {
             self.question = None;
+            self.has_reported_part = false;
             return self
-                .told
-                .take_if(|since| *since < moved)
-                .map(|since| words::moves_again(moved.saturating_sub(since)));
+                .reported
+                .take_if(|(since, _)| *since < moved)
+                .map(|(since, _)| words::moves_again(moved.saturating_sub(since)));
         }
+        // Only a pause that may be a warning can be one for another node's reason.
+        let severity =
+            pauses.stall.map(|stall| if rested >= stall { Severity::Warning } else { Severity::Info });
         if let Some(question) = &self.question {
             let is_over = now >= question.until
                 || self.hub.members().values().all(|member| member.peer.asked.is_none());
@@ -199,19 +223,23 @@ impl Zero {
         }
         // That the job moves again shows here, unless this node has no part in what moves. Then the others say when it
         // is time to ask again: a job that runs on sockets never moves anything.
-        let is_open = if has_moved { self.told.is_none() } else { self.has_changed };
-        if is_open && !self.has_told_left && now >= self.ask_at {
-            self.ask(own, now);
+        let is_open = match self.reported {
+            None => has_moved || self.has_changed,
+            Some((_, Severity::Info)) => self.has_changed || severity > Some(Severity::Info),
+            Some(_) => !has_moved && self.has_changed,
+        };
+        if is_open && !self.has_reported_left && now >= self.ask_at {
+            self.ask(own, severity, now);
         }
         None
     }
 
-    fn ask(&mut self, own: &Own, now: Duration) {
+    fn ask(&mut self, own: &Own, severity: Option<Severity>, now: Duration) {
         let [least, most] = ASK_AGAIN;
         self.has_changed = false;
-        self.ask_at = now + (self.after / 10).clamp(least, most);
+        self.ask_at = now + self.rest.clamp(least, most);
         let own = Answer { when: own.when(), ports: own.ports().to_vec() };
-        self.question = Some(Question { until: now + PATIENCE, own });
+        self.question = Some(Question { until: now + PATIENCE, own, severity });
         let mut asked = Vec::new();
         for (node, member) in self.hub.peers_mut() {
             member.answer = None;
@@ -227,7 +255,8 @@ impl Zero {
     }
 
     fn verdict(&mut self, clocks: Clocks) -> Option<Finding> {
-        let Question { own, .. } = self.question.take()?;
+        let Question { own, severity, .. } = self.question.take()?;
+        let has_moved = matches!(own.when, When::At(_));
         let mut names = Names::default();
         let own = Report { name: names.of(&self.orders.name, 0), answer: Some(own) };
         let mut nodes = vec![own];
@@ -240,25 +269,33 @@ impl Zero {
         let known = nodes.len() + gone.len();
         let strange = usize::try_from(self.orders.nodes).unwrap_or_default().saturating_sub(known);
         match judge(Reports { now: clocks.now, nodes, gone, strange }, self.rest) {
-            Verdict::Moves => {
+            Verdict::Moves { moving, resting, since } => {
                 tracing::debug!("the job's watchers: a node still moves data");
-                self.told.take().map(|since| words::moves_again(clocks.now.saturating_sub(since)))
+                if let Some((since, _)) = self.reported.take() {
+                    return Some(words::moves_again(clocks.now.saturating_sub(since)));
+                }
+                let is_new = has_moved && !std::mem::replace(&mut self.has_reported_part, has_moved);
+                is_new.then(|| words::moves_in_part(&moving, &resting, since, clocks))
             }
             Verdict::Alone => {
                 tracing::debug!("the job's watchers: no other node says anything");
                 None
             }
             Verdict::Left { gone, since, strange } => {
-                self.has_told_left = true;
+                self.has_reported_left = true;
                 words::left(&gone, since, strange, clocks)
             }
-            Verdict::Stalled(stall) => match self.told {
-                Some(_) => None,
-                None => {
-                    self.told = Some(stall.since);
-                    Some(words::stalled(&stall, clocks))
+            Verdict::Stalled(stall) => {
+                // A node that has left, or a port with errors, explains the pause.
+                let is_broken = !stall.gone.is_empty() || !stall.counted.is_empty();
+                let severity = severity.map(|severity| if is_broken { Severity::Warning } else { severity });
+                let severity = severity.unwrap_or(Severity::Info);
+                if self.reported.is_some_and(|(_, reported)| reported >= severity) {
+                    return None;
                 }
-            },
+                self.reported = Some((stall.since, severity));
+                Some(Finding { severity, ..words::stalled(&stall, clocks) })
+            }
         }
     }
 }

@@ -119,7 +119,8 @@ fn an_answer_that_came_late_makes_no_node_first() {
 fn a_node_that_moves_keeps_the_job_from_being_stalled() {
     let mut nodes = gpu(0..8, 600);
     nodes[5] = stopped("gpu-05", 59, &[]);
-    assert_eq!(judged(nodes.clone(), &[], 0), Verdict::Moves);
+    let Verdict::Moves { moving, resting, since } = judged(nodes.clone(), &[], 0) else { panic!() };
+    assert_eq!((moving, resting.len(), since), (vec!["gpu-05".to_owned()], 7, NOW - 600 * SECOND));
     nodes[5] = stopped("gpu-05", 60, &[]);
     assert!(matches!(judged(nodes, &[], 0), Verdict::Stalled(_)));
 }
