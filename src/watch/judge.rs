@@ -147,8 +147,6 @@ impl Judge {
 
     /// Returns what to report after a reading of all ports, in their order, at this time since the start.
     pub(super) fn judge(&mut self, at: Duration, looks: Vec<PortLook>) -> Vec<Finding> {
-        let is_first = self.last_at.is_zero();
-        let bonds = if is_first { lines::bonds(&self.ports) } else { None };
         let gap = at.saturating_sub(self.last_at);
         if gap > longest_gap(self.limits.interval) {
             self.pace.miss(gap.saturating_sub(self.limits.interval));
@@ -175,7 +173,7 @@ impl Judge {
             .map(|((track, port), change)| News { port, track, events: &change.events })
             .collect();
         let states = lines::changes(&news).into_iter().map(|finding| (About::State, finding));
-        let events = counted.into_iter().chain(lines::uncounted(&news)).chain(bonds);
+        let events = counted.into_iter().chain(lines::full_counters(&news));
         let events = events.map(|finding| (About::Event, finding));
         let movement = movement.into_iter().map(|finding| (About::State, finding));
         let findings = states.chain(events).chain(movement).collect();

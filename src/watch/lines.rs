@@ -74,24 +74,8 @@ pub(super) fn changes(news: &[News]) -> Vec<Finding> {
     findings
 }
 
-/// Returns notes about counters that no longer count, or never have: what they would show goes unseen.
-pub(super) fn uncounted(news: &[News]) -> Vec<Finding> {
-    let losses = each(news, |event| matches!(event, Event::Uncounted { losses: true, .. }).then_some(()));
-    let losses = losses.map(|((), rails)| {
-        let message = format!(
-            "The driver shows no counters of lost packets and failed queue pairs for {}: such errors go unseen.",
-            rails.names()
-        );
-        rails.about(Finding::info(Id::LinkErrors, message))
-    });
-    let traffic = each(news, |event| matches!(event, Event::Uncounted { traffic: true, .. }).then_some(()));
-    let traffic = traffic.map(|((), rails)| {
-        let message = format!(
-            "The driver shows no counters of traffic for {}: a stall or an idle rail goes unseen.",
-            rails.names()
-        );
-        rails.about(Finding::info(Id::NoTraffic, message))
-    });
+/// Returns notes about counters that no longer count.
+pub(super) fn full_counters(news: &[News]) -> Vec<Finding> {
     let full = each(news, |event| match event {
         Event::Full(counters) => Some(counters.join(", ")),
         _ => None,
@@ -102,21 +86,38 @@ pub(super) fn uncounted(news: &[News]) -> Vec<Finding> {
             format!("Counters of {names} have reached their maximum and no longer count: {counters}.");
         rails.about(Finding::info(Id::LinkErrors, message))
     };
-    losses.chain(traffic).chain(full.map(line)).collect()
+    full.map(line).collect()
 }
 
-/// Returns a note about the ports of bonds, to be said once.
-pub(super) fn bonds(ports: &[WatchedPort]) -> Option<Finding> {
-    let bonds = ports.iter().filter(|port| port.is_bond);
-    let names: Vec<String> = bonds.clone().map(|port| port.rail.to_string()).collect();
-    let (is, its) =
-        if names.len() == 1 { ("is a bond", "its port stays") } else { ("are bonds", "their ports stay") };
-    let message = format!(
-        "{} {is}, and {its} active if one of the links goes down: that goes unseen.",
-        condensed(&names)
+/// Returns notes about what the watcher cannot see on these ports.
+pub(super) fn unwatched(ports: &[WatchedPort]) -> Vec<Finding> {
+    let note = |id, is_it: fn(&WatchedPort) -> bool, [one, several]: [&str; 2], unseen: &str| {
+        let them: Vec<&WatchedPort> = ports.iter().filter(|port| is_it(port)).collect();
+        let names = condensed(&them.iter().map(|port| port.rail.to_string()).collect::<Vec<_>>());
+        let are = if them.len() == 1 { one } else { several };
+        let message = format!("{names} {are}: the watcher cannot see {unseen}.");
+        let finding = Finding::info(id, message).about_ports(them.iter().map(|port| port.rail.id()));
+        (!them.is_empty()).then_some(finding)
+    };
+    let losses = note(
+        Id::LinkErrors,
+        |port| port.first.errors.is_active() && !port.first.errors.counts_losses(),
+        ["shows no counters of errors here", "show no counters of errors here"],
+        "lost packets or queue pairs that failed",
     );
-    let about = bonds.map(|port| port.rail.id());
-    (!names.is_empty()).then(|| Finding::info(Id::LinkDown, message).about_ports(about))
+    let traffic = note(
+        Id::NoTraffic,
+        |port| port.first.errors.is_active() && !port.first.traffic.is_known(),
+        ["shows no counters of traffic here", "show no counters of traffic here"],
+        "a stall or an idle rail",
+    );
+    let bonds = note(
+        Id::LinkDown,
+        |port| port.is_bond,
+        ["is the HCA of a bond", "are HCAs of bonds"],
+        "that one link of a bond goes down while another one is up",
+    );
+    [losses, traffic, bonds].into_iter().flatten().collect()
 }
 
 /// Ports that share a line.
@@ -383,6 +384,37 @@ mod tests {
                 (5, Severity::Info, "mlx5_1 runs at 200 Gb/sec (4X HDR) again, after 30s.".to_owned()),
             ]
         );
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_said_of_the_ports_that_hide_it() {
+        let port = |hca: &str, files: &[(&str, &str)], is_bond| {
+            let root = FakeRoot::new();
+            root.files("sys/class/infiniband/x_0/ports/1", &[("state", "4: ACTIVE\n")]);
+            root.files("sys/class/infiniband/x_0/ports/1", files);
+            let reader = root.reader();
+            let first = read(&reader, &Counters::new(&reader), "x_0", 1, None, None);
+            WatchedPort { rail: RailId::new(hca, 1), first, is_bond, ..WatchedPort::default() }
+        };
+        let ionic = [("hw_counters/tx_bytes", "5\n")];
+        // Counters of 32 bits that have counted 16 GiB.
+        let full = [("counters/link_downed", "0\n"), ("counters/port_xmit_data", "4294967295\n")];
+        let whole = [("counters/link_downed", "0\n"), ("counters/port_xmit_data", "9\n")];
+        let ports = [
+            port("ionic_0", &ionic, false),
+            port("mlx4_0", &full, false),
+            port("mlx5_0", &whole, false),
+            port("mlx5_bond_0", &whole, true),
+            port("usnic_0", &[], false),
+        ];
+        let lines: Vec<_> = unwatched(&ports).into_iter().map(|one| (one.severity, one.message)).collect();
+        let wanted = [
+            "ionic_0, usnic_0 show no counters of errors here: the watcher cannot see lost packets or queue pairs that failed.",
+            "mlx4_0, usnic_0 show no counters of traffic here: the watcher cannot see a stall or an idle rail.",
+            "mlx5_bond_0 is the HCA of a bond: the watcher cannot see that one link of a bond goes down while another one is up.",
+        ];
+        assert_eq!(lines, wanted.map(|line| (Severity::Info, line.to_owned())));
+        assert!(unwatched(&ports[2..3]).is_empty());
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub(crate) fn run(
     command.adopt();
     command.check().iter().for_each(|message| surroundings.warn(message));
     let mut awaits_end = false;
+    let unwatched = lines::unwatched(judge.ports());
+    judge.pass(started.elapsed(), unwatched).iter().for_each(|finding| surroundings.say(finding));
     let mut news = News::listen(judge.ports());
     loop {
         memory::give_back_heap();

@@ -74,8 +74,6 @@ pub(crate) struct Track {
     pub hidden: (u32, Duration),
     pub was_hidden: bool,
     pub was_renamed: bool,
-    /// Whether a look showed nothing of what it moves.
-    pub was_uncounted: bool,
     /// The link is slower than at the start, and its last such rate, as the kernel writes it.
     pub slow: Spell,
     pub slow_rate: String,
@@ -177,11 +175,6 @@ pub(super) enum Event {
     },
     /// Counters that have reached their maximum.
     Full(Vec<&'static str>),
-    /// The driver counts nothing of these kinds, or does not show it here.
-    Uncounted {
-        losses: bool,
-        traffic: bool,
-    },
 }
 
 /// What a look shows that the one before did not.
@@ -259,7 +252,6 @@ impl Track {
         if is_sound {
             self.stray(at, port, &look, &mut events);
         }
-        self.count_nothing(is_first, &look, &mut events);
         let full_before: Vec<_> = self.last.errors.full().filter(|_| !is_first).collect();
         let full: Vec<_> = look.errors.full().filter(|counter| !full_before.contains(counter)).collect();
         if !full.is_empty() {
@@ -391,17 +383,6 @@ impl Track {
         if self.astray.is_so() && self.place != Some(place) && !are_gone(place, self.place) {
             events.push(Event::GidMoved(place));
             self.place = Some(place);
-        }
-    }
-
-    /// What the first look lacks is the driver's; what a port moves may also be too much for a counter of 32 bits.
-    fn count_nothing(&mut self, is_first: bool, look: &PortLook, events: &mut Vec<Event>) {
-        let is_active = look.errors.is_active();
-        let losses = is_first && is_active && !look.errors.counts_losses();
-        let traffic = is_active && !look.traffic.is_known() && !self.was_uncounted;
-        self.was_uncounted |= traffic;
-        if losses || traffic {
-            events.push(Event::Uncounted { losses, traffic });
         }
     }
 
