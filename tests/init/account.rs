@@ -289,7 +289,8 @@ fn a_watcher_that_ended_early_is_in_the_account() {
         }
         send(outside, libc::SIGKILL);
         // PID 1 is told at once, although no wait for children sees the watcher.
-        running.wait_for_error("the watcher has ended before the command: the ports are not watched any more.");
+        running
+            .wait_for_error("the watcher has ended before the command: the ports are not watched any more.");
         assert!(has_ended(&running, outside));
         if !is_json {
             poll_until("status sees it", || {

@@ -366,26 +366,16 @@ fn a_supervisor_leaves_no_zombie_of_it() {
 /// `dies_before`: the watcher ends while the command runs.
 fn leaves_a_zombie(dies_before: bool) -> bool {
     let host = Host::new();
-    let script = "(sleep 1000 &); echo ready; exec sleep 1000";
-    let arguments = ["--supervise", "--", "sh", "-c", script];
+    let arguments = ["--supervise", "--", "sh", "-c", "echo ready; exec sleep 1000"];
     let mut running = as_pid_1(host.shows("\"$@\" & exec sleep 1000;", &arguments));
     running.wait_for("ready");
     let supervisor = running.child();
     let watcher = watcher(supervisor);
     let is_there = |pid: i32| fs::exists(format!("/proc/{pid}")).unwrap();
-    let of_name = |name: &str| {
-        let named = |pid: &i32| {
-            fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name))
-        };
-        children(supervisor).into_iter().filter(named).collect::<Vec<i32>>()
-    };
-    let sleepers =
-        poll_until("the command and an orphan", || Some(of_name("sleep\0")).filter(|all| all.len() == 2));
-    let (command, orphan) = (sleepers[0], sleepers[1]);
+    let others = || children(supervisor).into_iter().filter(|child| *child != watcher).collect::<Vec<_>>();
+    let command = poll_until("the command", || others().first().copied());
     if dies_before {
         send(watcher, libc::SIGKILL);
-        poll_until("it has ended", || is_zombie(watcher).then_some(()));
-        send(orphan, libc::SIGKILL);
         poll_until("it is reaped while the command runs", || (!is_there(watcher)).then_some(()));
     }
     send(command, libc::SIGTERM);
