@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use super::track::{Change, Track, WatchedPort};
 use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id, Severity};
-use crate::findings::traffic::{BUSY_FOR_ONE_IDLE, MUCH, PortTraffic, has_moved, idle, management};
+use crate::findings::traffic::{BUSY_FOR_ONE_IDLE, MUCH, has_moved, idle, management};
 use crate::text::{amount, coarse, counted};
 
 /// So many looks, and so much time in them, make a rail one that carries as much as the others, or one that carries
@@ -23,15 +24,16 @@ const PART: u64 = 10;
 
 const FIX: &str = "Compare its rate and its counters with those of the others (rdma-init stat --format prometheus). If the job uses fewer rails now, this is not a fault.";
 
+#[derive(Default)]
 pub(super) struct Balance {
-    rails: Vec<Rail>,
     /// When data first moved.
     began: Option<Duration>,
-    has_told_idle: bool,
+    has_reported_idle: bool,
 }
 
-#[derive(Clone, Default)]
-struct Rail {
+/// What a rail carries beside the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Share {
     has_moved: bool,
     /// Where it has carried as much as the others.
     level: Streak,
@@ -41,20 +43,20 @@ struct Rail {
     own: u64,
     others: u64,
     /// As what that was reported.
-    told: Option<Severity>,
+    pub reported: Option<Severity>,
 }
 
 /// Looks that are alike.
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Streak {
     looks: u32,
     time: Duration,
 }
 
 impl Streak {
-    fn add(&mut self, interval: &Interval) {
+    fn add(&mut self, time: Duration) {
         self.looks = self.looks.saturating_add(1);
-        self.time = self.time.saturating_add(interval.to.saturating_sub(interval.from));
+        self.time = self.time.saturating_add(time);
     }
 
     fn is_long(self) -> bool {
@@ -66,158 +68,129 @@ impl Streak {
     }
 }
 
-/// What the ports have moved between two looks.
-pub(super) struct Interval<'a> {
-    pub moved: &'a [PortTraffic],
-    /// Whether each port was present and active the whole time.
-    pub sound: &'a [bool],
-    /// Whether each port has counted errors lately.
-    pub suspect: &'a [bool],
-    pub from: Duration,
-    pub to: Duration,
-}
-
 impl Balance {
-    pub(super) fn new(rails: usize) -> Balance {
-        Balance { rails: vec![Rail::default(); rails], began: None, has_told_idle: false }
-    }
-
-    /// Returns what to report after an interval. `total` returns what the ports have moved since the start.
+    /// Takes what the ports have moved between these two times, and returns what to report of it. `after`: how long a rail
+    /// may be idle.
     pub(super) fn judge(
         &mut self,
-        interval: &Interval,
+        times: [Duration; 2],
         after: Duration,
-        total: &dyn Fn() -> Vec<PortTraffic>,
+        ports: &[WatchedPort],
+        tracks: &mut [Track],
+        changes: &[Change],
     ) -> Vec<Finding> {
-        for (rail, moved) in self.rails.iter_mut().zip(interval.moved) {
-            rail.has_moved |= has_moved(moved, interval.to.saturating_sub(interval.from));
+        let [from, to] = times;
+        for ((track, port), change) in tracks.iter_mut().zip(ports).zip(changes) {
+            track.share.has_moved |= has_moved(&track.traffic(port, change.moved), to.saturating_sub(from));
         }
-        if self.began.is_none() && self.rails.iter().any(|rail| rail.has_moved) {
-            self.began = Some(interval.from);
+        if self.began.is_none() && tracks.iter().any(|track| track.share.has_moved) {
+            self.began = Some(from);
         }
-        let mut findings = self.lopsided(interval);
-        findings.extend(self.never_used(interval, after, total));
-        findings
-    }
-
-    /// Returns since when a rail, by its index, has carried far less than the others, if that was a warning.
-    pub(super) fn behind(&self, index: usize) -> Option<Duration> {
-        self.rails.get(index).filter(|rail| rail.told == Some(Severity::Warning)).map(|rail| rail.since)
-    }
-
-    /// Returns whether the last report about a rail says that it carries far less than the others.
-    pub(super) fn is_lopsided(&self) -> bool {
-        self.rails.iter().any(|rail| rail.told.is_some())
-    }
-
-    fn lopsided(&mut self, interval: &Interval) -> Vec<Finding> {
-        let Interval { moved, sound, suspect, from, to } = interval;
-        let values = |of: fn(&PortTraffic) -> Option<u64>| -> Option<Vec<(usize, u64)>> {
-            let sound = moved.iter().zip(*sound).enumerate().filter(|(_, (_, is_sound))| **is_sound);
-            sound.map(|(index, (port, _))| Some((index, of(port)?))).collect()
-        };
-        let in_bytes = values(|port| port.traffic.both().bytes);
-        let unit = in_bytes.is_some();
-        let Some(values) = in_bytes.or_else(|| values(|port| port.traffic.both().packets)) else {
-            return Vec::new();
-        };
-        let of_unit =
-            |value: CounterValue| if unit { value.bytes } else { value.packets }.unwrap_or_default();
-        let mut sorted: Vec<u64> = values.iter().map(|(_, value)| *value).collect();
-        sorted.sort_unstable();
-        let most = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
-        // The job is computing or doing something else, which proves nothing about a rail.
-        if most <= of_unit(management(to.saturating_sub(*from))) {
-            return Vec::new();
+        let mut findings = compare(times, tracks, changes);
+        for Track { share, behind, .. } in &mut *tracks {
+            behind.set(to, (share.reported == Some(Severity::Warning)).then_some(share.since));
         }
-        let is_less = |value: u64| value.saturating_mul(PART) < most;
-        let lesser = values.iter().filter(|(_, value)| is_less(*value)).count();
-        let busy = values.len() - lesser;
-        let is_clear = busy >= BUSY_FOR_ONE_IDLE * lesser;
-        let is_of_few = !is_clear && lesser == 1;
-        let mut findings = Vec::new();
-        for (index, value) in &values {
-            let (Some(rail), Some(port)) = (self.rails.get_mut(*index), moved.get(*index)) else { continue };
-            let name = &port.rail;
-            let about = || [port.rail.id()];
-            if !is_less(*value) {
-                rail.level.add(interval);
-                rail.less = Streak::default();
-                if rail.told.take().is_some() {
-                    let time = coarse(to.saturating_sub(rail.since));
-                    let message =
-                        format!("{name} moves about as much as the other rails again, after {time}.");
-                    findings.push(Finding::info(Id::IdleRail, message).about_ports(about()));
-                }
-                continue;
-            }
-            if !(is_clear || is_of_few) || !rail.level.is_long() || rail.told.is_some() {
-                // A streak begins anew.
-                rail.less = Streak::default();
-                continue;
-            }
-            if rail.less.looks == 0 {
-                (rail.since, rail.own, rail.others) = (*from, 0, 0);
-            }
-            rail.less.add(interval);
-            rail.own = rail.own.saturating_add(*value);
-            rail.others = rail.others.saturating_add(most);
-            let is_long = if is_of_few { rail.less.is_long_for_few() } else { rail.less.is_long() };
-            if is_long && rail.others >= of_unit(MUCH) {
-                // A phase of the job may need fewer rails. One that counts errors would be used if it could be.
-                let is_suspect = suspect.get(*index) == Some(&true);
-                let severity = if is_suspect { Severity::Warning } else { Severity::Info };
-                rail.told = Some(severity);
-                let shown = |value: u64| match unit {
-                    true => amount(value),
-                    false => counted(value.try_into().unwrap_or(usize::MAX), "packet"),
-                };
-                let (own, others) = (shown(rail.own), shown(rail.others));
-                let time = coarse(to.saturating_sub(rail.since));
-                let message = match busy {
-                    1 => format!(
-                        "{name} has moved {own} in {time}, and the other rail {others}, after it had moved about as much."
-                    ),
-                    _ => format!(
-                        "{name} has moved {own} in {time}, and most other rails {others} each, after it had moved about as much as they did."
-                    ),
-                };
-                let finding = Finding::warning(Id::IdleRail, message).about_ports(about()).with_fix(FIX);
-                findings.push(Finding { severity, ..finding });
-            }
-        }
+        findings.extend(self.never_used(to, after, ports, tracks, changes));
         findings
     }
 
     /// Returns a note, once, about the rails that have moved nothing since the job began to communicate.
     fn never_used(
         &mut self,
-        interval: &Interval,
+        to: Duration,
         after: Duration,
-        total: &dyn Fn() -> Vec<PortTraffic>,
+        ports: &[WatchedPort],
+        tracks: &[Track],
+        changes: &[Change],
     ) -> Option<Finding> {
-        let time = interval.to.checked_sub(self.began?).filter(|time| *time >= after)?;
-        // The totals are not used for these rails, because InfiniBand management traffic adds up, too. If a
-        // port is lost, this was already reported.
-        let mut unused = self.rails.iter().zip(interval.sound).filter(|(rail, _)| !rail.has_moved).peekable();
+        let time = to.checked_sub(self.began?).filter(|time| *time >= after)?;
+        let mut unused = tracks.iter().zip(changes).filter(|(track, _)| !track.share.has_moved).peekable();
         unused.peek()?;
-        if self.has_told_idle || unused.any(|(_, is_sound)| !is_sound) {
+        // If a port is lost, this was already reported. One whose counters are not visible may have carried anything.
+        if self.has_reported_idle
+            || unused.any(|(_, change)| !change.is_sound)
+            || tracks.iter().any(|track| !track.moved.is_amount_known())
+        {
             return None;
         }
-        let mut total = total();
-        // A rail whose counters are not visible may have carried anything.
-        if total.iter().any(|port| !port.traffic.is_amount_known()) {
-            return None;
-        }
-        for (port, rail) in total.iter_mut().zip(&self.rails) {
-            if !rail.has_moved {
-                port.traffic = Traffic::default();
-            }
-        }
-        let finding = idle(&total, time)?;
-        self.has_told_idle = true;
+        // Management packets of InfiniBand add up to more than nothing.
+        let moved = |track: &Track| if track.share.has_moved { track.moved } else { Traffic::default() };
+        let total = tracks.iter().zip(ports).map(|(track, port)| track.traffic(port, moved(track)));
+        let finding = idle(&total.collect::<Vec<_>>(), time)?;
+        self.has_reported_idle = true;
         Some(Finding { severity: Severity::Info, ..finding })
     }
+}
+
+/// Returns what is new about rails that carry far less than the others.
+fn compare([from, to]: [Duration; 2], tracks: &mut [Track], changes: &[Change]) -> Vec<Finding> {
+    let time = to.saturating_sub(from);
+    let sound = || changes.iter().filter(|change| change.is_sound);
+    let in_bytes = sound().all(|change| change.moved.both().bytes.is_some());
+    let unit = |value: CounterValue| if in_bytes { value.bytes } else { value.packets };
+    let values: Option<Vec<u64>> = sound().map(|change| unit(change.moved.both())).collect();
+    let Some(mut values) = values else { return Vec::new() };
+    values.sort_unstable();
+    let most = values.get(values.len() / 2).copied().unwrap_or_default();
+    // The job is computing or doing something else, which proves nothing about a rail.
+    if most <= unit(management(time)).unwrap_or_default() {
+        return Vec::new();
+    }
+    let is_less = |value: u64| value.saturating_mul(PART) < most;
+    let lesser = values.iter().filter(|value| is_less(**value)).count();
+    let busy = values.len() - lesser;
+    let is_clear = busy >= BUSY_FOR_ONE_IDLE * lesser;
+    let is_of_few = !is_clear && lesser == 1;
+    let shown = |value: u64| match in_bytes {
+        true => amount(value),
+        false => counted(value.try_into().unwrap_or(usize::MAX), "packet"),
+    };
+    let mut findings = Vec::new();
+    for (track, change) in tracks.iter_mut().zip(changes).filter(|(_, change)| change.is_sound) {
+        let Some(value) = unit(change.moved.both()) else { continue };
+        let (is_suspect, about) = (track.is_suspect(to), [track.rail.id()]);
+        let Track { rail, share, .. } = track;
+        if !is_less(value) {
+            share.level.add(time);
+            share.less = Streak::default();
+            if share.reported.take().is_some() {
+                let time = coarse(to.saturating_sub(share.since));
+                let message = format!("{rail} moves about as much as the other rails again, after {time}.");
+                findings.push(Finding::info(Id::IdleRail, message).about_ports(about));
+            }
+            continue;
+        }
+        if !(is_clear || is_of_few) || !share.level.is_long() || share.reported.is_some() {
+            // A streak begins anew.
+            share.less = Streak::default();
+            continue;
+        }
+        if share.less.looks == 0 {
+            (share.since, share.own, share.others) = (from, 0, 0);
+        }
+        share.less.add(time);
+        share.own = share.own.saturating_add(value);
+        share.others = share.others.saturating_add(most);
+        let is_long = if is_of_few { share.less.is_long_for_few() } else { share.less.is_long() };
+        if is_long && share.others >= unit(MUCH).unwrap_or_default() {
+            // A phase of the job may need fewer rails. One that counts errors would be used if it could be.
+            let severity = if is_suspect { Severity::Warning } else { Severity::Info };
+            share.reported = Some(severity);
+            let (own, others) = (shown(share.own), shown(share.others));
+            let time = coarse(to.saturating_sub(share.since));
+            let message = match busy {
+                1 => format!(
+                    "{rail} has moved {own} in {time}, and the other rail {others}, after it had moved about as much."
+                ),
+                _ => format!(
+                    "{rail} has moved {own} in {time}, and most other rails {others} each, after it had moved about as much as they did."
+                ),
+            };
+            let finding = Finding::warning(Id::IdleRail, message).about_ports(about).with_fix(FIX);
+            findings.push(Finding { severity, ..finding });
+        }
+    }
+    findings
 }
 
 #[cfg(test)]
@@ -227,16 +200,38 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn ports(bytes: [u64; 4]) -> Vec<PortTraffic> {
-        let port = |(index, bytes): (u32, u64)| PortTraffic {
-            rail: RailId::new(&format!("mlx5_{index}"), 1),
-            is_infiniband: false,
-            traffic: Traffic {
-                sent: CounterValue { bytes: Some(bytes), packets: None },
-                ..Traffic::default()
-            },
-        };
-        (0..).zip(bytes).map(port).collect()
+    /// Four rails, of which the third shows something that may slow it.
+    struct Rails {
+        balance: Balance,
+        ports: [WatchedPort; 4],
+        tracks: [Track; 4],
+    }
+
+    impl Rails {
+        fn new() -> Rails {
+            let track = |hca: &str| Track { rail: RailId::new(hca, 1), ..Track::default() };
+            let mut tracks = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"].map(track);
+            tracks[2].slow.set(Duration::ZERO, Some(Duration::ZERO));
+            Rails {
+                balance: Balance::default(),
+                ports: std::array::from_fn(|_| WatchedPort::default()),
+                tracks,
+            }
+        }
+
+        /// `None` for a rail whose counters do not show.
+        fn judge(&mut self, times: [Duration; 2], bytes: [Option<u64>; 4], sound: [bool; 4]) -> Vec<Finding> {
+            let change = |(bytes, is_sound)| {
+                let sent = CounterValue { bytes, packets: None };
+                Change { moved: Traffic { sent, ..Traffic::default() }, is_sound, ..Change::default() }
+            };
+            let changes: Vec<Change> = bytes.into_iter().zip(sound).map(change).collect();
+            for (track, change) in self.tracks.iter_mut().zip(&changes) {
+                track.moved = track.moved.plus(change.moved);
+            }
+            let after = Duration::from_secs(100);
+            self.balance.judge(times, after, &self.ports, &mut self.tracks, &changes)
+        }
     }
 
     /// Returns what is reported after each of these readings, which are 10 seconds apart.
@@ -245,18 +240,12 @@ mod tests {
     }
 
     fn said_at(interval: Duration, looks: &[([u64; 4], [bool; 4])]) -> Vec<(u64, Severity, String)> {
-        let mut balance = Balance::new(4);
+        let mut rails = Rails::new();
         let mut all = Vec::new();
-        let mut total = [0; 4];
         for (number, (bytes, sound)) in (1..).zip(looks) {
-            for (sum, bytes) in total.iter_mut().zip(bytes) {
-                *sum += bytes;
-            }
-            let [from, to] = [number - 1, number].map(|number: u32| interval * number);
-            let interval =
-                Interval { moved: &ports(*bytes), sound, suspect: &[false, false, true, false], from, to };
-            let found = balance.judge(&interval, Duration::from_secs(100), &|| ports(total));
-            all.extend(found.into_iter().map(|one| (number.into(), one.severity, one.message)));
+            let times = [number - 1, number].map(|number: u32| interval * number);
+            let found = rails.judge(times, bytes.map(Some), *sound).into_iter();
+            all.extend(found.map(|one| (number.into(), one.severity, one.message)));
         }
         all
     }
@@ -343,18 +332,11 @@ mod tests {
 
     #[test]
     fn a_rail_whose_counters_do_not_show_is_not_accused() {
-        let without_last = |bytes| {
-            let mut ports = ports(bytes);
-            ports[3].traffic = Traffic::default();
-            ports
-        };
-        let mut balance = Balance::new(4);
+        let mut rails = Rails::new();
         for number in 1..30 {
-            let [from, to] = [number - 1, number].map(|number: u64| Duration::from_secs(number * 10));
-            let moved = without_last([GIB; 4]);
-            let interval = Interval { moved: &moved, sound: &[true; 4], suspect: &[false; 4], from, to };
-            let total = || without_last([number * GIB; 4]);
-            assert!(balance.judge(&interval, Duration::from_secs(100), &total).is_empty());
+            let times = [number - 1, number].map(|number: u64| Duration::from_secs(number * 10));
+            let bytes = [Some(GIB), Some(GIB), Some(GIB), None];
+            assert!(rails.judge(times, bytes, [true; 4]).is_empty());
         }
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::balance::{Balance, Interval};
+use super::balance::Balance;
 use super::fold::{About, Fold};
 use super::lines::{self, News};
 use super::pace::{Pace, Speed};
 use super::ranks::Doubt;
-use super::track::{Change, Track, WatchedPort};
+use super::track::{Change, LATELY, Track, WatchedPort};
 use super::windows;
 use crate::facts::port_look::PortLook;
 use crate::facts::traffic::Traffic;
@@ -22,9 +22,6 @@ use crate::text::{amount, coarse, condensed};
 /// A pause that nothing explains is a note at first: a compilation, a checkpoint or a rollout may take that long. After
 /// so many times `watch-after`, it is a warning.
 const PAUSES_OF_STALL: u32 = 3;
-
-/// For how long something that broke is the likely cause of a pause, or of a rail that is behind.
-const LATELY: Duration = Duration::from_secs(3600);
 
 /// What the watcher has seen of the job. It is kept in memory for the account.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +106,7 @@ impl Judge {
     pub(super) fn new(ports: Vec<WatchedPort>, limits: Limits) -> Judge {
         Judge {
             history: History::new(&ports),
-            balance: Balance::new(ports.len()),
+            balance: Balance::default(),
             ports,
             limits,
             last_at: Duration::ZERO,
@@ -216,7 +213,10 @@ impl Judge {
     pub(super) fn doubt(&self) -> Option<Doubt> {
         match self.reported_rest {
             Some(_) => Some(Doubt::Rests),
-            None => self.balance.is_lopsided().then_some(Doubt::Lopsided),
+            None => {
+                let mut tracks = self.history.tracks.iter();
+                tracks.any(|track| track.share.reported.is_some()).then_some(Doubt::Lopsided)
+            }
         }
     }
 
@@ -240,20 +240,11 @@ impl Judge {
             .zip(changes)
             .map(|((track, port), change)| track.traffic(port, change.moved))
             .collect();
-        let sound: Vec<bool> = changes.iter().map(|change| change.is_sound).collect();
-        let suspect: Vec<bool> = tracks.iter().map(|track| is_suspect(track, at)).collect();
-        let interval =
-            Interval { moved: &moved, sound: &sound, suspect: &suspect, from: self.last_at, to: at };
-        let total = || {
-            let all = tracks.iter().zip(&self.ports);
-            all.map(|(track, port)| track.traffic(port, track.moved)).collect()
-        };
-        let mut findings = self.balance.judge(&interval, self.limits.after, &total);
+        let times = [self.last_at, at];
+        let tracks = &mut self.history.tracks;
+        let mut findings = self.balance.judge(times, self.limits.after, &self.ports, tracks, changes);
         findings.extend(speed.map(|speed| self.speed(at, &speed)));
         findings.extend(self.rest(rested, pauses, changes, &moved, &moving));
-        for (index, track) in self.history.tracks.iter_mut().enumerate() {
-            track.behind.set(at, self.balance.behind(index));
-        }
         findings
     }
 
@@ -263,7 +254,7 @@ impl Judge {
         let Speed::Slow { now, fastest } = speed else {
             return Finding::info(Id::IdleRail, "The job moves about as much as before again.".to_owned());
         };
-        let suspect: Vec<&Track> = self.history.tracks.iter().filter(|track| is_suspect(track, at)).collect();
+        let suspect: Vec<&Track> = self.history.tracks.iter().filter(|track| track.is_suspect(at)).collect();
         let percent = now.saturating_mul(100) / fastest.max(&1);
         let shown =
             |value: u64| match self.history.tracks.iter().all(|track| track.moved.both().bytes.is_some()) {
@@ -367,13 +358,6 @@ impl Judge {
 }
 
 const FIX_OF_STALL: &str = "Ask NCCL which rank is behind: rdma-init status --ras. Where its RAS is off, PyTorch's Flight Recorder or py-spy dump shows what each rank waits for.";
-
-/// Whether a port has something that may slow it.
-fn is_suspect(track: &Track, at: Duration) -> bool {
-    track.slow.is_so()
-        || track.broke_at.is_some_and(|broke| at.saturating_sub(broke) < LATELY)
-        || windows::is_counting(track)
-}
 
 /// Returns whether it is known that the ports move nothing if their counters stand still. Those that count only the
 /// requests of peers prove that only of a job that has moved data: messages that a port receives are no requests. A

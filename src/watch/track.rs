@@ -7,7 +7,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::windows::Window;
+use super::balance::Share;
+use super::windows::{self, Window};
 use crate::facts::congestion::Congestion;
 use crate::facts::device_identity::DeviceIdentity;
 use crate::facts::port_errors::{PortErrors, Rise, Tally, Trouble};
@@ -47,6 +48,9 @@ impl WatchedPort {
 
 /// A state that cannot be read in one look proves nothing; in so many looks in a row, it is a fault.
 pub(crate) const HIDDEN_LOOKS: u32 = 3;
+
+/// For how long something that broke is the likely cause of a pause, or of a rail that is behind.
+pub(super) const LATELY: Duration = Duration::from_secs(3600);
 
 /// All times are since the start of the command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +94,9 @@ pub(crate) struct Track {
     /// What it had counted shortly before data moved last.
     #[serde(skip)]
     pub before_rest: PortErrors,
+    /// What it carries beside the others.
+    #[serde(skip)]
+    pub share: Share,
     #[serde(skip)]
     pub windows: BTreeMap<&'static str, Window>,
 }
@@ -384,6 +391,13 @@ impl Track {
             events.push(Event::GidMoved(place));
             self.place = Some(place);
         }
+    }
+
+    /// Whether it has something that may slow it.
+    pub(super) fn is_suspect(&self, at: Duration) -> bool {
+        self.slow.is_so()
+            || self.broke_at.is_some_and(|broke| at.saturating_sub(broke) < LATELY)
+            || windows::is_counting(self)
     }
 
     /// Takes that the watcher looked last at this time, and found nothing new then.
