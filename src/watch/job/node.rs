@@ -42,9 +42,7 @@ pub(super) struct Node {
     rest: Duration,
     /// What this node did when it answered last, until it has said that this has changed.
     answered: Option<Motion>,
-    /// How the command of node 0 ended, if it has said so.
-    end_of_zero: Option<End>,
-    /// Since when node 0 is away that was connected.
+    /// Since when node 0 is away that was connected, and has not rejected this node.
     left: Option<Gone>,
     has_reported_left: bool,
 }
@@ -71,7 +69,6 @@ impl Node {
             questions: (0, now),
             rest,
             answered: None,
-            end_of_zero: None,
             left: None,
             has_reported_left: false,
         }
@@ -148,9 +145,6 @@ impl Node {
                     if now.saturating_sub(since) > LONGEST_PAUSE {
                         self.pause = FIRST_PAUSE;
                     }
-                    let end = self.end_of_zero.take();
-                    let host = self.orders.place.rsplit_once(':').map_or("", |(host, _)| host);
-                    self.left = Some(Gone { name: format!("{host} (node 0)"), at: now, end });
                     Err(why)
                 }
             },
@@ -186,14 +180,22 @@ impl Node {
         Ok(Stage::Joined(channel, now))
     }
 
+    /// Takes that node 0 has left, and returns why.
+    fn lose(&mut self, now: Duration, end: Option<End>, why: String) -> String {
+        let host = self.orders.place.rsplit_once(':').map_or("", |(host, _)| host);
+        self.left = Some(Gone { name: format!("{host} (node 0)"), at: now, end });
+        why
+    }
+
     fn hear(&mut self, channel: &mut Channel, now: Duration, own: &Own) -> Result<(), String> {
-        channel.flush().map_err(|why| why.to_string())?;
-        while let Some(message) = channel.receive_if_there(LONGEST).map_err(|why| why.to_string())? {
+        channel.flush().map_err(|why| self.lose(now, None, why.to_string()))?;
+        while let Some(message) =
+            channel.receive_if_there(LONGEST).map_err(|why| self.lose(now, None, why.to_string()))?
+        {
             match message {
                 ToNode::Refused(why) => return Err(format!("it rejected this node: {why}")),
                 ToNode::Bye(end) => {
-                    self.end_of_zero = Some(end);
-                    return Err("its command has ended".to_owned());
+                    return Err(self.lose(now, Some(end), "its command has ended".to_owned()));
                 }
                 ToNode::Tell => {
                     let (count, since) = &mut self.questions;
