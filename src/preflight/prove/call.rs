@@ -37,7 +37,7 @@ fn speak(
     })?;
     let identity = CallId { round: with.round, from: node.node, to: with.node }.to_string();
     let key = pair_key(&with.secret, node.token);
-    let proven = reach::prove(connection, &PAIR, &identity, &key, times.rails(), Instant::now() + SILENT);
+    let proven = reach::prove(connection, &identity, &key, times.rails(), Instant::now() + SILENT);
     let (mut channel, _) = proven.map_err(|stranger| match stranger.fault {
         Fault::Token => PairFailure::Refused(format!(
             "the process that answers at {socket} is not {} in this pair",
