@@ -128,7 +128,7 @@ impl Attempt {
             return Ok(Progress::Pending(self));
         }
         Err(match self.deferred {
-            Some(_) => self.dismiss(self.handshake.still_pending()),
+            Some(_) => self.dismiss(self.handshake.unknown()),
             None => self.connection.silent(self.patience),
         })
     }

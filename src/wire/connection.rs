@@ -198,3 +198,24 @@ pub(super) fn wait(fd: BorrowedFd, what: PollFlags, end: Instant) -> bool {
 pub fn timeout(left: Duration) -> PollTimeout {
     PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::channel::channels;
+
+    #[test]
+    fn what_was_queued_goes_first() {
+        let [mut near, mut far] = channels();
+        let mut count = 0;
+        while !near.connection().is_sending() {
+            near.queue(&count).unwrap();
+            count += 1;
+        }
+        let reader = std::thread::spawn(move || {
+            (0..=count).all(|number| far.receive::<u32>(Duration::from_secs(60)) == Ok(number))
+        });
+        near.send(&count).unwrap();
+        assert!(reader.join().unwrap());
+    }
+}

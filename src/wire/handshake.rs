@@ -236,18 +236,14 @@ impl Handshake {
         Stranger { fault: Fault::Version, why }
     }
 
-    fn unknown(&self) -> Stranger {
+    /// Returns the error for a first side whose identity has no key here, or got none before the time was over.
+    pub(super) fn unknown(&self) -> Stranger {
         let why = format!(
             "{} has the identity \"{}\", which is not expected here",
             self.address,
             visible(&shortened(&self.identity))
         );
         Stranger { fault: Fault::Unknown, why }
-    }
-
-    /// Returns the error for a first side whose identity got no key before the time was over.
-    pub(crate) fn still_pending(&self) -> Stranger {
-        self.unknown()
     }
 
     fn other_token(&self) -> Stranger {

@@ -1,10 +1,10 @@
 //! One end of a pair, in its own process: it connects to the peer, and calls it or asks it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use crate::preflight::meet::message::{Answer, Call, CallId, PAIR, Partner, pair_key};
-use crate::preflight::meet::node::{Node, sockets};
+use crate::preflight::meet::node::Node;
 use crate::preflight::meet::times::{CONNECT, SILENT, Times};
 use crate::preflight::prove::pair::{PairFailure, PairOutcome};
 use crate::preflight::prove::rails::{self, Own, Standing};
@@ -30,9 +30,8 @@ fn speak(
     zero_at: IpAddr,
     call: Call,
 ) -> Result<Channel, PairFailure> {
-    let sockets = sockets(with.address, zero_at, with.port);
-    let [socket] = sockets;
-    let connection = reach::connect(&sockets, CONNECT, &with.name, &PAIR).map_err(|why| {
+    let socket = SocketAddr::new(with.address.unwrap_or(zero_at), with.port);
+    let connection = reach::connect(&[socket], CONNECT, &with.name, &PAIR).map_err(|why| {
         PairFailure::Unreachable(format!("no connection to {} at {socket}: {why}", with.name))
     })?;
     let identity = CallId { round: with.round, from: node.node, to: with.node }.to_string();
