@@ -14,7 +14,7 @@ use super::stranger::{Fault, Stranger};
 pub struct Connection {
     stream: TcpStream,
     address: String,
-    protocol: &'static Protocol,
+    pub(super) protocol: &'static Protocol,
     /// Bytes that have arrived but were not requested yet.
     came: Vec<u8>,
     /// Bytes that the kernel has not accepted yet.
@@ -55,26 +55,23 @@ impl Connection {
         self.came.len()
     }
 
-    /// Waits until the kernel has accepted the line, for at most this time.
+    /// Waits until the kernel has accepted what was queued and then the line, for at most this time.
     ///
     /// # Errors
     /// Why the line was not sent.
-    pub fn send(&mut self, mut line: &[u8], patience: Duration) -> Result<(), Stranger> {
+    pub fn send(&mut self, line: &[u8], patience: Duration) -> Result<(), Stranger> {
         let end = Instant::now() + patience;
-        while !line.is_empty() {
-            match self.stream.write(line) {
-                Ok(length) => line = line.get(length..).unwrap_or_default(),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !wait(self.fd(), PollFlags::POLLOUT, end) {
-                        let why = format!("{} does not accept data", self.address);
-                        return Err(Stranger { fault: Fault::Silent, why });
-                    }
-                }
-                Err(error) => return Err(self.broken(&error)),
+        self.queue(line);
+        loop {
+            self.flush()?;
+            if !self.is_sending() {
+                return Ok(());
+            }
+            if !wait(self.fd(), PollFlags::POLLOUT, end) {
+                let why = format!("{} does not accept data", self.address);
+                return Err(Stranger { fault: Fault::Silent, why });
             }
         }
-        Ok(())
     }
 
     /// Queues a line for [`Connection::flush`].
@@ -187,7 +184,7 @@ fn is_start_of_ours(bytes: &[u8]) -> bool {
 }
 
 /// Returns whether time is left; waits for an event for at most that long.
-fn wait(fd: BorrowedFd, what: PollFlags, end: Instant) -> bool {
+pub(super) fn wait(fd: BorrowedFd, what: PollFlags, end: Instant) -> bool {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return false;
@@ -200,4 +197,25 @@ fn wait(fd: BorrowedFd, what: PollFlags, end: Instant) -> bool {
 /// Returns the time for poll(2), rounded up, so that the caller does not spin during the last millisecond.
 pub fn timeout(left: Duration) -> PollTimeout {
     PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::channel::channels;
+
+    #[test]
+    fn what_was_queued_goes_first() {
+        let [mut near, mut far] = channels();
+        let mut count = 0;
+        while !near.connection().is_sending() {
+            near.queue(&count).unwrap();
+            count += 1;
+        }
+        let reader = std::thread::spawn(move || {
+            (0..=count).all(|number| far.receive::<u32>(Duration::from_secs(60)) == Ok(number))
+        });
+        near.send(&count).unwrap();
+        assert!(reader.join().unwrap());
+    }
 }

@@ -7,11 +7,10 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::Protocol;
-use super::channel::Channel;
+use super::attempt::{Attempt, Progress, Proven};
 use super::connection::Connection;
-use super::handshake::{self, Handshake, Keys, Step};
+use super::handshake::{self, Keys};
 use super::listen::Listener;
-use super::session::Session;
 use super::stranger::{Fault, Stranger};
 use crate::verbs::rail::Side;
 
@@ -25,16 +24,7 @@ pub(crate) struct PendingConnections {
     /// The most pending connections at a time.
     most: usize,
     /// Oldest first.
-    list: Vec<PendingConnection>,
-}
-
-/// A node that has authenticated.
-pub(crate) struct Proven {
-    pub channel: Channel,
-    /// Which of several keys it proved to have; see [`IdentityKey`](super::handshake::Key).
-    pub identity: String,
-    /// How long each of its messages may take.
-    pub patience: Duration,
+    list: Vec<Attempt>,
 }
 
 impl PendingConnections {
@@ -49,7 +39,7 @@ impl PendingConnections {
     /// Returns the descriptors to poll. A pending connection whose key is not known yet is omitted: the
     /// other end may not send anything more for now.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.list.iter().filter(|guest| guest.pending.is_none()).map(|guest| guest.connection.fd())
+        self.list.iter().filter(|guest| !guest.is_deferred()).map(Attempt::fd)
     }
 
     /// Returns when the first pending connection times out.
@@ -95,33 +85,24 @@ impl PendingConnections {
             IpAddr::V4(address) => SocketAddr::from((address, from.port())),
             IpAddr::V6(_) => from,
         };
-        let from = from.to_string();
-        let Ok(connection) = Connection::new(stream, from.clone(), self.protocol) else { return Ok(()) };
-        let handshake = Handshake::new(self.protocol, Side::Second, "", self.longest, from)?;
+        let Ok(connection) = Connection::new(stream, from.to_string(), self.protocol) else { return Ok(()) };
+        let guest = Attempt::new(connection, Side::Second, "", self.longest, handshake::patience(end))?;
         if self.list.len() == self.most {
             self.push_out(tell);
         }
-        let patience = handshake::patience(end);
-        let until = Instant::now() + patience;
-        self.list.push(PendingConnection { connection, handshake, pending: None, patience, until });
+        self.list.push(guest);
         Ok(())
     }
 
     /// Reads everything that has arrived on the pending connections. Returns the nodes that have authenticated.
     pub(crate) fn hear(&mut self, keys: &Keys, tell: &mut dyn FnMut(&str, Stranger)) -> Vec<Proven> {
         let mut proven = Vec::new();
-        for mut guest in std::mem::take(&mut self.list) {
-            match guest.hear(keys) {
-                Ok(None) => self.list.push(guest),
-                Ok(Some((session, patience))) => {
-                    let identity = guest.handshake.identity().to_owned();
-                    proven.push(Proven {
-                        channel: Channel::new(guest.connection, session),
-                        identity,
-                        patience,
-                    });
-                }
-                Err(stranger) => tell(guest.connection.address(), stranger),
+        for guest in std::mem::take(&mut self.list) {
+            let address = guest.address().to_owned();
+            match guest.go_on(keys) {
+                Ok(Progress::Pending(guest)) => self.list.push(guest),
+                Ok(Progress::Proven(node)) => proven.push(node),
+                Err(stranger) => tell(&address, stranger),
             }
         }
         proven
@@ -131,65 +112,10 @@ impl PendingConnections {
     /// nothing.
     fn push_out(&mut self, tell: &mut dyn FnMut(&str, Stranger)) {
         let guest = self.list.remove(0);
-        let address = guest.connection.address();
+        let address = guest.address();
         let why =
             format!("{address} was rejected, because too many others connected before it proved anything");
         tell(address, Stranger { fault: Fault::Evicted, why });
-    }
-}
-
-/// A connection whose other end has not authenticated yet.
-struct PendingConnection {
-    connection: Connection,
-    handshake: Handshake,
-    /// The other end's greeting, while its key is not known.
-    pending: Option<Vec<u8>>,
-    patience: Duration,
-    until: Instant,
-}
-
-impl PendingConnection {
-    /// Reads everything that the other end has sent so far.
-    fn hear(&mut self, keys: &Keys) -> Result<Option<(Session, Duration)>, Stranger> {
-        while let Some(line) = self.next()? {
-            // The connection's queue is empty, so if a line does not fit, the other end has stopped
-            // reading.
-            match self.handshake.hear(&line, keys) {
-                Ok(Step::Send(line)) => self.connection.send(&line, Duration::ZERO)?,
-                Ok(Step::Later) => {
-                    self.pending = Some(line);
-                    break;
-                }
-                Ok(Step::Proven(line, session, patience)) => {
-                    self.connection.send(&line, Duration::ZERO)?;
-                    return Ok(Some((session, patience)));
-                }
-                Err(stranger) => return Err(self.dismiss(stranger)),
-            }
-        }
-        if Instant::now() < self.until {
-            return Ok(None);
-        }
-        Err(match self.pending {
-            Some(_) => self.dismiss(self.handshake.still_pending()),
-            None => self.connection.silent(self.patience),
-        })
-    }
-
-    /// Returns the next line to handle, if it has arrived.
-    fn next(&mut self) -> Result<Option<Vec<u8>>, Stranger> {
-        match self.pending.take() {
-            Some(line) => Ok(Some(line)),
-            None => self.connection.line_if_there(handshake::LONGEST),
-        }
-    }
-
-    /// Tells the other end why this node closes the connection.
-    fn dismiss(&mut self, stranger: Stranger) -> Stranger {
-        if let Some(last) = self.handshake.farewell(stranger.fault) {
-            let _ = self.connection.send(&last, Duration::ZERO);
-        }
-        stranger
     }
 }
 
@@ -210,9 +136,8 @@ mod tests {
         let callers = [(); 4].map(|()| {
             let caller = TcpStream::connect((Ipv4Addr::LOCALHOST, listener.own.port())).unwrap();
             let from = caller.local_addr().unwrap().to_string();
-            let is_there = |pending: &PendingConnections| {
-                pending.list.iter().any(|guest| guest.connection.address() == from)
-            };
+            let is_there =
+                |pending: &PendingConnections| pending.list.iter().any(|guest| guest.address() == from);
             while !is_there(&pending) {
                 assert!(Instant::now() < end, "it is not kept: {told:?}");
                 pending.accept(&listener, end, &mut |_, stranger| told.push(stranger.why)).unwrap();

@@ -99,11 +99,6 @@ pub(crate) enum Step {
     Proven(Vec<u8>, Session, Duration),
 }
 
-/// The error if the kernel returns no random number.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot get a random number for the greeting: {0}")]
-pub(crate) struct NoNonce(#[from] std::io::Error);
-
 pub(crate) struct Handshake {
     protocol: &'static Protocol,
     side: Side,
@@ -128,9 +123,12 @@ impl Handshake {
         identity: &str,
         longest: Duration,
         address: String,
-    ) -> Result<Handshake, NoNonce> {
+    ) -> Result<Handshake, Stranger> {
         let mut nonce = Nonce::default();
-        random::fill(&mut nonce)?;
+        random::fill(&mut nonce).map_err(|error| {
+            let why = format!("cannot get a random number for the greeting: {error}");
+            Stranger { fault: Fault::NotOurs, why }
+        })?;
         let greeting = Plain::Greeting {
             schema: protocol.schema.to_owned(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -238,18 +236,14 @@ impl Handshake {
         Stranger { fault: Fault::Version, why }
     }
 
-    fn unknown(&self) -> Stranger {
+    /// Returns the error for a first side whose identity has no key here, or got none before the time was over.
+    pub(super) fn unknown(&self) -> Stranger {
         let why = format!(
             "{} has the identity \"{}\", which is not expected here",
             self.address,
             visible(&shortened(&self.identity))
         );
         Stranger { fault: Fault::Unknown, why }
-    }
-
-    /// Returns the error for a first side whose identity got no key before the time was over.
-    pub(crate) fn still_pending(&self) -> Stranger {
-        self.unknown()
     }
 
     fn other_token(&self) -> Stranger {

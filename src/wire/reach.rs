@@ -1,12 +1,15 @@
 //! Connects to another node, and proves to it that this node belongs to the job.
 
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use nix::poll::PollFlags;
+
+use super::attempt::{Attempt, Progress, Proven};
 use super::channel::Channel;
-use super::connection::Connection;
-use super::handshake::{self, Handshake, Step, one_key};
+use super::connection::{Connection, wait};
+use super::handshake::{self, one_key};
 use super::stranger::{Fault, Stranger};
 use super::{Address, Protocol};
 use crate::verbs::rail::Side;
@@ -27,33 +30,13 @@ pub enum ConnectFailure {
     Unanswered,
 }
 
-/// A failed connection: why, as a value and as a sentence.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct Unreached {
-    pub why: ConnectFailure,
-    text: String,
-}
-
-impl From<std::io::Error> for Unreached {
-    fn from(error: std::io::Error) -> Unreached {
-        let why = match error.kind() {
-            ErrorKind::ConnectionRefused => ConnectFailure::Refused,
-            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => ConnectFailure::NoRoute,
-            ErrorKind::TimedOut => ConnectFailure::TimedOut,
-            _ => ConnectFailure::Other,
-        };
-        Unreached { why, text: error.to_string() }
-    }
-}
-
 /// Why an attempt to reach a node failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Miss {
     #[error("{0}")]
     Unresolved(String),
     #[error("cannot reach {0}: {1}")]
-    Unreached(Address, Unreached),
+    Unreached(Address, Error),
     #[error(transparent)]
     Unanswered(Stranger),
     /// The process that answers there is not the right one, so another attempt would fail, too.
@@ -65,7 +48,13 @@ impl Miss {
     pub(crate) fn kind(&self) -> ConnectFailure {
         match self {
             Miss::Unresolved(_) => ConnectFailure::NoAddress,
-            Miss::Unreached(_, why) => why.why,
+            Miss::Unreached(_, error) => match error.kind() {
+                ErrorKind::NotFound => ConnectFailure::NoAddress,
+                ErrorKind::ConnectionRefused => ConnectFailure::Refused,
+                ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => ConnectFailure::NoRoute,
+                ErrorKind::TimedOut => ConnectFailure::TimedOut,
+                _ => ConnectFailure::Other,
+            },
             Miss::Unanswered(_) | Miss::Wrong(_) => ConnectFailure::Unanswered,
         }
     }
@@ -87,7 +76,7 @@ pub fn attempt(
     let left = end.saturating_duration_since(Instant::now()).clamp(LEAST_TRY, TRY);
     let connection = connect(&sockets, left, &address.to_string(), protocol);
     let connection = connection.map_err(|why| Miss::Unreached(address.clone(), why))?;
-    prove(connection, protocol, "", token, longest, end).map_err(|stranger| match stranger.fault {
+    prove(connection, "", token, longest, end).map_err(|stranger| match stranger.fault {
         Fault::Gone | Fault::Silent | Fault::Evicted => Miss::Unanswered(stranger),
         Fault::NotOurs | Fault::Unknown | Fault::Version | Fault::Token => Miss::Wrong(stranger),
     })
@@ -102,8 +91,8 @@ pub fn connect(
     patience: Duration,
     name: &str,
     protocol: &'static Protocol,
-) -> Result<Connection, Unreached> {
-    let mut last = None;
+) -> Result<Connection, Error> {
+    let mut last = Error::new(ErrorKind::NotFound, "the name has no address");
     for socket in sockets {
         let connected =
             TcpStream::connect_timeout(socket, patience).and_then(|stream| match is_itself(&stream) {
@@ -112,11 +101,10 @@ pub fn connect(
             });
         match connected {
             Ok(connection) => return Ok(connection),
-            Err(error) => last = Some(error),
+            Err(error) => last = error,
         }
     }
-    let nowhere = || Unreached { why: ConnectFailure::NoAddress, text: "the name has no address".to_owned() };
-    Err(last.map_or_else(nowhere, Unreached::from))
+    Err(last)
 }
 
 /// Returns whether the socket is connected to itself. TCP allows this if the source port that the kernel
@@ -131,26 +119,19 @@ fn is_itself(stream: &TcpStream) -> bool {
 /// # Errors
 /// The other end is not a node of this job, has disconnected, or sends nothing.
 pub fn prove(
-    mut connection: Connection,
-    protocol: &'static Protocol,
+    connection: Connection,
     identity: &str,
     token: &[u8],
     longest: Duration,
     end: Instant,
 ) -> Result<(Channel, Duration), Stranger> {
-    let address = connection.address().to_owned();
-    let handshake = Handshake::new(protocol, Side::First, identity, longest, address);
-    let mut handshake = handshake.map_err(|why| Stranger { fault: Fault::NotOurs, why: why.to_string() })?;
-    let until = Instant::now() + handshake::patience(end);
-    let left = || until.saturating_duration_since(Instant::now());
-    connection.send(handshake.greeting(), left())?;
+    let mut attempt = Attempt::new(connection, Side::First, identity, longest, handshake::patience(end))?;
     loop {
-        let line = connection.line(handshake::LONGEST, left())?;
-        match handshake.hear(&line, &one_key(token))? {
-            Step::Send(line) => connection.send(&line, left())?,
-            // This cannot happen: this side knows the key from the start.
-            Step::Later => {}
-            Step::Proven(_, session, patience) => return Ok((Channel::new(connection, session), patience)),
-        }
+        attempt = match attempt.go_on(&one_key(token))? {
+            Progress::Proven(Proven { channel, patience, .. }) => return Ok((channel, patience)),
+            Progress::Pending(attempt) => attempt,
+        };
+        let sends = if attempt.is_sending() { PollFlags::POLLOUT } else { PollFlags::empty() };
+        wait(attempt.fd(), PollFlags::POLLIN | sends, attempt.until);
     }
 }

@@ -186,8 +186,7 @@ fn connect(to: SocketAddr) -> Vec<Channel> {
     let one = |node: u32| {
         let patience = Duration::from_secs(30);
         let connection = reach::connect(&[to], patience, "node 0", &PROTOCOL).expect("node 0 listens");
-        let proven =
-            reach::prove(connection, &PROTOCOL, "", TOKEN.as_bytes(), patience, Instant::now() + patience);
+        let proven = reach::prove(connection, "", TOKEN.as_bytes(), patience, Instant::now() + patience);
         let (mut channel, _) = proven.expect("the same token");
         channel
             .send(&ToZero::Join { node, nodes: NODES, job: None, name: format!("gpu-{node:04}") })

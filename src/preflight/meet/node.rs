@@ -268,11 +268,6 @@ pub fn presentable(told: Told) -> Told {
     Told { line: shown(told.line), reason: told.reason.map(shown), ..told }
 }
 
-/// Returns the addresses of a peer.
-pub fn sockets(address: Option<IpAddr>, zero: IpAddr, port: u16) -> [SocketAddr; 1] {
-    [SocketAddr::new(address.unwrap_or(zero), port)]
-}
-
 #[cfg(test)]
 impl Node<'static> {
     /// Returns node 3 of 4, without a rail.

@@ -1,10 +1,10 @@
 //! One end of a pair, in its own process: it connects to the peer, and calls it or asks it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use crate::preflight::meet::message::{Answer, Call, CallId, PAIR, Partner, pair_key};
-use crate::preflight::meet::node::{Node, sockets};
+use crate::preflight::meet::node::Node;
 use crate::preflight::meet::times::{CONNECT, SILENT, Times};
 use crate::preflight::prove::pair::{PairFailure, PairOutcome};
 use crate::preflight::prove::rails::{self, Own, Standing};
@@ -30,14 +30,13 @@ fn speak(
     zero_at: IpAddr,
     call: Call,
 ) -> Result<Channel, PairFailure> {
-    let sockets = sockets(with.address, zero_at, with.port);
-    let [socket] = sockets;
-    let connection = reach::connect(&sockets, CONNECT, &with.name, &PAIR).map_err(|why| {
+    let socket = SocketAddr::new(with.address.unwrap_or(zero_at), with.port);
+    let connection = reach::connect(&[socket], CONNECT, &with.name, &PAIR).map_err(|why| {
         PairFailure::Unreachable(format!("no connection to {} at {socket}: {why}", with.name))
     })?;
     let identity = CallId { round: with.round, from: node.node, to: with.node }.to_string();
     let key = pair_key(&with.secret, node.token);
-    let proven = reach::prove(connection, &PAIR, &identity, &key, times.rails(), Instant::now() + SILENT);
+    let proven = reach::prove(connection, &identity, &key, times.rails(), Instant::now() + SILENT);
     let (mut channel, _) = proven.map_err(|stranger| match stranger.fault {
         Fault::Token => PairFailure::Refused(format!(
             "the process that answers at {socket} is not {} in this pair",

@@ -40,8 +40,9 @@ use keys::PairKeys;
 use crate::text::{duration, shortened, visible};
 use crate::verbs::rail::Side;
 use crate::wire::Channel;
+use crate::wire::attempt::Proven;
 use crate::wire::connection::timeout;
-use crate::wire::guests::{PendingConnections, Proven};
+use crate::wire::guests::PendingConnections;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::{Stranger, Strangers};
 

@@ -6,8 +6,9 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use super::message::PROTOCOL;
 use crate::wire::Channel;
+use crate::wire::attempt::Proven;
 use crate::wire::connection::timeout;
-use crate::wire::guests::{PendingConnections, Proven};
+use crate::wire::guests::PendingConnections;
 use crate::wire::handshake::one_key;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;

@@ -14,6 +14,7 @@ use crate::finding::Finding;
 use crate::sys::random::jittered;
 use crate::text::{shortened, visible};
 use crate::wire::attempt::{Attempt, Progress};
+use crate::wire::handshake::one_key;
 use crate::wire::stranger::Stranger;
 use crate::wire::{Address, Channel};
 
@@ -134,11 +135,14 @@ impl Node {
         let next = match stage {
             Stage::Pause { until } if now < until => Ok(Stage::Pause { until }),
             Stage::Pause { .. } => self.attempt(),
-            Stage::Attempt(attempt) => match attempt.go_on(&self.token) {
-                Ok(Progress::Pending(attempt)) => Ok(Stage::Attempt(attempt)),
-                Ok(Progress::Proven(channel)) => self.join(channel, now).map_err(|why| why.to_string()),
-                Err(why) => Err(why.to_string()),
-            },
+            Stage::Attempt(attempt) => {
+                let progress = attempt.go_on(&one_key(&self.token));
+                match progress {
+                    Ok(Progress::Pending(attempt)) => Ok(Stage::Attempt(attempt)),
+                    Ok(Progress::Proven(zero)) => self.join(zero.channel, now).map_err(|why| why.to_string()),
+                    Err(why) => Err(why.to_string()),
+                }
+            }
             Stage::Joined(mut channel, since) => match self.hear(&mut channel, now, own) {
                 Ok(()) => Ok(Stage::Joined(channel, since)),
                 Err(why) => {

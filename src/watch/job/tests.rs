@@ -104,8 +104,7 @@ impl Nodes {
         let token = token.to_owned();
         let calling = std::thread::spawn(move || {
             let connection = reach::connect(&to, 5 * SECOND, "node 0", &PROTOCOL).unwrap();
-            reach::prove(connection, &PROTOCOL, "", token.as_bytes(), SECOND, Instant::now() + 5 * SECOND)
-                .ok()
+            reach::prove(connection, "", token.as_bytes(), SECOND, Instant::now() + 5 * SECOND).ok()
         });
         self.until(Duration::ZERO, |_, _| calling.is_finished());
         calling.join().unwrap().map(|(channel, _)| channel)
