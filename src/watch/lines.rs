@@ -102,13 +102,16 @@ pub(super) fn unwatched(ports: &[WatchedPort]) -> Vec<Finding> {
     let losses = note(
         Id::LinkErrors,
         |port| port.first.errors.is_active() && !port.first.errors.counts_losses(),
-        ["shows no counters of errors here", "show no counters of errors here"],
-        "lost packets or queue pairs that failed",
+        [
+            "counts neither lost packets nor failed queue pairs here",
+            "count neither lost packets nor failed queue pairs here",
+        ],
+        "these",
     );
     let traffic = note(
         Id::NoTraffic,
         |port| port.first.errors.is_active() && !port.first.traffic.is_known(),
-        ["shows no counters of traffic here", "show no counters of traffic here"],
+        ["counts no traffic here", "count no traffic here"],
         "a stall or an idle rail",
     );
     let bonds = note(
@@ -409,8 +412,8 @@ mod tests {
         ];
         let lines: Vec<_> = unwatched(&ports).into_iter().map(|one| (one.severity, one.message)).collect();
         let wanted = [
-            "ionic_0, usnic_0 show no counters of errors here: the watcher cannot see lost packets or queue pairs that failed.",
-            "mlx4_0, usnic_0 show no counters of traffic here: the watcher cannot see a stall or an idle rail.",
+            "ionic_0, usnic_0 count neither lost packets nor failed queue pairs here: the watcher cannot see these.",
+            "mlx4_0, usnic_0 count no traffic here: the watcher cannot see a stall or an idle rail.",
             "mlx5_bond_0 is the HCA of a bond: the watcher cannot see that one link of a bond goes down while another one is up.",
         ];
         assert_eq!(lines, wanted.map(|line| (Severity::Info, line.to_owned())));
