@@ -252,7 +252,8 @@ impl Rail {
 
     /// Returns how long before the end its link was down last, if the watcher knows.
     pub(crate) fn down_ago(&self, ran: Duration) -> Option<Ago> {
-        let (from, to) = self.track.down_at?;
+        // That it was at some time of the whole run says nothing.
+        let (from, to) = self.track.down_at.filter(|(from, to)| !from.is_zero() || *to < ran)?;
         Some(Ago { least: ran.saturating_sub(to), most: ran.saturating_sub(from) })
     }
 
