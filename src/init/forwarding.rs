@@ -10,7 +10,7 @@ use super::supervisor::Supervisor;
 use super::survivors::Reach;
 use super::terminal;
 use crate::log::Level;
-use crate::sys::fork::Ended;
+use crate::sys::fork::{END_OF_UNSEEN, Ended};
 use crate::sys::signals::{self, Forwarded, Received, Target};
 
 /// The set of signals that were sent to the command: bit n-1 for signal n.
@@ -100,8 +100,11 @@ impl Supervisor {
         if received.signal() == SIGCHLD {
             return self.reap();
         }
-        if received.is_end_of_unseen() {
+        if received.signal() == END_OF_UNSEEN {
+            // The kernel keeps only one of these signals: a user's may stand for both.
             self.reap_watcher();
+        }
+        if received.is_end_of_unseen() {
             return None;
         }
         let signal = self.orders.supervision.rewrite.of(received.signal())?;

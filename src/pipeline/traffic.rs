@@ -94,8 +94,8 @@ pub(super) fn note(
                 after: config.watch_after,
                 ras: ras_address(config, facts, plan),
                 on_finding: config.on_finding.clone(),
+                expected: expected(facts, plan, job.as_ref()),
                 job,
-                expected: expected(facts, plan),
                 is_server: is_server(command),
             };
             let metrics = config.watch_metrics.clone();
@@ -107,8 +107,9 @@ pub(super) fn note(
 
 /// Returns whether the job is to move data over the ports: it is known to have several nodes, and the plan does not say
 /// itself that NCCL will use TCP, unless an env plugin may decide otherwise.
-fn expected(facts: &Facts, plan: &Plan) -> Expected {
-    let nodes = facts.platform.nodes.as_ref().map(|nodes| nodes.count);
+fn expected(facts: &Facts, plan: &Plan, job: Option<&JobOrders>) -> Expected {
+    let of_launcher = facts.platform.nodes.as_ref().map(|nodes| nodes.count);
+    let nodes = job.map(|job| job.nodes).or(of_launcher);
     match nodes {
         _ if !plan.has_env_plugin() && matches!(plan.outcome(), Outcome::AsksForTcp | Outcome::NotUsed) => {
             Expected::Nothing

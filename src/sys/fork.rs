@@ -31,7 +31,7 @@ pub(crate) fn spawn(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
 
 /// The end of a process from [`spawn_unseen`] sends this signal, with a code of SIGCHLD's (`do_notify_parent` of
 /// kernel/signal.c), which no process can send. By default, it does nothing.
-const END_OF_UNSEEN: i32 = libc::SIGURG;
+pub(crate) const END_OF_UNSEEN: i32 = libc::SIGURG;
 
 /// Returns whether a signal with this code says that a process from [`spawn_unseen`] has ended.
 pub(super) fn is_end_of_unseen(signal: i32, code: i32) -> bool {
@@ -98,7 +98,21 @@ fn reap_unseen_without_fd(child: Pid, patience: Duration) -> bool {
 fn try_to_reap_unseen(child: Pid) -> bool {
     let mut status = 0;
     // SAFETY: `status` is a valid place for one int.
-    unsafe { libc::waitpid(child.as_raw(), &mut status, libc::__WCLONE | libc::WNOHANG) != 0 }
+    match unsafe { libc::waitpid(child.as_raw(), &mut status, libc::__WCLONE | libc::WNOHANG) } {
+        0 => return false,
+        -1 if Errno::last() != Errno::ECHILD => {}
+        _ => return true,
+    }
+    let (id, options) = (child.as_raw().cast_unsigned(), libc::__WCLONE | libc::WNOHANG | libc::WEXITED);
+    // SAFETY: a seccomp filter refuses wait4(2). The place is valid for the call, which fills it or leaves it zeroed; then
+    // the process number in it is 0.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        match libc::waitid(libc::P_PID, id, &raw mut info, options) {
+            0 => info.si_pid() != 0,
+            _ => Errno::last() == Errno::ECHILD,
+        }
+    }
 }
 
 unsafe extern "C" {

@@ -84,7 +84,7 @@ impl Fold {
         for (_, finding) in findings.iter().filter(|(about, _)| *about == About::State) {
             self.held.retain(|(id, port), _| *id != finding.id || !finding.about.ports.contains(port));
         }
-        said.extend(self.release(at));
+        said.extend(self.release(at, tracks));
         for (about, finding) in findings {
             if self.admits(at, &finding, about) {
                 said.push(finding);
@@ -101,15 +101,31 @@ impl Fold {
         sums(&self.windows, tracks, false)
     }
 
-    /// Returns the omitted lines that have been true for a while.
-    fn release(&mut self, at: Duration) -> Vec<Finding> {
+    /// Returns the omitted lines that have been true for a while. Of one that is not true for all of its ports any more,
+    /// only how the others are now.
+    fn release(&mut self, at: Duration, tracks: &[Track]) -> Vec<Finding> {
         let mut released: Vec<Finding> = Vec::new();
-        for (since, finding) in self.held.values() {
-            if at.saturating_sub(*since) >= PAUSE && !released.contains(finding) {
-                released.push(finding.clone());
+        let (due, held) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition(|(_, (since, _))| at.saturating_sub(*since) >= PAUSE);
+        self.held = held;
+        for ((id, port), (_, finding)) in &due {
+            let is_whole =
+                |other: &String| due.get(&(*id, other.clone())).is_some_and(|(_, one)| one == finding);
+            if finding.about.ports.iter().all(is_whole) {
+                if !released.contains(finding) {
+                    released.push(finding.clone());
+                }
+                continue;
             }
+            let track = tracks.iter().find(|track| track.rail.id() == *port);
+            let state = track.and_then(|track| Some(format!("{} {}.", track.rail, track.state()?)));
+            released.extend(state.map(|message| {
+                let mut one = Finding { message, ..finding.clone() };
+                one.about.ports = vec![port.clone()];
+                one
+            }));
         }
-        self.held.retain(|_, (_, finding)| !released.contains(finding));
         for finding in &released {
             for window in self.windows.iter_mut().filter(|window| {
                 let is_about = |port: &String| finding.about.ports.contains(port);
@@ -196,6 +212,8 @@ fn sums(windows: &[Window], tracks: &[Track], is_over: bool) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::port_name::RailId;
+    use crate::watch::track::Loss;
 
     #[test]
     fn only_some_lines_of_a_kind_are_said_in_an_hour() {
@@ -214,6 +232,28 @@ mod tests {
         let next = said(3600, Id::LinkDown);
         assert_eq!(next, ["2 more lines (link-down) within an hour were omitted.", "It happened."]);
         assert_eq!(said(3601, Id::LinkDown), ["It happened."]);
+    }
+
+    /// Both ports go down, the line is omitted, and one of them comes back.
+    #[test]
+    fn an_omitted_line_that_is_not_true_of_all_of_its_ports_is_said_of_the_others() {
+        let mut tracks = ["a", "b"].map(|hca| Track { rail: RailId::new(hca, 1), ..Track::default() });
+        let mut fold = Fold::default();
+        let line = |message: &str, ports: &[&str]| {
+            let ports = ports.iter().map(|port| format!("{port}:1"));
+            vec![(About::State, Finding::warning(Id::LinkDown, message.to_owned()).about_ports(ports))]
+        };
+        for second in 0..6 {
+            fold.pass(Duration::from_secs(second), line("Both flap.", &["a", "b"]), &tracks);
+        }
+        assert!(fold.pass(Duration::from_secs(6), line("Both are down.", &["a", "b"]), &tracks).is_empty());
+        tracks[1].loss = Some(Loss { since: Duration::ZERO, is_gone: false, was_gone: false });
+        let said = fold.pass(Duration::from_secs(40), line("a is back.", &["a"]), &tracks);
+        assert!(said.is_empty(), "{said:?}");
+        let said = fold.pass(Duration::from_secs(101), Vec::new(), &tracks);
+        let said: Vec<_> = said.into_iter().map(|one| (one.message, one.about.ports)).collect();
+        let wanted = [("a is back.", "a:1"), ("b is not active.", "b:1")];
+        assert_eq!(said, wanted.map(|(message, port)| (message.to_owned(), vec![port.to_owned()])));
     }
 
     #[test]

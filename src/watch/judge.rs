@@ -302,7 +302,11 @@ impl Judge {
     ) -> Option<Finding> {
         if !moving.is_empty() {
             let again = if self.history.moved_at.is_some() { " again" } else { "" };
-            if rested >= self.limits.after && self.limits.expected != Expected::Nothing && !pauses.is_broken {
+            if rested >= self.limits.after
+                && self.limits.expected != Expected::Nothing
+                && !pauses.is_broken
+                && self.history.moved_at.is_some()
+            {
                 self.history.pauses = self.history.pauses.saturating_add(1);
                 self.history.longest_pause = self.history.longest_pause.max(rested);
                 self.is_changed = true;

@@ -40,7 +40,13 @@ pub(super) fn changes(news: &[News]) -> Vec<Finding> {
             _ => None,
         })
         .map(|(time, rails)| {
-            let message = format!("The state of {} can be read again, after {time}.", rails.names());
+            let lost: Vec<String> = rails
+                .0
+                .iter()
+                .filter_map(|one| Some(format!("; {} {}", one.track.rail, one.track.state()?)))
+                .collect();
+            let message =
+                format!("The state of {} can be read again, after {time}{}.", rails.names(), lost.concat());
             rails.about(Finding::info(Id::LinkDown, message))
         }),
     );
@@ -175,7 +181,7 @@ fn lost(news: &[News]) -> Vec<Finding> {
 
 fn why(errno: Errno) -> String {
     match errno {
-        Errno::EBADMSG => "it is not one that the kernel writes".to_owned(),
+        Errno::EBADMSG => "its file has a text that the kernel does not write".to_owned(),
         errno => format!("{errno:?}"),
     }
 }
@@ -390,6 +396,50 @@ mod tests {
     }
 
     #[test]
+    fn each_rate_below_the_first_is_said() {
+        let at = |rate: &str| [look("4: ACTIVE\n", rate, "0\n"), active()];
+        let (half, narrow) = ("100 Gb/sec (2X HDR)\n", "50 Gb/sec (1X HDR)\n");
+        let lines = rates(&[at(half), at(half), at(narrow), at(narrow)]);
+        let lines: Vec<_> = lines.iter().map(|(look, _, line)| (*look, line.as_str())).collect();
+        let [(1, first), (3, second)] = &lines[..] else { panic!("{lines:?}") };
+        assert!(first.starts_with("mlx5_1 runs at 100 Gb/sec (2X HDR) instead of 200 "), "{first}");
+        assert!(second.starts_with("mlx5_1 runs at 50 Gb/sec (1X HDR) instead of 200 "), "{second}");
+    }
+
+    /// After its driver was loaded again, a device may have no link; and the state may be missing for a moment.
+    #[test]
+    fn a_port_that_is_lost_in_another_way_has_a_line() {
+        let gone = || {
+            let reader = FakeRoot::new().reader();
+            read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
+        };
+        let stateless = || {
+            let root = FakeRoot::new();
+            root.files("sys/class/infiniband/x_0/ports/1", &[("counters/link_downed", "0\n")]);
+            let reader = root.reader();
+            read(&reader, &Counters::new(&reader), "x_0", 1, None, None)
+        };
+        let port = WatchedPort {
+            rail: RailId::new("mlx5_1", 1),
+            is_infiniband: true,
+            first: active(),
+            ..WatchedPort::default()
+        };
+        let mut judge = Judge::patient(vec![port], Duration::MAX);
+        let mut at = Duration::ZERO;
+        let mut said = |look| {
+            at += Duration::from_secs(10);
+            let found = judge.judge(at, vec![look]);
+            found.into_iter().map(|one| one.message).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(said(gone()), "mlx5_1 is gone.");
+        assert_eq!(said(look("2: INIT\n", FULL, "0\n")), "mlx5_1 is no longer active. Its state is INIT.");
+        assert_eq!(said(look("1: DOWN\n", FULL, "0\n")), "mlx5_1 is no longer active.");
+        assert_eq!(said(stateless()), "");
+        assert_eq!(said(active()), "mlx5_1 is back, after 40s. Connections over it from before have failed.");
+    }
+
+    #[test]
     fn what_cannot_be_seen_is_said_of_the_ports_that_hide_it() {
         let port = |hca: &str, files: &[(&str, &str)], is_bond| {
             let root = FakeRoot::new();
@@ -576,6 +626,18 @@ mod tests {
         let [found] = &found[..] else { panic!("{found:?}") };
         assert!(found.message.starts_with("The GID of mlx5_3:2 (10.0.0.3) has moved"), "{found:?}");
         assert_eq!(found.about.ports, ["mlx5_3:2"]);
+    }
+
+    /// It may move together with its link, and the look in which the link is back does not count.
+    #[test]
+    fn a_gid_that_moved_while_the_link_was_down_is_said_once_the_link_is_back() {
+        let down = (GidPlace::At(5), false);
+        let lines = gids(true, &[HERE, down, MOVED, MOVED, MOVED]);
+        let moved = lines.iter().filter(|(_, line)| line.contains(" has moved from index 3"));
+        assert_eq!(moved.map(|(look, _)| *look).collect::<Vec<_>>(), [4], "{lines:?}");
+        let lines = gids(true, &[HERE, MOVED, LOST, HERE, HERE, HERE]);
+        let (look, line) = lines.last().unwrap();
+        assert!(*look == 5 && line.contains(" is at index 3 again"), "{lines:?}");
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::track::{Change, Track, WatchedPort};
+use crate::facts::port_sample::bytes_per_second;
 use crate::facts::traffic::Traffic;
 use crate::findings::traffic::{MANAGEMENT_TIME, PortTraffic, has_moved};
 
 /// Less than one part in this many of the job's highest rate is no progress: a keepalive or IPoIB moves such amounts.
-const PART_OF_CHATTER: u64 = 10_000;
+const PART_OF_CHATTER: u64 = 100_000;
 
 /// The job's rate is compared over so much time in which data moves. Pauses do not count.
 const STRETCH: Duration = Duration::from_secs(600);
@@ -69,7 +70,11 @@ impl Pace {
         if moving.is_empty() {
             return (moving, None);
         }
-        self.highest = self.highest.max(amount / seconds);
+        // A counter that shows nonsense for once must not make all that follows look like chatter.
+        let most: Option<u64> =
+            tracks.iter().map(|track| bytes_per_second(track.last.rate.as_deref()?)).sum();
+        let rate = most.map_or(amount / seconds, |most| (amount / seconds).min(most.saturating_mul(2)));
+        self.highest = self.highest.max(rate);
         (self.moved_from, self.moved_at, self.has_moved) = (since, at, true);
         let speed = self.measure(time, amount);
         (moving, speed)

@@ -78,6 +78,9 @@ pub(crate) struct Track {
     pub hidden: (u32, Duration),
     pub was_hidden: bool,
     pub was_renamed: bool,
+    /// Whether the last look has skipped where its GID is, which may come back after the link.
+    #[serde(skip)]
+    pub has_unread_gid: bool,
     /// The link is slower than at the start, and its last such rate, as the kernel writes it.
     pub slow: Spell,
     pub slow_rate: String,
@@ -229,7 +232,8 @@ impl Track {
         }
         let rests = look.is_partial || look == self.last;
         // A port that rests has nothing new to add.
-        if rests && !is_first && self.loss.is_none() && self.hidden.0 == 0 && !is_hidden {
+        let is_settled = self.loss.is_none() && self.hidden.0 == 0 && !self.has_unread_gid;
+        if rests && !is_first && is_settled && !is_hidden {
             let moved = self.moved.since(self.moved);
             return Change { moved, shown, is_gone, is_sound: !is_gone, since, ..Change::default() };
         }
@@ -256,6 +260,7 @@ impl Track {
         self.lose(at, port, &look, is_renamed, &mut events);
         let is_sound = loss_before.is_none() && self.loss.is_none() && !is_renamed && !is_replaced;
         self.slow_down(at, port, &look, &mut events);
+        self.has_unread_gid = !is_sound;
         if is_sound {
             self.stray(at, port, &look, &mut events);
         }
@@ -324,8 +329,8 @@ impl Track {
         is_renamed: bool,
         events: &mut Vec<Event>,
     ) {
-        // A state that cannot be read counts as the one before.
-        if look.errors.is_hidden() {
+        // A state that cannot be read, or is not there beside counters that are, counts as the one before.
+        if look.errors.is_hidden() || look.errors.state().is_none() && !look.errors.is_gone() {
             return;
         }
         let is_lost = look.errors.is_lost_since(&port.first.errors);
@@ -334,11 +339,13 @@ impl Track {
         let before = self.loss;
         let is_gone_now = is_gone && !before.is_some_and(|loss| loss.is_gone);
         let is_down_now = is_lost && !is_gone && before.is_none();
+        // It is lost in another way than before.
+        let waited = port.waits_for_manager(&self.last).is_some();
+        let is_other =
+            is_lost && !is_gone && before.is_some_and(|loss| loss.is_gone || waited && waits.is_none());
         if is_gone_now {
             self.removals = self.removals.saturating_add(1);
-        } else if waits.is_none()
-            && (is_down_now || is_lost && !is_gone && port.waits_for_manager(&self.last).is_some())
-        {
+        } else if waits.is_none() && (is_down_now || is_lost && !is_gone && waited) {
             // A link that only waits for the subnet manager is up.
             self.losses = self.losses.saturating_add(1);
         }
@@ -349,7 +356,7 @@ impl Track {
         let event = match before {
             _ if is_renamed => None,
             _ if is_gone_now => Some(Event::Gone),
-            None if is_down_now => Some(Event::Down { waits }),
+            _ if is_down_now || is_other => Some(Event::Down { waits }),
             Some(loss) if !is_lost => {
                 Some(Event::Back { after: at.saturating_sub(loss.since), was_gone: loss.was_gone })
             }
@@ -367,13 +374,14 @@ impl Track {
         let (Some((first, first_value)), Some((now, value))) = (rate(&port.first), rate(look)) else {
             return;
         };
-        let (is_slow, was_slow) = (value < first_value, self.slow.is_so());
+        let is_slow = value < first_value;
+        let is_known = self.slow.is_so() && self.slow_rate == now;
         if let Some(after) = self.slow.set(at, is_slow.then_some(at)) {
             events.push(Event::RateBack { now: now.to_owned(), after });
         }
         if is_slow {
             now.clone_into(&mut self.slow_rate);
-            if !was_slow {
+            if !is_known {
                 events.push(Event::Slower { first: first.to_owned(), now: now.to_owned() });
             }
         }

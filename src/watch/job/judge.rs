@@ -79,12 +79,14 @@ pub(super) enum Verdict {
     },
     /// No other node has said anything.
     Alone,
-    /// All other nodes that were connected have disconnected, in this order. In the end of a job this is usual, so it
-    /// is no stall.
+    /// Nodes have disconnected, in this order: all others that were connected, or some before any node has moved data. In
+    /// the end of a job this is usual, so it is no stall.
     Left {
         gone: Vec<Gone>,
-        /// When node 0 itself moved last.
-        since: Duration,
+        /// How many other nodes are connected.
+        others: usize,
+        /// When node 0 itself moved last, if it ever did.
+        since: Option<Duration>,
         strange: usize,
     },
     Stalled(Box<Stall>),
@@ -154,11 +156,12 @@ pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
         let resting = stopped.into_iter().map(|(name, _)| name).collect();
         return Verdict::Moves { moving, resting, since: since.unwrap_or_default() };
     }
-    let Some(since) = since else { return Verdict::Alone };
     gone.sort_by_key(|gone| gone.at);
-    if others < 2 && silent.is_empty() {
-        return if gone.is_empty() { Verdict::Alone } else { Verdict::Left { gone, since, strange } };
-    }
+    let are_alone = others < 2 && silent.is_empty();
+    let (Some(since), false) = (since, are_alone) else {
+        let others = (others + silent.len()).saturating_sub(1);
+        return if gone.is_empty() { Verdict::Alone } else { Verdict::Left { gone, others, since, strange } };
+    };
     let stopped_names: Vec<String> = stopped.iter().map(|(name, _)| name.clone()).collect();
     let order = order(stopped);
     let first: &[String] = if let Order::First { names, .. } = &order { names } else { &[] };

@@ -64,6 +64,8 @@ pub(super) enum ToNode {
     Tell,
     /// This node cannot take part.
     Refused(String),
+    /// Whether node 0 reports that the whole job has stalled.
+    Stalled(bool),
     /// The command of node 0 has ended, and its watcher ends as well.
     Bye(End),
 }
@@ -140,6 +142,7 @@ mod tests {
             shape(ToZero::Bye(End::Killed { signal: 9 })),
             shape(ToNode::Tell),
             shape(ToNode::Refused(String::new())),
+            shape(ToNode::Stalled(true)),
             shape(ToNode::Bye(End::Exited { code: 1 })),
         ];
         assert_eq!(

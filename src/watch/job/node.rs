@@ -46,6 +46,8 @@ pub(super) struct Node {
     /// Since when node 0 is away that was connected, and has not rejected this node.
     left: Option<Gone>,
     has_reported_left: bool,
+    /// Whether node 0 reports that the whole job has stalled.
+    is_reported: bool,
 }
 
 enum Stage {
@@ -72,6 +74,7 @@ impl Node {
             answered: None,
             left: None,
             has_reported_left: false,
+            is_reported: false,
         }
     }
 
@@ -79,9 +82,9 @@ impl Node {
         matches!(self.stage, Stage::Joined(..))
     }
 
-    /// Whether node 0 knows that this node rests, or this node has said why it does.
+    /// Whether node 0 reports that the whole job rests.
     pub(super) fn reports_rest(&self) -> bool {
-        self.has_reported_left || self.is_joined() && self.answered == Some(Motion::Rests)
+        self.is_reported
     }
 
     /// To be called after each look at this node's own ports. If they have begun to move, or have come to rest, since
@@ -97,14 +100,18 @@ impl Node {
             // A connection that is lost shows when it is heard next.
             let _ = channel.queue(&ToZero::Changed);
         }
-        let When::At(Between { later, .. }) = own.when() else { return None };
-        if now.saturating_sub(later) < note {
+        let moved = match own.when() {
+            When::Unknown => return None,
+            When::Never => None,
+            When::At(Between { later, .. }) => Some(later),
+        };
+        if now.saturating_sub(moved.unwrap_or_default()) < note {
             self.has_reported_left = false;
             return None;
         }
         let left = self.left.as_ref().filter(|_| !self.has_reported_left)?;
         self.has_reported_left = true;
-        Some(words::without_zero(left, later, clocks))
+        Some(words::without_zero(left, moved, clocks))
     }
 
     /// Says that the command has ended. Whether node 0 gets it does not matter to this node.
@@ -187,6 +194,7 @@ impl Node {
     /// Takes that node 0 has left, and returns why.
     fn lose(&mut self, now: Duration, end: Option<End>, why: String) -> String {
         let host = self.orders.place.rsplit_once(':').map_or("", |(host, _)| host);
+        self.is_reported = false;
         self.left = Some(Gone { name: format!("{host} (node 0)"), at: now, end });
         why
     }
@@ -198,6 +206,7 @@ impl Node {
         {
             match message {
                 ToNode::Refused(why) => return Err(format!("it rejected this node: {why}")),
+                ToNode::Stalled(is_reported) => self.is_reported = is_reported,
                 ToNode::Bye(end) => {
                     return Err(self.lose(now, Some(end), "its command has ended".to_owned()));
                 }
@@ -211,7 +220,8 @@ impl Node {
                         self.pause = LONGEST_PAUSE;
                         return Err("it does not stop asking".to_owned());
                     }
-                    channel.queue(&ToZero::State(own.state(now))).map_err(|why| why.to_string())?;
+                    let state = ToZero::State(own.state(now));
+                    channel.queue(&state).map_err(|why| self.lose(now, None, why.to_string()))?;
                     self.answered = Some(own.motion(now, self.rest));
                 }
             }

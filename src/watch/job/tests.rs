@@ -393,9 +393,31 @@ fn said_without_zero(leave: impl Fn(&mut Nodes)) -> Vec<Finding> {
         Zero::new(JobOrders { nodes: 9, ..orders(0, 2, free_port()) }, TOKEN.as_bytes(), REST).unwrap();
     nodes.until(10 * SECOND, |nodes, _| !nodes.others[0].0.is_joined());
     assert_eq!(look_at(&mut nodes, 600, 1), None, "it has not rested for long");
-    let said = [700, 710].into_iter().filter_map(|seconds| look_at(&mut nodes, seconds, 1)).collect();
-    assert!(nodes.others[0].0.reports_rest());
-    said
+    [700, 710].into_iter().filter_map(|seconds| look_at(&mut nodes, seconds, 1)).collect()
+}
+
+#[test]
+fn nodes_that_leave_after_the_stall_was_said_are_said_too() {
+    let mut nodes = Nodes::new(4, 3);
+    nodes.until_connected(3);
+    let ports = ports();
+    nodes.own.look(10 * SECOND, &ports, &look(1));
+    nodes.others.iter_mut().for_each(|(_, own)| own.look(10 * SECOND, &ports, &look(1)));
+    let mut said: Vec<String> = Vec::new();
+    for (minutes, connected) in [(11, 3), (13, 2), (15, 0)] {
+        nodes.others.truncate(connected);
+        nodes.until_connected(connected);
+        let count = said.len();
+        nodes.until(minutes * 60 * SECOND, |nodes, now| {
+            let is_reported = nodes.others.iter().all(|(node, _)| node.reports_rest());
+            said.extend(nodes.zero.look(&nodes.own, PAUSES, clocks(now)).map(|finding| finding.message));
+            said.len() > count && is_reported
+        });
+    }
+    let [first, second, third] = &said[..] else { panic!("{said:?}") };
+    assert!(first.ends_with("all nodes wait."), "{first}");
+    assert!(second.contains(": gpu-3 disconnected first, at "), "{second}");
+    assert!(third.starts_with("All 3 other nodes that were connected have left: gpu-"), "{third}");
 }
 
 #[test]
@@ -502,7 +524,7 @@ fn only_a_node_of_this_job_that_is_not_there_may_join() {
                 refused = true;
                 false
             }
-            Ok(Some(ToNode::Tell | ToNode::Bye(_))) => panic!("{message:?} has joined"),
+            Ok(Some(ToNode::Tell | ToNode::Stalled(_) | ToNode::Bye(_))) => panic!("{message:?} has joined"),
             Err(_) => true,
         });
         assert_eq!(refused, matches!(message, ToZero::Join(_)), "{message:?}");

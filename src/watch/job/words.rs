@@ -98,18 +98,33 @@ pub(super) fn stalled(stall: &Stall, clocks: Clocks) -> Finding {
     Finding::warning(Id::StalledJob, message).with_fix(fix)
 }
 
-/// `gone`: the other nodes, in the order in which they disconnected. `since`: when node 0 moved last. It is no fault if
-/// the commands of all of them have ended with success.
-pub(super) fn left(gone: &[Gone], since: Duration, strange: usize, clocks: Clocks) -> Option<Finding> {
+/// `gone`: other nodes, in the order in which they disconnected; `others`: how many are connected. `since`: when node 0
+/// moved last. It is no fault if the commands of all of them have ended with success.
+pub(super) fn left(
+    gone: &[Gone],
+    others: usize,
+    since: Option<Duration>,
+    strange: usize,
+    clocks: Clocks,
+) -> Option<Finding> {
     let (first, last) = (gone.first()?, gone.last()?);
-    let who = match gone.len() {
-        1 => format!("The only other node that was connected has left: {}", departure(first, "", clocks)),
-        count => format!(
-            "{} other nodes that were connected have left: {}; {}",
-            if count == 2 { "Both".to_owned() } else { format!("All {count}") },
-            departure(first, " first,", clocks),
-            departure(last, " last,", clocks)
-        ),
+    let who = match (gone.len(), others) {
+        (1, 0) => {
+            format!("The only other node that was connected has left: {}", departure(first, "", clocks))
+        }
+        (1, _) => departure(first, "", clocks),
+        (count, _) => {
+            let count = match (count, others) {
+                (2, 0) => "Both other nodes that were connected".to_owned(),
+                (count, 0) => format!("All {count} other nodes that were connected"),
+                (count, _) => format!("{count} other nodes"),
+            };
+            format!(
+                "{count} have left: {}; {}",
+                departure(first, " first,", clocks),
+                departure(last, " last,", clocks)
+            )
+        }
     };
     // One that failed is named, whenever it did.
     let failed = gone.iter().find(|gone| !has_succeeded(gone));
@@ -120,9 +135,12 @@ pub(super) fn left(gone: &[Gone], since: Duration, strange: usize, clocks: Clock
 }
 
 /// `who`: which nodes have left. `failed`: one of these whose command did not end with success.
-fn leaving(who: String, failed: Option<&Gone>, since: Duration, clocks: Clocks) -> Finding {
-    let message =
-        format!("{who} (times in UTC). This node has moved no data since {}.", clocks.time_of(since));
+fn leaving(who: String, failed: Option<&Gone>, since: Option<Duration>, clocks: Clocks) -> Finding {
+    let rests = match since {
+        Some(since) => format!("has moved no data since {}", clocks.time_of(since)),
+        None => "has never moved data".to_owned(),
+    };
+    let message = format!("{who} (times in UTC). This node {rests}.");
     let Some(failed) = failed else { return Finding::info(Id::StalledJob, message) };
     let name = visible(&failed.name);
     let fix = match failed.end {
@@ -137,7 +155,7 @@ fn leaving(who: String, failed: Option<&Gone>, since: Duration, clocks: Clocks) 
 }
 
 /// What a node says that moves nothing since `since`, when node 0 has left.
-pub(super) fn without_zero(gone: &Gone, since: Duration, clocks: Clocks) -> Finding {
+pub(super) fn without_zero(gone: &Gone, since: Option<Duration>, clocks: Clocks) -> Finding {
     let failed = Some(gone).filter(|gone| !has_succeeded(gone));
     leaving(departure(gone, "", clocks), failed, since, clocks)
 }

@@ -36,8 +36,7 @@ pub(super) struct Zero {
     ask_at: Duration,
     /// Whether something may be other than when the nodes were asked last: one has come, has left, or says so.
     has_changed: bool,
-    /// Since when the job has stalled, and as what that was reported.
-    reported: Option<(Duration, Severity)>,
+    reported: Option<Reported>,
     /// Whether it was reported that all other nodes have left, and none has come again.
     has_reported_left: bool,
     /// Whether it was reported that other nodes still move data.
@@ -61,6 +60,15 @@ impl Peer for Member {
     const SILENCE: Option<Duration> = None;
     type Message = ToZero;
     type Reply = ToNode;
+}
+
+/// That the job has stalled was reported.
+#[derive(Clone, Copy)]
+struct Reported {
+    since: Duration,
+    severity: Severity,
+    /// How many nodes had left.
+    gone: usize,
 }
 
 /// All nodes were asked, and may answer until a time.
@@ -208,10 +216,8 @@ impl Zero {
         if rested < pauses.note {
             self.question = None;
             self.has_reported_part = false;
-            return self
-                .reported
-                .take_if(|(since, _)| *since < moved)
-                .map(|(since, _)| words::moves_again(moved.saturating_sub(since)));
+            let is_over = self.reported.is_some_and(|reported| reported.since < moved);
+            return is_over.then(|| self.moves_again(moved)).flatten();
         }
         // Only a pause that may be a warning can be one for another node's reason.
         let severity =
@@ -225,8 +231,7 @@ impl Zero {
         // is time to ask again: a job that runs on sockets never moves anything.
         let is_open = match self.reported {
             None => has_moved || self.has_changed,
-            Some((_, Severity::Info)) => self.has_changed || severity > Some(Severity::Info),
-            Some(_) => !has_moved && self.has_changed,
+            Some(reported) => self.has_changed || severity > Some(reported.severity),
         };
         if is_open && !self.has_reported_left && now >= self.ask_at {
             self.ask(own, severity, now);
@@ -254,6 +259,12 @@ impl Zero {
         }
     }
 
+    fn moves_again(&mut self, now: Duration) -> Option<Finding> {
+        let reported = self.reported.take()?;
+        self.hub.send_all(|_| ToNode::Stalled(false));
+        Some(words::moves_again(now.saturating_sub(reported.since)))
+    }
+
     fn verdict(&mut self, clocks: Clocks) -> Option<Finding> {
         let Question { own, severity, .. } = self.question.take()?;
         let has_moved = matches!(own.when, When::At(_));
@@ -271,8 +282,8 @@ impl Zero {
         match judge(Reports { now: clocks.now, nodes, gone, strange }, self.rest) {
             Verdict::Moves { moving, resting, since } => {
                 tracing::debug!("the job's watchers: a node still moves data");
-                if let Some((since, _)) = self.reported.take() {
-                    return Some(words::moves_again(clocks.now.saturating_sub(since)));
+                if self.reported.is_some() {
+                    return self.moves_again(clocks.now);
                 }
                 let is_new = has_moved && !std::mem::replace(&mut self.has_reported_part, has_moved);
                 is_new.then(|| words::moves_in_part(&moving, &resting, since, clocks))
@@ -281,19 +292,22 @@ impl Zero {
                 tracing::debug!("the job's watchers: no other node says anything");
                 None
             }
-            Verdict::Left { gone, since, strange } => {
+            Verdict::Left { gone, others, since, strange } => {
                 self.has_reported_left = true;
-                words::left(&gone, since, strange, clocks)
+                words::left(&gone, others, since, strange, clocks)
             }
             Verdict::Stalled(stall) => {
                 // A node that has left, or a port with errors, explains the pause.
                 let is_broken = !stall.gone.is_empty() || !stall.counted.is_empty();
                 let severity = severity.map(|severity| if is_broken { Severity::Warning } else { severity });
                 let severity = severity.unwrap_or(Severity::Info);
-                if self.reported.is_some_and(|(_, reported)| reported >= severity) {
+                let (since, gone) = (stall.since, stall.gone.len());
+                let is_known = |reported: Reported| reported.severity >= severity && reported.gone >= gone;
+                if self.reported.is_some_and(is_known) {
                     return None;
                 }
-                self.reported = Some((stall.since, severity));
+                self.reported = Some(Reported { since, severity, gone });
+                self.hub.send_all(|_| ToNode::Stalled(true));
                 Some(Finding { severity, ..words::stalled(&stall, clocks) })
             }
         }

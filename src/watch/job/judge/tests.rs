@@ -125,6 +125,30 @@ fn a_node_that_moves_keeps_the_job_from_being_stalled() {
     assert!(matches!(judged(nodes, &[], 0), Verdict::Stalled(_)));
 }
 
+/// A command that fails while it loads its model.
+#[test]
+fn a_node_that_leaves_before_anything_has_moved_is_named() {
+    let never =
+        |count: u32| (0..count).map(|number| other(&format!("gpu-{number:02}"), Moved::Never)).collect();
+    let line = |nodes, gone: &[(&str, u64)]| {
+        let Verdict::Left { gone, others, since, strange } = judged(nodes, gone, 0) else { panic!() };
+        words::left(&gone, others, since, strange, CLOCKS).unwrap().message
+    };
+    assert_eq!(
+        line(never(1), &[("gpu-03", 300)]),
+        "The only other node that was connected has left: gpu-03 disconnected at 14:08:50 (times in UTC). This node has \
+         never moved data."
+    );
+    assert_eq!(
+        line(never(3), &[("gpu-03", 300)]),
+        "gpu-03 disconnected at 14:08:50 (times in UTC). This node has never moved data."
+    );
+    assert!(
+        line(never(3), &[("gpu-03", 300), ("gpu-04", 200)]).starts_with("2 other nodes have left: gpu-03 ")
+    );
+    assert_eq!(judged(never(3), &[], 0), Verdict::Alone);
+}
+
 #[test]
 fn node_0_alone_says_nothing_of_the_job() {
     assert_eq!(judged(gpu(0..1, 600), &[], 31), Verdict::Alone);
@@ -138,13 +162,15 @@ fn node_0_alone_says_nothing_of_the_job() {
 fn a_job_whose_other_nodes_have_all_left_is_not_stalled() {
     let of = |gone: &[(&str, u64, Option<End>)], strange| {
         let named: Vec<(&str, u64)> = gone.iter().map(|(name, ago, _)| (*name, *ago)).collect();
-        let Verdict::Left { gone: mut left, since, strange } = judged(gpu(0..1, 600), &named, strange) else {
+        let Verdict::Left { gone: mut left, others: 0, since, strange } =
+            judged(gpu(0..1, 600), &named, strange)
+        else {
             panic!("{gone:?}");
         };
         for one in &mut left {
             one.end = gone.iter().find(|(name, ..)| *name == one.name).and_then(|(.., end)| *end);
         }
-        words::left(&left, since, strange, CLOCKS).unwrap()
+        words::left(&left, 0, since, strange, CLOCKS).unwrap()
     };
     let exited = |code| Some(End::Exited { code });
     let sound = of(&[("gpu-02", 605, exited(0)), ("gpu-01", 612, exited(0)), ("gpu-03", 606, exited(0))], 2);
