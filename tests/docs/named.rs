@@ -88,13 +88,18 @@ fn every_test_that_a_page_names_is_there() {
     let skipped = fs::read_to_string(repository("tests/arm64/skipped")).unwrap();
     let rows = skipped.lines().filter(|line| !line.starts_with('#'));
     // Suite, test, reason. A row of a module has no name behind the last "::".
-    let skipped: Vec<&str> =
-        rows.filter_map(|row| row.split(' ').nth(1)?.rsplit("::").next()).filter(|name| !name.is_empty()).collect();
+    let skipped: Vec<&str> = rows
+        .filter_map(|row| row.split(' ').nth(1)?.rsplit("::").next())
+        .filter(|name| !name.is_empty())
+        .collect();
     assert!(skipped.len() > 100, "{skipped:?}");
     let mut code = String::new();
     ["src", "tests"].into_iter().for_each(|folder| read_all(&repository(folder), &mut code));
     for name in named.into_iter().chain(skipped) {
-        assert!(code.contains(&format!("fn {name}() {{")), "a page names the test {name}, which is not there");
+        assert!(
+            code.contains(&format!("fn {name}() {{")),
+            "a page names the test {name}, which is not there"
+        );
     }
 }
 

@@ -31,7 +31,7 @@ fn a_day_of_training_has_no_warning() {
 
 /// Rollouts of about 15 minutes.
 #[test]
-fn a_day_of_reinforcement_learning_has_three_warnings_at_the_most() {
+fn a_day_of_reinforcement_learning_has_no_warning() {
     let mut random = Rng::with_seed(2);
     let (mut rolls_until, mut trains_until) = (0, 0);
     Series::new(rails(), DAY)
@@ -44,7 +44,7 @@ fn a_day_of_reinforcement_learning_has_three_warnings_at_the_most() {
                 rails.move_all(TRAINING);
             }
         })
-        .expect_warnings(3);
+        .expect_notes();
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_day_of_an_idle_server_has_notes() {
 
 /// Every three hours, a node leaves: its connections end, and the job goes on a few minutes later.
 #[test]
-fn a_day_of_an_elastic_job_has_a_warning_for_each_node_that_leaves() {
+fn a_day_of_an_elastic_job_has_no_warning() {
     let lines = Series::new(rails(), DAY).play(|rails, second| {
         let of_turn = second % (3 * HOUR);
         if (1..DAY).contains(&second) && of_turn == 0 {
@@ -73,13 +73,14 @@ fn a_day_of_an_elastic_job_has_a_warning_for_each_node_that_leaves() {
             rails.move_all(TRAINING);
         }
     });
-    let lines = lines.expect_warnings(7);
-    lines.expect_only("ended-queue-pairs");
+    let lines = lines.expect_notes();
+    lines.expect_line("ended-queue-pairs", 0);
 }
 
-/// Many starts in one shell: some minutes of traffic, and pauses of an hour in which someone thinks.
+/// Many starts in one shell: some minutes of traffic, and pauses of an hour in which someone thinks. The first such pause
+/// cannot be told from a stall.
 #[test]
-fn a_day_of_debugging_has_three_warnings_at_the_most() {
+fn a_day_of_debugging_has_one_warning_at_the_most() {
     let mut random = Rng::with_seed(3);
     let (mut begins, mut ends) = (2 * MINUTE, 5 * MINUTE);
     let series = Series::new(rails(), DAY).environment(UNKNOWN).command("bash", &["debug.sh"]);
@@ -93,5 +94,5 @@ fn a_day_of_debugging_has_three_warnings_at_the_most() {
                 ends = begins + random.u64(MINUTE..6 * MINUTE);
             }
         })
-        .expect_warnings(3);
+        .expect_warnings(1);
 }
