@@ -75,6 +75,8 @@ impl Supervisor {
                 Ok(Some(received)) if received.signal() == SIGCHLD => {
                     self.reap();
                 }
+                // That of the watcher, which may have been on its way.
+                Ok(Some(received)) if received.is_end_of_unseen() => {}
                 // The signal is not forwarded: the command is gone, and another process may have its PID by
                 // now.
                 Ok(Some(received)) => {

@@ -18,17 +18,25 @@ const PAUSE: Duration = Duration::from_secs(60);
 const MOST_DOUBLED: u32 = 6;
 
 /// Whether a line is about a state that lasts, or about something that has happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum About {
-    State,
+    /// With its lines about one port alone, in case it stays true of one of them.
+    State(Vec<Finding>),
     Event,
 }
 
 #[derive(Default)]
 pub(super) struct Fold {
     windows: Vec<Window>,
-    /// The last line about a state of each port, if that was omitted, and when.
-    held: BTreeMap<(Id, String), (Duration, Finding)>,
+    /// The last line about a state of each port, if that was omitted.
+    held: BTreeMap<(Id, String), Held>,
+}
+
+struct Held {
+    since: Duration,
+    whole: Finding,
+    /// The same about this port alone.
+    alone: Option<Finding>,
 }
 
 struct Window {
@@ -44,11 +52,11 @@ struct Window {
 }
 
 impl Window {
-    fn admits(&self, at: Duration, about: About) -> bool {
+    fn admits(&self, at: Duration, about: &About) -> bool {
         let more = u32::try_from(self.looks.saturating_sub(MOST))
             .map_or(MOST_DOUBLED, |more| more.min(MOST_DOUBLED));
         let is_late = || at.saturating_sub(self.last) >= PAUSE * 2_u32.pow(more);
-        self.last == at || self.looks < MOST || (about == About::State && is_late())
+        self.last == at || self.looks < MOST || (*about != About::Event && is_late())
     }
 
     /// Counts a reported line at this time.
@@ -81,16 +89,19 @@ impl Fold {
         self.windows = current;
         let mut said = sums(&over, tracks, true);
         // What is new about a port makes what was omitted before old.
-        for (_, finding) in findings.iter().filter(|(about, _)| *about == About::State) {
+        for (_, finding) in findings.iter().filter(|(about, _)| *about != About::Event) {
             self.held.retain(|(id, port), _| *id != finding.id || !finding.about.ports.contains(port));
         }
-        said.extend(self.release(at, tracks));
+        said.extend(self.release(at));
         for (about, finding) in findings {
-            if self.admits(at, &finding, about) {
+            if self.admits(at, &finding, &about) {
                 said.push(finding);
-            } else if about == About::State {
-                let ports = finding.about.ports.iter();
-                self.held.extend(ports.map(|port| ((finding.id, port.clone()), (at, finding.clone()))));
+            } else if let About::State(of_each) = about {
+                for port in &finding.about.ports {
+                    let alone = of_each.iter().rfind(|one| one.about.ports.contains(port)).cloned();
+                    let held = Held { since: at, whole: finding.clone(), alone };
+                    self.held.insert((finding.id, port.clone()), held);
+                }
             }
         }
         said
@@ -101,30 +112,23 @@ impl Fold {
         sums(&self.windows, tracks, false)
     }
 
-    /// Returns the omitted lines that have been true for a while. Of one that is not true for all of its ports any more,
-    /// only how the others are now.
-    fn release(&mut self, at: Duration, tracks: &[Track]) -> Vec<Finding> {
+    /// Returns the omitted lines that have been true for a while. One that is not true of all of its ports any more is said
+    /// of the others.
+    fn release(&mut self, at: Duration) -> Vec<Finding> {
         let mut released: Vec<Finding> = Vec::new();
         let (due, held) = std::mem::take(&mut self.held)
             .into_iter()
-            .partition(|(_, (since, _))| at.saturating_sub(*since) >= PAUSE);
+            .partition(|(_, held)| at.saturating_sub(held.since) >= PAUSE);
         self.held = held;
-        for ((id, port), (_, finding)) in &due {
+        for ((id, _), Held { whole, alone, .. }) in &due {
             let is_whole =
-                |other: &String| due.get(&(*id, other.clone())).is_some_and(|(_, one)| one == finding);
-            if finding.about.ports.iter().all(is_whole) {
-                if !released.contains(finding) {
-                    released.push(finding.clone());
-                }
-                continue;
+                |port: &String| due.get(&(*id, port.clone())).is_some_and(|one| one.whole == *whole);
+            let line = if whole.about.ports.iter().all(is_whole) { Some(whole) } else { alone.as_ref() };
+            if let Some(line) = line
+                && !released.contains(line)
+            {
+                released.push(line.clone());
             }
-            let track = tracks.iter().find(|track| track.rail.id() == *port);
-            let state = track.and_then(|track| Some(format!("{} {}.", track.rail, track.state()?)));
-            released.extend(state.map(|message| {
-                let mut one = Finding { message, ..finding.clone() };
-                one.about.ports = vec![port.clone()];
-                one
-            }));
         }
         for finding in &released {
             for window in self.windows.iter_mut().filter(|window| {
@@ -140,7 +144,7 @@ impl Fold {
     }
 
     /// A line that is new for one of its ports is reported.
-    fn admits(&mut self, at: Duration, finding: &Finding, about: About) -> bool {
+    fn admits(&mut self, at: Duration, finding: &Finding, about: &About) -> bool {
         let (id, severity) = (finding.id, finding.severity);
         let ports: Vec<Option<String>> = match finding.about.ports.as_slice() {
             [] => vec![None],
@@ -212,8 +216,6 @@ fn sums(windows: &[Window], tracks: &[Track], is_over: bool) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::port_name::RailId;
-    use crate::watch::track::Loss;
 
     #[test]
     fn only_some_lines_of_a_kind_are_said_in_an_hour() {
@@ -237,22 +239,25 @@ mod tests {
     /// Both ports go down, the line is omitted, and one of them comes back.
     #[test]
     fn an_omitted_line_that_is_not_true_of_all_of_its_ports_is_said_of_the_others() {
-        let mut tracks = ["a", "b"].map(|hca| Track { rail: RailId::new(hca, 1), ..Track::default() });
         let mut fold = Fold::default();
-        let line = |message: &str, ports: &[&str]| {
-            let ports = ports.iter().map(|port| format!("{port}:1"));
-            vec![(About::State, Finding::warning(Id::LinkDown, message.to_owned()).about_ports(ports))]
+        let mut pass = |second, state: &str, ports: &[&str]| {
+            let line = |ports: &[&str]| {
+                let message = format!("{} {state}.", ports.join(", "));
+                let ports = ports.iter().map(|port| format!("{port}:1"));
+                Finding::warning(Id::SlowLink, message).about_ports(ports)
+            };
+            let about = About::State(ports.iter().map(|port| line(&[*port])).collect());
+            let lines = if ports.is_empty() { Vec::new() } else { vec![(about, line(ports))] };
+            fold.pass(Duration::from_secs(second), lines, &[])
         };
         for second in 0..6 {
-            fold.pass(Duration::from_secs(second), line("Both flap.", &["a", "b"]), &tracks);
+            assert_eq!(pass(second, "flap", &["a", "b"]).len(), 1);
         }
-        assert!(fold.pass(Duration::from_secs(6), line("Both are down.", &["a", "b"]), &tracks).is_empty());
-        tracks[1].loss = Some(Loss { since: Duration::ZERO, is_gone: false, was_gone: false });
-        let said = fold.pass(Duration::from_secs(40), line("a is back.", &["a"]), &tracks);
+        assert!(pass(6, "slow", &["a", "b"]).is_empty());
+        let said = pass(40, "fast again", &["a"]);
         assert!(said.is_empty(), "{said:?}");
-        let said = fold.pass(Duration::from_secs(101), Vec::new(), &tracks);
-        let said: Vec<_> = said.into_iter().map(|one| (one.message, one.about.ports)).collect();
-        let wanted = [("a is back.", "a:1"), ("b is not active.", "b:1")];
+        let said: Vec<_> = pass(101, "", &[]).into_iter().map(|one| (one.message, one.about.ports)).collect();
+        let wanted = [("a fast again.", "a:1"), ("b slow.", "b:1")];
         assert_eq!(said, wanted.map(|(message, port)| (message.to_owned(), vec![port.to_owned()])));
     }
 
@@ -320,7 +325,7 @@ mod tests {
         let mut pass = |second: u64, state: Option<&str>| {
             let line = |state: &str| {
                 let finding = if state == down { Finding::warning } else { Finding::info };
-                (About::State, finding(Id::LinkDown, state.to_owned()).about_ports(["mlx5_0:1"]))
+                (About::State(Vec::new()), finding(Id::LinkDown, state.to_owned()).about_ports(["mlx5_0:1"]))
             };
             let findings = state.map(line).into_iter().collect();
             let said = fold.pass(Duration::from_secs(second), findings, &[]);

@@ -19,6 +19,10 @@ use crate::findings::port_errors::{self, has_its_fix};
 use crate::findings::traffic::{Expected, FIX_OF_NO_TRAFFIC, PortTraffic, names};
 use crate::text::{amount, coarse, condensed};
 
+/// What breaks so shortly before data stops may be why: connections fail only after some retries. NCCL_IB_TIMEOUT of 20 and
+/// 7 retries make half a minute, and HCAs may take four times as long (InfiniBand specification, C9-140).
+const SHORTLY: Duration = Duration::from_secs(120);
+
 /// A pause that nothing explains is a note at first: a compilation, a checkpoint or a rollout may take that long. After
 /// so many times `watch-after`, it is a warning.
 const PAUSES_OF_STALL: u32 = 3;
@@ -90,7 +94,9 @@ pub(super) struct Judge {
     pub(super) history: History,
     last_at: Duration,
     pace: Pace,
-    /// As what the pause was reported that has not ended.
+    /// Whether something that broke explains the pause that has not ended. It may be well again since.
+    is_rest_broken: bool,
+    /// As what that pause was reported.
     reported_rest: Option<Severity>,
     balance: Balance,
     fold: Fold,
@@ -111,6 +117,7 @@ impl Judge {
             limits,
             last_at: Duration::ZERO,
             pace: Pace::default(),
+            is_rest_broken: false,
             reported_rest: None,
             fold: Fold::default(),
             is_movement_known: false,
@@ -169,10 +176,14 @@ impl Judge {
             .zip(&changes)
             .map(|((track, port), change)| News { port, track, events: &change.events })
             .collect();
-        let states = lines::changes(&news).into_iter().map(|finding| (About::State, finding));
+        let states = lines::changes(&news).into_iter().map(|finding| {
+            let of_each = news.iter().flat_map(|one| lines::changes(&[*one]));
+            let is_same = |one: &Finding| (one.id, one.severity) == (finding.id, finding.severity);
+            (About::State(of_each.filter(is_same).collect()), finding)
+        });
         let events = counted.into_iter().chain(lines::full_counters(&news));
         let events = events.map(|finding| (About::Event, finding));
-        let movement = movement.into_iter().map(|finding| (About::State, finding));
+        let movement = movement.into_iter().map(|finding| (About::State(Vec::new()), finding));
         let findings = states.chain(events).chain(movement).collect();
         self.report(at, findings)
     }
@@ -230,8 +241,9 @@ impl Judge {
     /// Reports if nothing has moved since the start or for some time, or if some rails move less than others.
     fn movement(&mut self, at: Duration, changes: &[Change]) -> Vec<Finding> {
         let rested = at.saturating_sub(self.pace.moved_at);
-        let pauses = self.pauses(at);
+        let pauses = self.pauses();
         let (moving, speed) = self.pace.look(at, &self.ports, &mut self.history.tracks, changes);
+        self.is_rest_broken = pauses.is_broken && moving.is_empty();
         self.is_movement_known = is_movement_known(&self.ports, changes, self.pace.has_moved);
         let tracks = &self.history.tracks;
         let moved: Vec<PortTraffic> = tracks
@@ -278,14 +290,16 @@ impl Judge {
     }
 
     /// A job that has paused for longer by itself may do so again.
-    pub(super) fn pauses(&self, at: Duration) -> Pauses {
+    pub(super) fn pauses(&self) -> Pauses {
         let Limits { after, expected, is_server, .. } = self.limits;
         let learned = self.history.longest_pause.saturating_mul(2);
         let note = after.max(learned);
-        let is_broken = self.history.tracks.iter().any(|track| {
-            track.broke_at.is_some_and(|broke| broke >= self.pace.moved_from)
-                && at.saturating_sub(self.pace.moved_at) < LATELY
-        });
+        // What has been lost for long does not stop a job that went on without it.
+        let broke = |track: &Track| track.loss.map(|loss| loss.since).or(track.broke_at);
+        let Pace { moved_from, moved_at, .. } = self.pace;
+        let times = moved_from.saturating_sub(SHORTLY)..moved_at.saturating_add(LATELY);
+        let is_broken = self.is_rest_broken
+            || self.history.tracks.iter().filter_map(broke).any(|broke| times.contains(&broke));
         let stall = if is_broken { note } else { after.saturating_mul(PAUSES_OF_STALL).max(learned) };
         let is_sure = self.pace.has_moved || expected == Expected::Traffic;
         Pauses { note, stall: (is_sure && !is_server).then_some(stall), is_broken }

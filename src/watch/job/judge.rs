@@ -11,6 +11,9 @@ use std::time::Duration;
 use super::message::{End, Moved, PortCounts, PortState, State};
 use super::own::Between;
 
+/// A job that moved data for so long after a node had left does not wait for that node.
+pub(super) const LONG_GONE: Duration = Duration::from_secs(15 * 60);
+
 /// What node 0 knows of a node of the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
@@ -56,6 +59,13 @@ pub(super) struct Gone {
     /// How its command ended, if its watcher has said so. Otherwise, its container, its machine, or the network failed,
     /// or the watcher itself.
     pub end: Option<End>,
+}
+
+impl Gone {
+    /// `moved`: when the job, or the node that asks, moved data last.
+    pub(super) fn is_long_gone(&self, moved: Duration) -> bool {
+        self.at.saturating_add(LONG_GONE) < moved
+    }
 }
 
 /// All that node 0 knows at this time.
@@ -107,6 +117,8 @@ pub(super) struct Stall {
     pub gone: Vec<Gone>,
     /// Whether the first of these disconnected before the others stopped.
     pub is_gone_first: bool,
+    /// Those that had disconnected [`LONG_GONE`] before.
+    pub gone_before: Vec<Gone>,
     pub strange: usize,
     /// The nodes that do not know what they move.
     pub unknown: Vec<String>,
@@ -162,6 +174,7 @@ pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
         let others = (others + silent.len()).saturating_sub(1);
         return if gone.is_empty() { Verdict::Alone } else { Verdict::Left { gone, others, since, strange } };
     };
+    let (gone_before, gone) = gone.into_iter().partition::<Vec<_>, _>(|gone| gone.is_long_gone(since));
     let stopped_names: Vec<String> = stopped.iter().map(|(name, _)| name.clone()).collect();
     let order = order(stopped);
     let first: &[String] = if let Order::First { names, .. } = &order { names } else { &[] };
@@ -182,6 +195,7 @@ pub(super) fn judge(reports: Reports, rest: Duration) -> Verdict {
         silent,
         is_gone_first: gone.first().is_some_and(|gone| gone.at <= have_stopped),
         gone,
+        gone_before,
         strange,
         unknown,
         never,

@@ -163,7 +163,7 @@ impl Job {
     pub(super) fn look(&mut self, judge: &Judge) -> Option<Finding> {
         let now = self.started.elapsed();
         self.own.look(judge);
-        let pauses = judge.pauses(now);
+        let pauses = judge.pauses();
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let clocks = Clocks { now, wall };
         match &mut self.role {

@@ -43,7 +43,7 @@ pub(super) struct Node {
     rest: Duration,
     /// What this node did when it answered last, until it has said that this has changed.
     answered: Option<Motion>,
-    /// Since when node 0 is away that was connected, and has not rejected this node.
+    /// When node 0 left last, if it was connected.
     left: Option<Gone>,
     has_reported_left: bool,
     /// Whether node 0 reports that the whole job has stalled.
@@ -109,7 +109,8 @@ impl Node {
             self.has_reported_left = false;
             return None;
         }
-        let left = self.left.as_ref().filter(|_| !self.has_reported_left)?;
+        let is_news = |left: &&Gone| !self.has_reported_left && !left.is_long_gone(moved.unwrap_or_default());
+        let left = self.left.as_ref().filter(|_| !self.is_joined()).filter(is_news)?;
         self.has_reported_left = true;
         Some(words::without_zero(left, moved, clocks))
     }
@@ -153,6 +154,7 @@ impl Node {
             Stage::Joined(mut channel, since) => match self.hear(&mut channel, now, own) {
                 Ok(()) => Ok(Stage::Joined(channel, since)),
                 Err(why) => {
+                    self.is_reported = false;
                     if now.saturating_sub(since) > LONGEST_PAUSE {
                         self.pause = FIRST_PAUSE;
                     }
@@ -183,7 +185,6 @@ impl Node {
 
     fn join(&mut self, mut channel: Channel, now: Duration) -> Result<Stage, Stranger> {
         self.answered = None;
-        (self.left, self.has_reported_left) = (None, false);
         channel.keep_alive();
         let JobOrders { node, nodes, job, name, .. } = &self.orders;
         let join = Join { node: *node, nodes: *nodes, job: job.clone(), name: name.clone() };
@@ -194,7 +195,7 @@ impl Node {
     /// Takes that node 0 has left, and returns why.
     fn lose(&mut self, now: Duration, end: Option<End>, why: String) -> String {
         let host = self.orders.place.rsplit_once(':').map_or("", |(host, _)| host);
-        self.is_reported = false;
+        self.has_reported_left = false;
         self.left = Some(Gone { name: format!("{host} (node 0)"), at: now, end });
         why
     }

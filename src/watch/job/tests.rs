@@ -309,6 +309,35 @@ fn that_all_other_nodes_have_left_is_told_once_and_as_no_stall() {
     assert!(line.message.starts_with("Both other nodes that were connected have left: gpu-"), "{line:?}");
 }
 
+/// A node leaves before data moves; hours later, the others stall.
+#[test]
+fn a_node_that_leaves_early_does_not_silence_a_later_stall() {
+    let mut nodes = Nodes::new(4, 3);
+    nodes.until_connected(3);
+    nodes.others.truncate(2);
+    nodes.until_connected(2);
+    let ports = ports();
+    let mut said = Vec::new();
+    let mut until_said = |nodes: &mut Nodes, seconds: u32| {
+        nodes.until(seconds * SECOND, |nodes, now| {
+            let finding = nodes.zero.look(&nodes.own, PAUSES, clocks(now));
+            said.extend(finding.map(|finding| finding.message));
+            !said.is_empty()
+        });
+        said.pop().unwrap_or_default()
+    };
+    for seconds in [0, 1] {
+        nodes.own.look(seconds * SECOND, &ports, &look(0));
+        nodes.others.iter_mut().for_each(|(_, own)| own.look(seconds * SECOND, &ports, &look(0)));
+    }
+    let left = until_said(&mut nodes, 650);
+    assert!(left.starts_with("gpu-3 disconnected at "), "{left}");
+    nodes.own.look(7000 * SECOND, &ports, &look(9));
+    nodes.others.iter_mut().for_each(|(_, own)| own.look(7000 * SECOND, &ports, &look(9)));
+    let stall = until_said(&mut nodes, 7700);
+    assert!(stall.starts_with("The job has stalled since "), "{stall}");
+}
+
 /// Node 2 moves data, but its watcher hangs: the stall that is said without its answer is none.
 #[test]
 fn an_answer_that_comes_too_late_is_followed_by_another_question() {

@@ -42,7 +42,7 @@ fn whole(time: Duration) -> Duration {
 
 pub(super) fn stalled(stall: &Stall, clocks: Clocks) -> Finding {
     let mut parts = Vec::new();
-    let lead = stall.is_gone_first.then(|| disconnected(stall, clocks)).flatten();
+    let lead = stall.is_gone_first.then(|| disconnected(&stall.gone, " first,", clocks)).flatten();
     let is_led = lead.is_some();
     parts.extend(lead);
     let are_others = is_led || !stall.never.is_empty();
@@ -261,8 +261,9 @@ fn missing(stall: &Stall, clocks: Clocks) -> Vec<String> {
         parts.push(format!("{} {verb} not answer", shown(&stall.silent)));
     }
     if !stall.is_gone_first {
-        parts.extend(disconnected(stall, clocks));
+        parts.extend(disconnected(&stall.gone, "", clocks));
     }
+    parts.extend(disconnected(&stall.gone_before, "", clocks));
     if stall.strange > 0 {
         parts.push(never_connected(stall.strange));
     }
@@ -273,14 +274,13 @@ fn missing(stall: &Stall, clocks: Clocks) -> Vec<String> {
     parts
 }
 
-/// Which node left first; `None` if all are connected.
-fn disconnected(stall: &Stall, clocks: Clocks) -> Option<String> {
-    let [first, rest @ ..] = &stall.gone[..] else { return None };
+/// Which of these left first, if there are any. `order` is ` first,` or empty.
+fn disconnected(gone: &[Gone], order: &str, clocks: Clocks) -> Option<String> {
+    let [first, rest @ ..] = gone else { return None };
     let more = match rest.len() {
         0 => String::new(),
         more => format!(", and {} later", counted(more, "more node")),
     };
-    let order = if stall.is_gone_first { " first," } else { "" };
     Some(format!("{}{more}", departure(first, order, clocks)))
 }
 

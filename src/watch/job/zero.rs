@@ -37,8 +37,8 @@ pub(super) struct Zero {
     /// Whether something may be other than when the nodes were asked last: one has come, has left, or says so.
     has_changed: bool,
     reported: Option<Reported>,
-    /// Whether it was reported that all other nodes have left, and none has come again.
-    has_reported_left: bool,
+    /// How many nodes had left when that was reported, unless one has come again since.
+    reported_left: usize,
     /// Whether it was reported that other nodes still move data.
     has_reported_part: bool,
 }
@@ -92,7 +92,7 @@ impl Zero {
             ask_at: Duration::ZERO,
             has_changed: true,
             reported: None,
-            has_reported_left: false,
+            reported_left: 0,
             has_reported_part: false,
             orders,
         })
@@ -135,8 +135,11 @@ impl Zero {
         if self.hub.admit(channel, join.node, member).is_ok() {
             tracing::debug!("the job's watchers: node {} is connected", join.node);
             self.gone.remove(&join.node);
-            self.has_reported_left = false;
+            self.reported_left = 0;
             self.has_changed = true;
+            if self.reported.is_some() {
+                self.hub.send(join.node, &ToNode::Stalled(true));
+            }
         }
     }
 
@@ -213,7 +216,7 @@ impl Zero {
             When::At(moved) => (moved.later, true),
         };
         let rested = now.saturating_sub(moved);
-        if rested < pauses.note {
+        if rested < pauses.note.max(self.rest) {
             self.question = None;
             self.has_reported_part = false;
             let is_over = self.reported.is_some_and(|reported| reported.since < moved);
@@ -233,7 +236,8 @@ impl Zero {
             None => has_moved || self.has_changed,
             Some(reported) => self.has_changed || severity > Some(reported.severity),
         };
-        if is_open && !self.has_reported_left && now >= self.ask_at {
+        let has_others = !self.hub.members().is_empty() || self.reported_left < self.gone.len();
+        if is_open && has_others && now >= self.ask_at {
             self.ask(own, severity, now);
         }
         None
@@ -293,8 +297,8 @@ impl Zero {
                 None
             }
             Verdict::Left { gone, others, since, strange } => {
-                self.has_reported_left = true;
-                words::left(&gone, others, since, strange, clocks)
+                let is_new = std::mem::replace(&mut self.reported_left, gone.len()) < gone.len();
+                is_new.then(|| words::left(&gone, others, since, strange, clocks)).flatten()
             }
             Verdict::Stalled(stall) => {
                 // A node that has left, or a port with errors, explains the pause.

@@ -488,6 +488,34 @@ fn a_pause_is_a_note_until_it_lasts_or_something_explains_it() {
     assert_eq!(at(&mut judge, 30, [ended(5, 7), ended(5, 7)]), [Severity::Warning]);
 }
 
+/// The link comes back after hours, and the job goes on then.
+#[test]
+fn a_pause_that_a_broken_link_explains_is_not_learned() {
+    let mut judge = judge(20);
+    let down = || look(Some("1: DOWN\n"), &[("sent_pkts", 5), ("rcvd_pkts", 0), ("link_downed", 1)]);
+    let seconds = [10, 20, 30, 9000, 9010].map(|seconds| seconds * SECOND);
+    let looks = [[up(5), up(5)], [down(), up(5)], [down(), up(5)], [down(), up(5)], [up(5), up(5)]];
+    for (at, looks) in seconds.into_iter().zip(looks) {
+        judge.judge(at, looks.into());
+    }
+    assert!(judge.pauses().is_broken);
+    judge.judge(9020 * SECOND, [up(9), up(9)].into());
+    let Pauses { note, is_broken, .. } = judge.pauses();
+    assert_eq!(
+        (note, is_broken, judge.history.pauses),
+        (20 * SECOND, true, 0),
+        "the link came back right before"
+    );
+    judge.judge(9190 * SECOND, [up(90), up(90)].into());
+    judge.judge(9200 * SECOND, [up(99), up(99)].into());
+    assert!(!judge.pauses().is_broken);
+    // A job that goes on without a link does not stop because of it.
+    for second in [9210, 9400, 9500] {
+        judge.judge(second * SECOND, [down(), up(second.into())].into());
+    }
+    assert!(!judge.pauses().is_broken);
+}
+
 #[test]
 fn where_the_number_of_nodes_is_not_known_or_requests_are_served_a_rest_is_a_note() {
     let severities = |mut judge: Judge, sent| {

@@ -258,6 +258,17 @@ fn a_node_that_disconnected_before_the_others_stopped_leads_the_line() {
     assert!(both.ends_with(parts), "{both}");
 }
 
+/// A job that went on for an hour without a node does not wait for it.
+#[test]
+fn a_node_that_left_long_before_explains_no_pause() {
+    let verdict = judged(gpu(0..3, 600), &[("gpu-03", 3600)], 0);
+    let Verdict::Stalled(stall) = verdict else { panic!("{verdict:?}") };
+    assert!(stall.gone.is_empty());
+    let line = stalled(&stall, CLOCKS).message;
+    let end = " ago: the nodes stopped within 10s, none clearly first; 3 nodes wait; gpu-03 disconnected at 13:13:50.";
+    assert!(line.ends_with(end), "{line}");
+}
+
 #[test]
 fn a_node_that_never_moved_is_named_and_does_not_wait() {
     let of_three = said([gpu(0..2, 600), vec![other("gpu-02", Moved::Never)]].concat(), &[], 0);
