@@ -75,7 +75,7 @@ impl Supervisor {
                 Ok(Some(received)) if received.signal() == SIGCHLD => {
                     self.reap();
                 }
-                // That of the watcher, which may have been on its way.
+                // The watcher has ended before, and its signal was on its way.
                 Ok(Some(received)) if received.is_end_of_unseen() => {}
                 // The signal is not forwarded: the command is gone, and another process may have its PID by
                 // now.

@@ -20,7 +20,7 @@ const MOST_DOUBLED: u32 = 6;
 /// Whether a line is about a state that lasts, or about something that has happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum About {
-    /// With its lines about one port alone, in case it stays true of one of them.
+    /// If it is about several ports, with its lines about each of them alone: it may stay true of one.
     State(Vec<Finding>),
     Event,
 }

@@ -20,7 +20,7 @@ use crate::findings::traffic::{Expected, FIX_OF_NO_TRAFFIC, PortTraffic, names};
 use crate::text::{amount, coarse, condensed};
 
 /// What breaks so shortly before data stops may be why: connections fail only after some retries. NCCL_IB_TIMEOUT of 20 and
-/// 7 retries make half a minute, and HCAs may take four times as long (InfiniBand specification, C9-140).
+/// 7 retries make half a minute, and an HCA may take up to four times as long.
 const SHORTLY: Duration = Duration::from_secs(120);
 
 /// A pause that nothing explains is a note at first: a compilation, a checkpoint or a rollout may take that long. After
@@ -177,7 +177,9 @@ impl Judge {
             .map(|((track, port), change)| News { port, track, events: &change.events })
             .collect();
         let states = lines::changes(&news).into_iter().map(|finding| {
-            let of_each = news.iter().flat_map(|one| lines::changes(&[*one]));
+            let ports = &finding.about.ports;
+            let is_one_of_several = |one: &&News| ports.len() > 1 && ports.contains(&one.track.rail.id());
+            let of_each = news.iter().filter(is_one_of_several).flat_map(|one| lines::changes(&[*one]));
             let is_same = |one: &Finding| (one.id, one.severity) == (finding.id, finding.severity);
             (About::State(of_each.filter(is_same).collect()), finding)
         });

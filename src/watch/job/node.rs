@@ -212,6 +212,7 @@ impl Node {
                     return Err(self.lose(now, Some(end), "its command has ended".to_owned()));
                 }
                 ToNode::Tell => {
+                    self.left = None;
                     let (count, since) = &mut self.questions;
                     if now.saturating_sub(*since) > QUESTIONS_WITHIN {
                         (*count, *since) = (0, now);
